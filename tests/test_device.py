@@ -337,7 +337,7 @@ def test_dlpack_of_another_device():
 def test_calls_do_not_look_at_devices(monkeypatch):
     """The device is part of what plans and recordings are found by anyway: it is looked at when one is made, and never after."""
     looks = []
-    for name in ("compiler.plans", "tensor.tensor", "tensor.recorder", "jit.trace"):
+    for name in ("compiler.plans", "tensor.tensor", "tensor.recorder", "jit.recordings"):
         module = sys.modules[f"tengen.{name}"]
         look = module.common_device
         monkeypatch.setattr(module, "common_device", lambda *a, look=look: looks.append(a) or look(*a))

@@ -27,7 +27,7 @@ from tengen.custom_ops.c_functions import c_function_of
 from tengen.custom_ops.signature import Signature, read_signature
 from tengen.ir.graph import Check
 from tengen.ir.types import TensorType
-from tengen.jit.trace import forget_recordings
+from tengen.jit.recordings import forget_recordings
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import over_dense
 from tengen.loops.bind import bound

@@ -14,63 +14,31 @@ import html
 import inspect
 import sys
 import time
-import weakref
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from tengen.base.config import config
-from tengen.base.device import Device, common_device, default_device
-from tengen.base.errors import ArgumentError, TraceError, Undecided, UsageWarning, user_line, warn_once
+from tengen.base.errors import ArgumentError, TraceError, UsageWarning, warn_once
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
-from tengen.ir.types import TensorType
 from tengen.jit.direct import DirectCall
-from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
-from tengen.jit.guards import Watch
-from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import result_names, tensor_names
-from tengen.jit.observe import ObservedRecorder
-from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
-from tengen.jit.parts import Parts
-from tengen.jit.questions import Cut, PartsRecorder, call_in_parts
-from tengen.jit.recording import Recording, attached_to, deciding, held, placed
-from tengen.jit.room import Room, warn
+from tengen.jit.questions import Cut
+from tengen.jit.recording import Recording, held
+from tengen.jit.recordings import Recordings
+from tengen.jit.room import Room
 from tengen.jit.stats import TraceStats, stats_of
-from tengen.passes.extents import at_extents, check_other_extents
-from tengen.runtime.progress import progress
-from tengen.tensor import Parameter, Tensor, contiguous, tensor_over, tracing
+from tengen.tensor import Parameter, Tensor, contiguous, tracing
 from tengen.tensor.assignment import own
 from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
-from tengen.tensor.host import calls_python, for_files
 from tengen.tensor.looking import looking
-from tengen.tensor.nodes import on_tape
-from tengen.tensor.recorder import Recorder
-from tengen.tensor.structure import flatten, has_array, objects_of, unflatten
-from tengen.tensor.tensor import settled
-
-MOST = 32  # recordings of one signature that are kept
+from tengen.tensor.structure import unflatten
 
 
-class Used(NamedTuple):
-    """A recording, and the numbers of its open extents in a call."""
-
-    recording: Recording
-    extents: tuple[int, ...]
-
-
-_traces: weakref.WeakSet[trace] = weakref.WeakSet()
-
-
-def forget_recordings(ops: Set[str]) -> None:
-    """Drops the recordings of all traces that have a node of one of these ops: they have become other ones."""
-    for t in list(_traces):
-        t.drop(lambda r: any(n.op in ops for g in r.graph.graphs() for n in g.nodes))
-
-
-class trace:
+class trace(Recordings):
     """Makes a function a static program.
 
     Use it as ``@trace``, ``@trace(symbolic=True)`` or ``trace(model, example_input=x)``.
@@ -133,7 +101,6 @@ class trace:
     ('x: f32[2]', [3.0, 5.0, 7.0], [3.0, 3.0, 3.0, 3.0], 'x: f32[n0]')
     """
 
-    calls_python = ""  # what a script calls in every run, which no program can; set while it is recorded
     enabled = True  # trace.enabled = False runs every traced function eagerly
 
     def __new__(cls, function=None, **options):
@@ -153,26 +120,16 @@ class trace:
                 warn_once(f"trace({k}=...) changes nothing: {why}", UsageWarning)
         if not callable(function):
             raise TypeError(f"trace() takes a function or a module, got a {type(function).__name__}")
-        self.function = function
-        self.symbolic, self.capture_as_const = symbolic, capture_as_const
         self._given_name = name
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        name = name or getattr(function, "__name__", type(function).__name__)
         if isinstance(dynamic_axes, str) and dynamic_axes != "auto":
             raise ArgumentError(f'dynamic_axes={dynamic_axes!r}: "auto", a table such as {{0: "batch"}}, or None')
         if type(max_programs) is not int or max_programs < 1 or on_excess not in ("warn", "error"):
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
-        self.max_programs, self.on_excess = max_programs, on_excess
+        self.symbolic, self.max_programs, self.on_excess = symbolic, max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
-        self.budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
-        self._opening = Opening() if dynamic_axes == "auto" and self.budget is None else None
-        self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
-        self._recordings: dict[Any, list[Recording]] = {}
-        self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
-        self._used: Used | DirectCall | None = None  # by the last call
-        self._room = Room(self.name, max_programs, on_excess)
-        self._parts = Parts(self.name, max_programs)
-        self._told: set[str] = set()  # what was warned of
-        _traces.add(self)
+        budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        super().__init__(function, name, capture_as_const, dynamic_axes, budget, Room(name, max_programs, on_excess))
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
             self.trace(*(example_input if isinstance(example_input, tuple) else (example_input,)))
@@ -261,16 +218,6 @@ class trace:
             raise TraceError(f"{self.name} is part of a gradient that is recorded outside, and runs eagerly; help: call it without that")
         return r.run, self._buffers(r, leaves), extents
 
-    def drop(self, which: Callable[[Recording], bool]) -> None:
-        """Forgets some of its recordings: the next call for which one of them was used is recorded anew."""
-        found = {id(r) for some in self._recordings.values() for r in some if which(r)}
-        if not found:
-            return
-        for key, some in list(self._recordings.items()):
-            self._recordings[key] = [r for r in some if id(r) not in found]
-        self._direct.clear()
-        self._used = None
-
     @property
     def graph(self) -> Graph:
         """The graph of the signature that was used last, for what the function would read now. Axes that opened by themselves
@@ -281,242 +228,6 @@ class trace:
         """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how
         many programs it has. Print it."""
         return stats_of(self.name, self._parameters, [r for some in self._recordings.values() for r in some], self._parts)
-
-    @property
-    def _last(self) -> Recording | None:
-        return None if self._used is None else self._used.recording
-
-    @functools.cached_property
-    def _parameters(self) -> Sequence[str]:
-        return parameters_of(self.function) or ()
-
-    # -- recording -------------------------------------------------------------------------------------------------------
-    def _find(self, args, kwargs, answers: bool = False) -> tuple[Recording, list[Tensor], tuple[int, ...]]:
-        """The recording of a call. answers: whether the function may ask for values; if it does, `Cut` has its result."""
-        leaves: list[Tensor] = []
-        structure = flatten((args, kwargs), leaves)
-        for x in leaves:
-            settled(x)
-        types = [x._layout.type for x in leaves]
-        extents: dict[str, int] = {}
-        if self.dynamic_axes is not None:
-            types, extents = self.dynamic_axes.open(structure, types)
-        device = leaves[0]._layout.device if leaves else default_device()
-        for x in leaves:
-            if x._layout.device is not device:
-                device = common_device(x._layout.device for x in leaves)
-                break
-        key = (structure, tuple(types), casting.key, device)
-        found = self._fitting(key, leaves)
-        if found is None and answers and self._parts:
-            if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
-                args, kwargs = unflatten(structure, leaves)
-            raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device))
-        if found is None and self._opening is not None:
-            found, extents = self._opened(self._opening, key, leaves, answers)
-        elif found is None:
-            found = self._record(key, leaves, extents, answers=answers and self.dynamic_axes is None)
-        self._used = Used(found, tuple(extents[e] for e in found.extents))
-        return found, leaves, self._used.extents
-
-    def _fitting(self, key: Any, leaves: list[Tensor], numbers: dict[str, int] | None = None) -> Recording | None:
-        """The recording of a signature that fits now; numbers: of extents that opened by themselves."""
-        known = self._recordings.get(key, [])
-        found = next((r for r in known if r.fits(leaves) and (numbers is None or r.serves(numbers))), None)
-        if found is not None and found is not known[0]:
-            known.remove(found)
-            known.insert(0, found)  # the one used last first
-        return found
-
-    def graph_of_call(self, *args, **kwargs) -> tuple[Graph, Device]:
-        """(the graph of a call, with numbers for its extents; the device that it runs on). It is recorded for this, and neither compiled
-        nor run."""
-        leaves: list[Tensor] = []
-        structure = flatten((args, kwargs), leaves)
-        device = common_device(x._layout.device for x in leaves) if leaves else default_device()
-        watch = Watch(self.function, objects_of(structure), set(self._told))
-        with young_objects(), watch:
-            return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None, False)[0].graph, device
-
-    def _opened(
-        self, opening: Opening, key: Any, leaves: list[Tensor], answers: bool = False
-    ) -> tuple[Recording, dict[str, int]]:  # fmt: skip
-        """The recording of a call for whose numbers there is none that fits, and the numbers of its open extents: one with open
-        extents; made now, if a recording fits but for the shapes. Where that cannot be, one for the call's shapes."""
-        for opened, numbers in opening.matching(key):
-            r = self._fitting(opened, leaves, numbers)
-            if r is not None:
-                return r, numbers
-            if any(r.fits(leaves) and r.decides(numbers) for r in self._recordings.get(opened, ())):
-                return self._record(key, leaves, {}, answers=answers), {}  # shapes do not fit with these numbers
-        alike = [r for some in self._recordings.values() for r in some if family(r.key) == family(key) and r.fits(leaves)]
-        wanted = patterns([r.examples() for r in alike], shapes_of(key))
-        pattern = next((p for p in wanted if p.names and not opening.refused(key, p)), None)
-        numbers = pattern and pattern.numbers(shapes_of(key))
-        if pattern is None or numbers is None:
-            return self._record(key, leaves, {}, answers=answers), {}
-        axes, table = described(pattern, parameter_of_each_tensor(key[0], self._parameters))
-        try:
-            r = self._record(opened_key(key, pattern), leaves, numbers, pattern, axes)
-        except Exception as e:  # also what a user's function makes of a shape that is no number
-            why = reason(e)
-        else:
-            if opening.add(key, pattern) and not r.open:
-                how = f"; dynamic_axes={table} opens it in the first call" if table else ""
-                progress.say(f"{self.name}: {axes} is open from now on, one program serves every size{how}")
-            return (r, numbers) if r.serves(numbers) else (self._record(key, leaves, {}, answers=answers), {})
-        r = self._record(key, leaves, {}, cause=axes, fixed=why, answers=answers)
-        opening.refuse(key, pattern)
-        if "open" in self._told:
-            return r, {}
-        self._told.add("open")
-        warn(
-            f"{self.name} was called with another number in {axes}, and cannot be recorded with that open: {why}; so each number is "
-            "recorded and compiled by itself; help: arithmetic with + - * // on extents, shapes made of them and tensors divided by them "
-            "are recorded, a Python decision or number is not; dynamic_axes=None records each shape without this warning"
-        )
-        return r, {}
-
-    def _record(
-        self, key: Any, leaves: list[Tensor], extents: dict[str, int], pattern: Pattern | None = None, cause: str = "", fixed: str = "",
-        answers: bool = False,
-    ) -> Recording:  # fmt: skip
-        """A new recording of a signature. extents: the numbers of its names in the call. pattern: by which it was opened. answers: as
-        `_find` has it."""
-        structure, types, _, device = key
-        cause = self._cause(key, cause)
-        self._room.check(cause)
-        watch = Watch(self.function, objects_of(structure), self._told)
-        with young_objects():
-            try:
-                with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, None if pattern is None else extents, answers)
-            except Undecided as e:
-                if pattern is not None:
-                    raise
-                raise undecided(self.name, e, extents) from e
-            if not r.open:
-                warn_of_leaks(made)
-            r.read = watch.guards([*r.states, *r.baked.values()], numbers)
-            if not r.open:
-                if extents and pattern is None:
-                    check_other_extents(r.graph, extents)
-                room = None if pattern is None else self._room.take
-                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self.budget)
-                if pattern is not None and r.run.undecided is not None:
-                    raise r.run.undecided
-                r.extents, r.run.gradient_of = r.run.extents, r.gradient_of
-        r.key, r.numbers, r.pattern, r.cause, r.where, r.fixed = key, extents, pattern, cause, user_line(), fixed
-        self._keep(r)
-        return r
-
-    def _cause(self, key: Any, differs: str) -> str:
-        """Why a recording is about to be made. differs: in which extents a call differs from others."""
-        if not self._room.causes:
-            return "the first call"
-        if differs:
-            return f"another number in {differs}"
-        known = self._recordings.get(key)
-        before = known[0] if known else self._last
-        if before is not None and before.key == key:
-            return f"{before.read.difference() or 'a gradient, or the type of a state,'} changed"
-        alike = any(family(r.key) == family(key) for some in self._recordings.values() for r in some)
-        return "another shape" if alike else "arguments of another kind"
-
-    def _keep(self, r: Recording) -> None:
-        """Adds a recording, and lets go of what others hold that do not fit now, and of those that never will again."""
-        self._room.enter(r.cause)
-        known = self._recordings.setdefault(r.key, [])
-        known.insert(0, r)
-        del known[MOST:]
-        for some in list(self._recordings.values()):
-            for old in some:
-                if old is not r and not old.read.hold():
-                    old.sleep()
-            some[:] = [x for x in some if not x.lost()]
-        kept = {id(x) for some in self._recordings.values() for x in some if not x.asleep}
-        self._direct = {k: x for k, x in self._direct.items() if id(x.recording) in kept}
-
-    def _now(self) -> Recording:
-        """The recording for the signature that was used last that fits what the function would read now; made if there is
-        none."""
-        r = self._last
-        if r is None and self._parts:
-            raise TraceError(f"{self.name} {self._parts.said()}")
-        if r is None:
-            raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
-        if r.read.hold() and r.wake():
-            return r
-        found = next((x for x in self._recordings.get(r.key, ()) if x.read.hold() and x.wake()), None)
-        if found is None:
-            if r.key[2] != casting.key:
-                raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
-            leaves = [tensor_over(None, None) for _ in r.key[1]]
-            found = self._record(r.key, leaves, r.numbers, r.pattern)
-        self._used = Used(found, self._used.extents)
-        return found
-
-    def _for_file(self) -> Recording:
-        """The recording that `_now` gives. One that calls Python is recorded anew as a file has it: errors with values in them are checks.
-        Errors: TraceError where it does more than to raise errors."""
-        r = self._now()
-        if not calls_python(r.graph):
-            return r
-        structure, types, _, device = r.key
-        watch = Watch(self.function, objects_of(structure), set(self._told))
-        leaves = [tensor_over(None, None) for _ in types]
-        with young_objects(), watch, for_files():
-            found = self._recorded(structure, leaves, types, device, watch, None if r.pattern is None else r.numbers, False)[0]
-        found.key, found.numbers, found.pattern, found.extents = r.key, r.numbers, r.pattern, r.extents
-        return found
-
-    def _graph_of(self, r: Recording) -> Graph:
-        """The graph of a recording that was used last, with numbers for extents that opened by themselves."""
-        assert self._used is not None
-        return r.graph if r.pattern is None else at_extents(r.graph, dict(zip(r.extents, self._used.extents)))
-
-    def _recorded(
-        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch, decided: dict[str, int] | None,
-        answers: bool,
-    ) -> tuple[Recording, list, set[int]]:
-        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
-        gone."""
-        rec: Recorder
-        if answers:
-            rec = PartsRecorder(self._parts, device, self.capture_as_const, watch.observer)
-        else:
-            rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer, device)
-        with rec:
-            stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
-            args, kwargs = unflatten(structure, stand_ins)
-            with deciding(decided) as conditions:
-                result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
-            outs: list[Tensor] = []
-            result_key = flatten(result, outs)
-            grads = []
-            guards = {id(t): (placed(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
-            for t, old, overflow in rec.grads.values():
-                guards.setdefault(id(t), (placed(t, rec), old is not None, overflow))
-                g = getattr(t, "_grad", None)
-                grads.append((placed(t, rec), g is not None, getattr(t, "overflow", None)))
-                if g is not None:
-                    outs.append(g)
-            open_ = rec.open(outs) or bool(self.calls_python)
-            n_results = len(outs) - sum(there for _, there, _ in grads)
-            graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-        owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
-        taped = [on_tape(x) for x in (*leaves, *rec.captured)]
-        managers = list(rec.managers.values())
-        r = Recording(
-            graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
-            objects_of(structure), rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
-            conditions=conditions, gradient_of=rec.gradient_of,
-        )  # fmt: skip
-        return r, rec.made, rec.numbers
-
-    def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The function's result, while it is recorded."""
-        return self.function(*args, **kwargs)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _buffers(self, r: Recording, leaves: list[Tensor]) -> list[Any]:
@@ -601,7 +312,6 @@ class trace:
         schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
         given = {"arg_names": arg_names, "output_names": output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
-
 
 
 _MEGENGINE_DUMP_OPTIONS = {
