@@ -98,7 +98,8 @@ class trace:
             "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
         memory_budget: bytes, an int or a text as "400MB", that a run may need: temporaries, states and results. What does not fit is
             computed again when it is needed, with the same bits; each shape is then recorded by itself. `stats()` says what that costs.
-            sublinear_memory_config, dtr_config: MegEngine's ways to ask for the same. See `docs/memory.md`.
+            offload: "disk", or a folder: what is not needed for long may be written to a file there, and read again, where that costs
+            less. sublinear_memory_config, dtr_config: MegEngine's ways to ask for the same. See `docs/memory.md`.
 
     What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
@@ -144,7 +145,7 @@ class trace:
     def __init__(
         self, function, *, symbolic: bool = False, capture_as_const: bool = False, example_input=None, name=None,
         dynamic_axes: Mapping | Literal["auto"] | None = "auto", max_programs: int = 8, on_excess: Literal["warn", "error"] = "warn",
-        memory_budget: int | str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
+        memory_budget: int | str | None = None, offload: str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
     ):  # fmt: skip
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
@@ -163,7 +164,8 @@ class trace:
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
         self.max_programs, self.on_excess = max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
-        self.budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        self._memory["offload"] = offload
+        self.budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes, offload)
         self._opening = Opening() if dynamic_axes == "auto" and self.budget is None else None
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
