@@ -1,5 +1,5 @@
-"""MegEngine's side of `bench_memory_budget.py`, in a process of its own: the traced training step of a ResNet-50, or a LeNet, plain, with its sublinear
-memory, or eager with DTR.
+"""MegEngine's side of `bench_memory_budget.py`, in a process of its own: the traced training step of a ResNet-50, or a LeNet, plain, with
+its sublinear memory, or eager with DTR.
 
     python3.10 megengine_budget.py --child MegEngine ResNet-50|LeNet plain|sublinear|DTR
 
