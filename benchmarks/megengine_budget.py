@@ -1,7 +1,7 @@
-"""MegEngine's side of `bench_memory_budget.py`, in a process of its own: a ResNet-50's traced training step, plain, with its sublinear
-memory, or eager with DTR.
+"""MegEngine's side of `bench_memory_budget.py`, in a process of its own: the traced training step of a ResNet-50, or a LeNet, plain, with
+its sublinear memory, or eager with DTR.
 
-    python3.10 megengine_budget.py --child MegEngine ResNet-50 plain|sublinear|DTR
+    python3.10 megengine_budget.py --child MegEngine ResNet-50|LeNet plain|sublinear|DTR
 
 Out: one line of JSON: peak resident bytes above the start, seconds of a step (the least of several).
 """
@@ -59,6 +59,23 @@ class ResNet50(M.Module):
         return self.classifier(F.mean(self.blocks(self.stem(x)), axis=(2, 3)))
 
 
+class LeNet(M.Module):
+    """LeCun et al., 1998, for 10 classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = M.Conv2d(1, 6, 5), M.Conv2d(6, 16, 5)
+        self.pool = M.MaxPool2d(2, 2)
+        self.fc1, self.fc2, self.classifier = M.Linear(400, 120), M.Linear(120, 84), M.Linear(84, 10)
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.conv2(self.pool(F.relu(self.conv1(x))))))
+        return self.classifier(F.relu(self.fc2(F.relu(self.fc1(F.flatten(x, 1))))))
+
+
+NETWORKS = {"ResNet-50": (ResNet50, (8, 3, 224, 224), 1000), "LeNet": (LeNet, (64, 1, 32, 32), 10)}
+
+
 def resident(field: str) -> int:
     """VmRSS or VmHWM (the peak) in bytes."""
     with open("/proc/self/status") as f:
@@ -66,14 +83,14 @@ def resident(field: str) -> int:
 
 
 def main() -> None:
-    how = sys.argv[4]
+    (network, shape, classes), how = NETWORKS[sys.argv[3]], sys.argv[4]
     mge.set_default_device(f"multithread{os.environ.get('OMP_NUM_THREADS', THREADS)}:0")
     (mge.Tensor(np.ones(3, "float32")) + 1).numpy()
     base = resident("VmRSS")
     if how == "DTR":
         mge.dtr.eviction_threshold = LEAST_MB << 20
         mge.dtr.enable()
-    net = ResNet50()
+    net = network()
     gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.01, momentum=0.9)
 
     def train(data, label):
@@ -87,8 +104,8 @@ def main() -> None:
         options = {"sublinear_memory_config": SublinearMemoryConfig()} if how == "sublinear" else {}
         train = trace(train, symbolic=True, **options)
     rng = np.random.default_rng(0)
-    data = mge.Tensor(rng.normal(size=(8, 3, 224, 224)).astype("float32"))
-    label = mge.Tensor(rng.integers(0, 1000, 8).astype("int32"))
+    data = mge.Tensor(rng.normal(size=shape).astype("float32"))
+    label = mge.Tensor(rng.integers(0, classes, shape[0]).astype("int32"))
     for _ in range(2):
         train(data, label).numpy()
     with open("/proc/self/clear_refs", "w") as f:

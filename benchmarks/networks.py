@@ -142,12 +142,12 @@ class Inference:
 
 
 class Trainer:
-    """Tengen's side of training: `step()` trains once and returns the loss. `block`: makes what the forward pass runs in. `memory_budget`:
-    of the trace. Attributes: run, arguments: what a step calls, and with what."""
+    """Tengen's side of training: `step()` trains once and returns the loss. `block`: makes what the forward pass runs in. `memory_budget`,
+    `offload`: of the trace. Attributes: run, arguments: what a step calls, and with what."""
 
     def __init__(
         self, network: Network, batch: int, traced: bool, shape: tuple[int, ...] | None = None,
-        block: Callable = contextlib.nullcontext, memory_budget: int | str | None = None, **options,
+        block: Callable = contextlib.nullcontext, memory_budget: int | str | None = None, offload: str | None = None, **options,
     ):  # fmt: skip
         self.net = network.tengen(training=True, **options)
         kind = {"SGD": SGD, "AdamW": AdamW}[network.optimizer]
@@ -163,7 +163,7 @@ class Trainer:
             opt.step().clear_grad()
             return loss
 
-        self.run = run = tengen.trace(train, symbolic=True, memory_budget=memory_budget) if traced else train
+        self.run = run = tengen.trace(train, symbolic=True, memory_budget=memory_budget, offload=offload) if traced else train
         data, label = (tengen.Tensor(a) for a in (network.data(batch, shape=shape), network.labels(batch, shape=shape)))
         self.arguments = data, label
         self.step: Callable = lambda: run(data, label)

@@ -1,6 +1,7 @@
 """The rules of the benchmarks that are the same for all contenders, in a process of its own (they set the number of threads), and the
 figures that the README shows."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,36 @@ compare.rest()
 worker.join(0.05)
 assert not worker.is_alive()
 """
+
+
+BUDGETS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import bench_memory_budget as b
+asked = []
+def run(who, name, how, patience_s=0):
+    asked.append((who, how))
+    if how == "0.25":
+        return {"error": "no memory"}
+    return {"peak": {"tengen": 100, "torch": 90 if how == "0.5" else 300}[who] << 20, "seconds": 2.0 if who == "torch" else 1.0}
+b.run = run
+b.contenders = lambda name: [("tengen", "0.8"), *(("torch", str(s)) for s in (1.0, 0.5, 0.25))]
+for more in (["--stop-after", "-1"], [], [], ["--again", "--who", "torch, 1.0"]):
+    sys.argv[1:] = ["--quick", "--file", sys.argv[-1]] if not more else ["--quick", *more, "--file", sys.argv[-1]]
+    b.main()
+print(json.dumps(asked))
+"""
+
+
+def test_budgets_are_measured_piece_by_piece(tmp_path):
+    command = [sys.executable, "-c", BUDGETS, str(FOLDER), str(tmp_path / "f.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    torch = [["torch", s] for s in ("1.0", "0.5", "0.25")]
+    last = [["torch", "0.25"], ["torch", "1.0"]]  # what failed is measured again
+    assert json.loads(done.stdout.splitlines()[-1]) == [["tengen", "0.8"]] * 2 + torch + last
+    assert "4 left: LeNet: tengen, 0.8; LeNet: torch, 1.0" in done.stdout
+    assert "0.8 beside PyTorch at no more memory: 0.5: 0.50 of its time" in done.stdout
 
 
 def test_the_next_turn_begins_when_no_thread_computes():

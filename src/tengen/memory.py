@@ -6,7 +6,6 @@ In: functions and their arguments, numbers of bytes. Out: tables and pictures of
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from tengen.kernels.steps import every_leaf
 from tengen.passes.lower import lowering_passes
 from tengen.passes.run import observing, run_passes
 from tengen.passes.units import least, units_of
+from tengen.runtime.paging import folder_of
 from tengen.tensor import eviction
 
 __all__ = [
@@ -118,9 +118,7 @@ class budget:
     def __init__(self, bytes: int | str | None, *, smallest: int | str = 64 << 10, offload: str | os.PathLike | None = None):
         self._keeper: eviction.Keeper | None = None
         if bytes is not None:
-            folder = None if offload is None else tempfile.gettempdir() if offload == "disk" else os.fspath(offload)
-            if folder is not None and not os.path.isdir(folder):
-                raise ValueError(f'offload={offload!r} is no folder; help: a folder that is there, or "disk"')
+            folder = None if offload is None else folder_of(offload)
             self._keeper = eviction.Keeper(byte_size(bytes, "budget"), byte_size(smallest, "smallest"), folder)
         self._before = eviction.set_keeper(self._keeper)
 

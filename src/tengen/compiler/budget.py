@@ -27,6 +27,7 @@ from tengen.passes.recompute import Short, plan
 from tengen.passes.recompute import segments as between
 from tengen.passes.run import Pass, run_passes
 from tengen.passes.units import Run, Units, bytes_of, freeing_order, least, peak, problem, pruned, units_of, written_out
+from tengen.runtime.paging import key_of
 
 ATTEMPTS = 4  # plans that are lowered before the smallest one is
 STEPS = 7  # of a search by halving
@@ -55,7 +56,7 @@ class _Search:
     def __init__(self, graph: Graph, budget: Budget, placing: Sequence[Pass], lowering: Sequence[Pass], frugal: Sequence[Pass], name: str):
         self.graph, self.budget, self.placing, self.lowering, self.frugal, self.name = graph, budget, placing, lowering, frugal, name
         self.placed = run_passes(graph, placing)
-        self.units = units_of(self.placed)
+        self.units = units_of(self.placed, None if budget.offload is None else key_of(budget.offload))
         self.order = freeing_order(self.units)
         self.plain = [Run(i, self.units.outs[i]) for i in self.order]
         self.fixed = fixed_bytes(graph)
@@ -175,7 +176,9 @@ class _Search:
 
     def _told(self, planned: Planned, runs: Sequence[Run]) -> MemoryPlan:
         u, needed = self.units, sum(self.fixed.values())
-        extra = Counter({i: n - 1 for i, n in Counter(r.unit for r in runs).items() if n > 1})
+        counts = Counter(r.unit for r in runs)
+        extra = Counter({i: n - 1 for i, n in counts.items() if n > 1 and i < u.own})
+        moved = [sum(counts[pair[k]] * u.size[v] for v, pair in u.pages.items()) for k in (0, 1)]
         lines: dict[tuple, list[int]] = {}
         for i, n in extra.items():
             node = u.nodes[i]
@@ -188,7 +191,8 @@ class _Search:
         bound = least(units_of(run_passes(planned.lowered.graph, self.placing)))
         return MemoryPlan(
             self.budget.bytes, _arena(planned), *self.fixed.values(), without=peak(u, u.runs) + needed, lower_bound=bound + needed,
-            flops=sum(u.flops), recomputed_flops=sum(n * u.flops[i] for i, n in extra.items()), recomputed=tuple(told),
+            flops=sum(u.flops[: u.own]), recomputed_flops=sum(n * u.flops[i] for i, n in extra.items()), recomputed=tuple(told),
+            written=moved[0], read=moved[1],
         )  # fmt: skip
 
 

@@ -17,12 +17,14 @@ class Budget:
 
     Attributes:
         bytes: at most; None: the least for which no more is computed again than a forward pass, about. least: where `bytes` is None, fewer
-            than these are of no use. soft: where it cannot be met, the smallest program is taken instead of an error.
+            than these are of no use. soft: where it cannot be met, the smallest program is taken instead of an error. offload: a folder, in
+            whose files values may lie meanwhile.
     """
 
     bytes: int | None = None
     least: int = 0
     soft: bool = False
+    offload: str | None = None
 
 
 @record(frozen=True)
@@ -48,7 +50,7 @@ class MemoryPlan:
         budget: what was asked for; None: the least memory at the cost of about a forward pass. arena, states, results, constants: what
             it needs. without: what it would need, about, if nothing was computed again. lower_bound: no plan for these kernels needs less.
         flops: operations of a run, counted from extents, without those of values that are computed again; recomputed_flops: those.
-        recomputed: what is computed again, the most bytes first.
+        recomputed: what is computed again, the most bytes first. written, read: bytes to and from files, in a run.
     """
 
     budget: int | None
@@ -61,6 +63,8 @@ class MemoryPlan:
     flops: int
     recomputed_flops: int
     recomputed: tuple[Recomputed, ...]
+    written: int = 0
+    read: int = 0
 
     @property
     def bytes(self) -> int:
@@ -73,6 +77,7 @@ class MemoryPlan:
         return (
             f"{in_words(self.bytes)} (about {in_words(self.without)} without recomputing, at least {in_words(self.lower_bound)}); "
             f"{runs} values are computed again, {share:.1%} more operations"
+            + (f"; {in_words(self.written)} are written to files, {in_words(self.read)} read" if self.written else "")
         )
 
     def to_data(self) -> dict[str, Any]:

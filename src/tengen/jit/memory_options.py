@@ -5,12 +5,17 @@ In: options as users give them. Out: a `Budget`, or None.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.errors import ArgumentError
 from tengen.base.sizes import byte_size
 from tengen.compiler.memory_plan import Budget
+from tengen.runtime.paging import Pages, folder_of, key_of
+from tengen.tensor.host import serve
+
+_pages: dict[str, Pages] = {}  # by folder: programs that are kept have the key of one
 
 
 def _at_least(owner: str, least: float, **given: Any) -> None:
@@ -61,11 +66,13 @@ class DTRConfig:
             raise ValueError("DTRConfig: eviction_threshold=0 must be a positive number of bytes")
 
 
-def budget_of(memory_budget: int | str | None, sublinear: Any, dtr: Any, dynamic_axes: Any) -> Budget | None:
+def budget_of(
+    memory_budget: int | str | None, sublinear: Any, dtr: Any, dynamic_axes: Any, offload: str | os.PathLike | None = None
+) -> Budget | None:  # fmt: skip
     """What options of `trace` ask for; None where none of them is given.
 
-    Errors: ArgumentError where several are given, or open extents are named: memory is planned for numbers. ValueError for a size
-    that is none.
+    Errors: ArgumentError for `offload` without one of the others, where several are given, or open extents are named: memory is planned
+    for numbers. ValueError for a size or a folder that is none.
     """
     given = [k for k, v in (("memory_budget", memory_budget), ("sublinear_memory_config", sublinear), ("dtr_config", dtr)) if v]
     if memory_budget is not None:
@@ -73,7 +80,14 @@ def budget_of(memory_budget: int | str | None, sublinear: Any, dtr: Any, dynamic
     if len(given) > 1:
         raise ArgumentError(f"trace(): {' and '.join(given)} are given; help: one of them, they say the same of memory")
     if memory_budget is None and not given:
+        if offload is not None:
+            raise ArgumentError(f"trace(): offload={offload!r} without a budget writes nothing; help: memory_budget=")
         return None
+    folder = None
+    if offload is not None:
+        folder = folder_of(offload)
+        if folder not in _pages:
+            serve(key_of(folder), _pages.setdefault(folder, Pages(folder)).serve)
     if isinstance(dynamic_axes, dict) and dynamic_axes:
         raise ArgumentError(
             f"trace(): {(given or ['memory_budget'])[0]} with dynamic_axes={dynamic_axes!r}: memory is planned for numbers, and an open "
@@ -82,9 +96,9 @@ def budget_of(memory_budget: int | str | None, sublinear: Any, dtr: Any, dynamic
     if sublinear:
         if not isinstance(sublinear, SublinearMemoryConfig):
             raise ArgumentError(f"sublinear_memory_config={sublinear!r} is no SublinearMemoryConfig")
-        return Budget(None, int(sublinear.lb_memory_mb * (1 << 20)))
+        return Budget(None, int(sublinear.lb_memory_mb * (1 << 20)), offload=folder)
     if dtr:
         if not isinstance(dtr, DTRConfig):
             raise ArgumentError(f"dtr_config={dtr!r} is no DTRConfig")
-        return Budget(dtr.eviction_threshold, soft=True)
-    return Budget(byte_size(memory_budget, "memory_budget"))
+        return Budget(dtr.eviction_threshold, soft=True, offload=folder)
+    return Budget(byte_size(memory_budget, "memory_budget"), offload=folder)

@@ -66,7 +66,8 @@ class trace(Recordings):
             "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
         memory_budget: bytes, an int or a text as "400MB", that a run may need: temporaries, states and results. What does not fit is
             computed again when it is needed, with the same bits; each shape is then recorded by itself. `stats()` says what that costs.
-            sublinear_memory_config, dtr_config: MegEngine's ways to ask for the same. See `docs/memory.md`.
+            offload: "disk", or a folder: what is not needed for long may be written to a file there, and read again, where that costs
+            less. sublinear_memory_config, dtr_config: MegEngine's ways to ask for the same. See `docs/memory.md`.
 
     What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
@@ -111,7 +112,7 @@ class trace(Recordings):
     def __init__(
         self, function, *, symbolic: bool = False, capture_as_const: bool = False, example_input=None, name=None,
         dynamic_axes: Mapping | Literal["auto"] | None = "auto", max_programs: int = 8, on_excess: Literal["warn", "error"] = "warn",
-        memory_budget: int | str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
+        memory_budget: int | str | None = None, offload: str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
     ):  # fmt: skip
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
@@ -128,7 +129,8 @@ class trace(Recordings):
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
         self.symbolic, self.max_programs, self.on_excess = symbolic, max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
-        budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        self._memory["offload"] = offload
+        budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes, offload)
         super().__init__(function, name, capture_as_const, dynamic_axes, budget, Room(name, max_programs, on_excess))
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:

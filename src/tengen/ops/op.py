@@ -228,6 +228,10 @@ class Op:
         """Operands of which only the type is used."""
         self.rules.typed = operands
 
+    def effect(self, there: bool = True) -> None:
+        """The op does more than to compute results: it calls Python."""
+        self.rules.effect = there
+
     def identity(self, f: rules.Identity) -> rules.Identity:
         """When the result is the first operand: (x: TensorType, out, **attrs) -> bool."""
         self.rules.identity = f

@@ -3,6 +3,8 @@
 In: units (`units.py`) and a limit in bytes. Out: the order in which they run, some of them several times, such that what is alive at the
 same time stays below the limit. Bits stay the same: what is computed again is computed of the same values in the same way.
 
+Where a store of files is given, a value may be written there, too, in place of being computed again, where that costs less.
+
 The plan is found by running the units in thought, as dynamic tensor rematerialisation does (Kirisame et al., arXiv 2006.09616), but with
 the future known: where memory is short, the value goes for which cost / (bytes * time to its next use) is least. The cost of a value
 is that of computing it again, with all its neighbours that are not there either: so what is kept spreads over a chain of layers, which
@@ -16,7 +18,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tengen.passes.units import ONCE, SMALL_BYTES, Run, Units
+from tengen.passes.units import DISK_FLOPS, ONCE, PAGE_FLOPS, SMALL_BYTES, Run, Units
 
 NEVER = 1 << 60  # the position of a use that does not come
 MOST_ANCESTOR_NODES = 64  # values without a later use that are computed again for one
@@ -81,6 +83,7 @@ class _Plan:
             next: the position of its next use, NEVER if there is none. used: bytes. locks: for each value how many runs that are
             under way need it. far: as `plan` has it. again: what computing it again would cost, when that was counted last. group: the group of
             neighbours that a value belongs to that was dropped though it will be used; -1 for others. group_cost: of each.
+            on_disk: whether a value was written to a file.
             gone: states that have been overwritten. left: what may still be computed again. runs: so far.
     """
 
@@ -92,6 +95,7 @@ class _Plan:
         self.bytes = [n if n > SMALL_BYTES else 0 for n in u.size]
         self.size = np.array(self.bytes, np.int64)
         self.there = np.zeros(n, bool)
+        self.on_disk = np.zeros(n, bool)
         self.locks = np.zeros(n, np.int32)
         self.next = np.full(n, NEVER, np.int64)
         self.again = np.zeros(n)
@@ -127,6 +131,20 @@ class _Plan:
         return self.runs
 
     # -- running ---------------------------------------------------------------------------------------------------------
+    def _read(self, v: int, now: int) -> None:
+        """Reads a value from the file that it was written to."""
+        self._make_room(self.bytes[v], now)
+        self.runs.append(Run(self.u.page(v)[1], (v,)))
+        self.there[v] = True
+        self.used += self.bytes[v]
+        self.again[v] = self._page_cost(v)
+
+    def _page_cost(self, v: int) -> float:
+        """What it costs to have a value in a file and read it again."""
+        if v not in self.u.order:
+            return np.inf
+        return float((PAGE_FLOPS + DISK_FLOPS * self.u.size[v]) * (1 if self.on_disk[v] else 2))
+
     def _run(self, unit: int, wanted: Sequence[int], now: int) -> None:
         u = self.u
         self._make_room(sum(self.bytes[v] for v in wanted) + u.work[unit], now)
@@ -147,7 +165,10 @@ class _Plan:
         frames: list[tuple[int, list[int], list[int]]] = []  # a value, its operands that are still to be brought, those that are locked
 
         def need(v: int) -> None:
-            frames.append((v, sorted(u.needs[v][0], reverse=True), []))
+            if self.on_disk[v]:
+                self._read(v, now)
+            else:
+                frames.append((v, sorted(u.needs[v][0], reverse=True), []))
 
         if not self.there[wanted]:
             need(wanted)
@@ -186,9 +207,14 @@ class _Plan:
             v = self._victim(now)
             if v is None:
                 raise Short
+            if not self.on_disk[v] and (cost := self._page_cost(v)) < np.inf and cost < self._computed_again(v):
+                unit = self.u.page(v)[0]
+                self.runs.append(Run(unit, self.u.outs[unit]))
+                self.on_disk[v] = True
             self.there[v] = False
             self.used -= self.bytes[v]
-            self._group(v)
+            if not self.on_disk[v]:
+                self._group(v)
 
     def _victim(self, now: int) -> int | None:
         """The value whose place is had at the least cost."""
@@ -211,6 +237,10 @@ class _Plan:
         return None if self.again[v] == np.inf else v
 
     def _cost_again(self, v: int) -> float:
+        """What it costs to have a value again."""
+        return min(self._page_cost(v), np.inf if self.on_disk[v] else self._computed_again(v))
+
+    def _computed_again(self, v: int) -> float:
         """What it costs to compute a value, with its neighbours that are not there."""
         total, roots, _ = self._around(v)
         return total + sum(self.group_cost[r] for r in roots)
@@ -227,6 +257,9 @@ class _Plan:
                 return np.inf, set(), set()
             for y in needs:
                 if self.there[y] or y in seen:
+                    continue
+                if self.on_disk[y]:
+                    total += self._page_cost(y)
                     continue
                 if self.group[y] >= 0:
                     roots.add(self._root(self.group[y]))

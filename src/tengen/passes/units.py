@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, int64
 from tengen.base.record import record
 from tengen.ir.graph import Constant, Graph, Node, State, Value, attr_graphs, attrs_key, copy_node, graph_key
 from tengen.ir.types import TensorType
+from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
@@ -22,6 +24,9 @@ from tengen.passes.lower import Placed
 
 ALIGN_BYTES = 64  # sizes of temporaries are multiples of it (`compiler/arena.py`)
 SMALL_BYTES = 256  # smaller values are kept, and smaller states may be copied (what random draws begin with, say)
+DISK_FLOPS = 50  # the same from or to a file
+PAGE_FLOPS = 1_000_000  # the same for each call of the system
+PAGE_BYTES = 4096  # smaller values are not written to a file
 BYTE_FLOPS = 5  # how many operations take as long as moving a byte from or to memory, about: what units cost beside each other
 
 
@@ -48,6 +53,9 @@ class Units:
         after: units that have to run before a unit though it reads nothing of them: the last readers of a state that it overwrites.
         overwritten: for each unit the states that it overwrites, but for tiny ones. flops, cost: of each unit.
         work: bytes of the arena that it uses while it runs, besides its values.
+        store: the key of the store of files that values may be written to; None: they are not. order: for each value that may be, its axes
+            from the outermost in memory to the innermost. pages: of a value that is written to a file, the unit that does that and the
+            one that reads it, which stand behind those of the graph, `own` in number.
     """
 
     graph: Graph
@@ -66,12 +74,43 @@ class Units:
     cost: list[int] = field(default_factory=list)
     work: list[int] = field(default_factory=list)
     number: dict[Value, int] = field(default_factory=dict)
+    store: int | None = None
+    order: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    pages: dict[int, tuple[int, int]] = field(default_factory=dict)
+    own: int = 0
     views: dict[Value, Node] = field(default_factory=dict)  # a view of memory that another value has -> the node that shows it
 
     @property
     def runs(self) -> list[Run]:
-        """Each unit once, in order."""
-        return [Run(i, outs) for i, outs in enumerate(self.outs)]
+        """Each unit of the graph once, in order."""
+        return [Run(i, outs) for i, outs in enumerate(self.outs[: self.own])]
+
+    def page(self, v: int) -> tuple[int, int]:
+        """The units that write a value to a file, and read it."""
+        if v not in self.pages:
+            value, order, first = self.values[v], self.order[v], len(self.nodes)
+            ticket = Value(TensorType((), int64), "ticket")
+            attrs: dict[str, Any] = {"store": self.store, "order": order}
+            out = Node("page_out", [value], dict(attrs), [ticket])
+            attrs |= {"shape": value.type.shape, "dtype": value.type.dtype, "what": 1}
+            t = self.number[ticket] = len(self.values)
+            self.values.append(ticket)
+            self.size.append(0)
+            self.maker.append(first)
+            self.held.append(False)
+            self.readers.append([first + 1])
+            self.needs.append(((v,), frozenset()))
+            for node, ins, outs in ((out, (v,), (t,)), (Node("page_in", [ticket], attrs, [value]), (t,), (v,))):
+                self.nodes.append(node)
+                self.ins.append(ins)
+                self.outs.append(outs)
+                self.after.append(())
+                self.overwritten.append(frozenset())
+                self.flops.append(0)
+                self.cost.append(PAGE_FLOPS + DISK_FLOPS * self.size[v])
+                self.work.append(0)
+            self.pages[v] = first, first + 1
+        return self.pages[v]
 
     def reads(self, r: Run) -> Sequence[int]:
         """The values that a run reads."""
@@ -80,9 +119,9 @@ class Units:
         return list(dict.fromkeys(x for v in r.wanted for x in self.needs[v][0]))
 
 
-def units_of(p: Placed) -> Units:
-    """The units of a graph whose extents are numbers."""
-    u, root = Units(p.graph), {}
+def units_of(p: Placed, store: int | None = None) -> Units:
+    """The units of a graph whose extents are numbers. store: see `Units`."""
+    u, root = Units(p.graph, store=store), {}
     reading: dict[Value, list[int]] = {}  # the units that read a state
     inner = {v: loop.count for loop in p.loops for v in loop.inner}
     states = {s.read for s in p.graph.states.values()}
@@ -110,6 +149,8 @@ def units_of(p: Placed) -> Units:
             u.maker.append(at)
             u.held.append(False)
             u.readers.append([])
+            if store is not None and v not in inner and u.size[-1] >= PAGE_BYTES and not v.type.dtype.is_complex:
+                u.order[u.number[v]] = tuple(memory_order(p.lies[v]))
             of = [root.get(x, x) for x in (reads if len(n.outputs) == 1 else operands(n, v.index))]
             needed = frozenset((*(x for x in of if x in states), *([ONCE] if _runs_once(n) else [])))
             u.needs.append((tuple(dict.fromkeys(u.number[x] for x in of if x in u.number)), needed))
@@ -124,6 +165,7 @@ def units_of(p: Placed) -> Units:
         v = root.get(v, v)
         if v in u.number:
             u.held[u.number[v]] = True
+    u.own = len(u.nodes)
     u.after = [tuple({j for v in gone for j in reading.get(v, ()) if j != i}) for i, gone in enumerate(u.overwritten)]
     return u
 
@@ -363,10 +405,15 @@ def written_out(u: Units, runs: Iterable[Run]) -> Graph:
             m.pop(x, None)
             forget(x)
 
-    for r in runs:
+    runs = list(runs)
+    reads = {r.unit: at for at, r in enumerate(runs) if u.nodes[r.unit].op == "page_in"}  # the last of each value
+    end = max(reads.values(), default=None)
+    for at, r in enumerate(runs):
         n = u.nodes[r.unit]
         inputs: dict[Value | None, Value] = {v: get(v) for v in n.inputs if v is not None}
         made = _inlined(g, n, inputs, numbers) if n.op == "fused" else copy_node(g, n, inputs).outputs
+        if n.op == "page_in":
+            g.nodes[-1].attrs["what"] = 3 if at == end else 2 if at == reads[r.unit] else 1
         for v, new in zip(n.outputs, made):
             if u.number[v] in r.wanted:
                 m[v] = new

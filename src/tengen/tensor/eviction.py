@@ -10,19 +10,16 @@ Nothing can write what the tape holds: who writes a tensor in place copies memor
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
-import tempfile
 from math import inf
 from threading import RLock
 from typing import Any
-from weakref import finalize, ref
+from weakref import ref
 
 from tengen.base.errors import BudgetError
-from tengen.base.sizes import in_words
 from tengen.ops.define import Op, dispatch
 from tengen.runtime import native
+from tengen.runtime.paging import Region, Spool
 from tengen.tensor import nodes
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.nodes import TapeNode
@@ -105,7 +102,7 @@ class Keeper:
         self.evicted = self.restored = self.computed_again = 0
         self._held: dict[int, Held] = {}  # by the identity of the memory
         self._now = 0
-        self._spool = None if folder is None else _Spool(folder)
+        self._spool = None if folder is None else Spool(folder)
         self._largest = 0
         self._room = 1024  # so many may be known before those that are gone are forgotten
         self._lock = RLock()
@@ -163,7 +160,7 @@ class Keeper:
         if h.memory() is None:  # it went by itself meanwhile
             return True
         if self._spool is not None and h.file is None and h.layout is not None:
-            h.file = self._spool.write(h.memory(), h.bytes)
+            h.file = self._spool.write(native.address(h.memory()), h.bytes)
         h.put(h)
         del self._held[key]
         self.evicted += 1
@@ -212,7 +209,7 @@ class Keeper:
             if missing is not None:
                 stack.append((missing, away(missing)))
                 continue
-            data = needed[id(h)] = self._computed(h, needed) if h.file is None else h.file.spool.read(h.file.start, h.bytes)
+            data = needed[id(h)] = self._computed(h, needed) if h.file is None else _read(h.file)
             h.put(data)
             if h.places():
                 self._held[id(data)] = h
@@ -261,62 +258,10 @@ def _producer(data: Any, place: Any) -> tuple[TapeNode, int, bool] | None:
     return None
 
 
-class _Spool:
-    """A file without a name, with values that were let go of. What comes after one that is gone takes its place, if it has its size."""
-
-    def __init__(self, folder: str):
-        self._folder, self._end, self._free = folder, 0, {}
-        self._fd: int | None = None
-
-    def write(self, data: Any, n: int) -> _Region:
-        """Writes the first n bytes of a buffer. Errors: BudgetError where the disk is full."""
-        places = self._free.setdefault(n, [])
-        try:
-            if self._fd is None:
-                self._fd, name = tempfile.mkstemp(dir=self._folder)
-                finalize(self, os.close, self._fd)
-                os.unlink(name)
-            start, done, view = places[-1] if places else self._end, 0, memoryview(_bytes(data, 0, n))
-            while done < n:
-                done += os.pwrite(self._fd, view[done:], start + done)
-        except OSError as e:
-            raise BudgetError(
-                f"a value of {in_words(n)} cannot be written to {self._folder!r}: {os.strerror(e.errno or 0)}; help: offload= another "
-                "folder, or none, which computes values again"
-            ) from e
-        if places:
-            places.pop()
-        else:
-            self._end += n
-        region = _Region(self, start, n)
-        finalize(region, places.append, start)
-        return region
-
-    def read(self, start: int, n: int) -> Any:
-        """A buffer with n bytes from `start` on."""
-        assert self._fd is not None
-        data, at = native.new_buffer(n), 0
-        while at < n:
-            part = os.pread(self._fd, min(n - at, 1 << 26), start + at)
-            if not part:
-                raise BudgetError(f"a value of {in_words(n)} that was written to {self._folder!r} cannot be read again: its file was cut")
-            _bytes(data, at, len(part))[:] = part
-            at += len(part)
-        return data
-
-
-class _Region:
-    """Where a value lies in a file: its own as long as this object lives."""
-
-    __slots__ = ("spool", "start", "bytes", "__weakref__")
-
-    def __init__(self, spool: _Spool, start: int, bytes: int):
-        self.spool, self.start, self.bytes = spool, start, bytes
-
-
-def _bytes(data: Any, at: int, n: int) -> ctypes.Array:
-    """n bytes of a buffer."""
-    return (ctypes.c_char * n).from_address(native.address(data) + at)
+def _read(where: Region) -> Any:
+    data = native.new_buffer(where.bytes)
+    where.spool.read(where, native.address(data))
+    return data
 
 
 keeper: Keeper | None = None  # that of the budget in force

@@ -6,7 +6,7 @@ which copies the operands, calls the function, and writes its results. What the 
 
 Calls that do something are ordered: each takes and gives a number, a state of the program, so that it is neither left out nor moved
 over another, in loops and branches too. Which function a node calls is not in the program, which other processes may find in the
-cache: it is the value of an operand, a key of `_sites`.
+cache: it is the value of an operand, a key of `_served`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tengen.ops.attributes import Count
 from tengen.ops.batching import RULES
 from tengen.ops.define import dispatch, primitive
 from tengen.runtime import native
+from tengen.runtime.paging import Place
 from tengen.tensor.tensor import Tensor, as_tensor, assign, from_numpy, tensor_over, tracing
 
 _KEY = TensorType((), int64)
@@ -45,7 +46,7 @@ def host_call(operands: list[Tensor], likes: Sequence[Count]):
     """Calls a Python function.
 
     Args:
-        operands: a number that orders calls, the key of the function, what it is called with, and tensors of the types of its results.
+        operands: the key of the function, a number that orders calls, what it is called with, and tensors of the types of its results.
         likes: the positions of those.
 
     Returns the number, which the next call takes, and the function's results.
@@ -56,7 +57,7 @@ def host_call(operands: list[Tensor], likes: Sequence[Count]):
 def _(*types, likes):
     if len(types) < 2 or types[0] != _KEY or types[1] != _KEY or any(not 2 <= i < len(types) for i in likes):
         raise VerifyError(f"host_call takes two numbers i64[] before its operands, and gives types of operands, not {list(types[:2])}, {likes}")
-    return (types[0], *(types[i] for i in likes))
+    return (types[1], *(types[i] for i in likes))
 
 
 @host_call.lower
@@ -64,14 +65,14 @@ def _(lo, ins, outs, likes):
     def launch(some, made):
         k = lo.kernel("call_python")
         places = [*((k.read(a), a.offset) for a in some), *((k.write(a), a.offset) for a in made)]
-        k.external(HOST, places, [n for a in (*some, *made) for n in (a.ndim, *a.shape)], [])
-        k.store(k.write(made[0]), made[0].offset, k.load(k.read(some[0]), some[0].offset))
+        k.external(HOST, places, [len(places), *(n for a in (*some, *made) for n in (a.ndim, *a.shape))], [])
+        k.store(k.write(made[0]), made[0].offset, k.load(k.read(some[1]), some[1].offset))
         lo.launch(k)
 
     over_dense(lo, ins, outs, launch)
 
 
-host_call.rules.effect = True
+host_call.effect()
 host_call.no_vjp("a function of Python that a program calls has no gradient")
 
 
@@ -90,9 +91,21 @@ class _Site(NamedTuple):
     results: tuple[DType, ...]
     what: str
 
+    def serve(self, places: Sequence[Place]) -> None:
+        """Calls the function: behind two numbers are its operands, at the end its results."""
+        made = self.function(*(from_numpy(_memory(*place, t).copy()) for place, t in zip(places[2:], self.operands)))
+        if self.results:
+            _write(self, made, places[-len(self.results) :])
 
-_sites: dict[int, _Site] = {}
+
+_served: dict[int, Callable[[Sequence[Place]], None]] = {}  # by key
 _keys = itertools.count(1)
+
+
+def serve(key: int, function: Callable[[Sequence[Place]], None]) -> None:
+    """Programs call this function by this key, with places in memory. The key is below 0, and the same in every process."""
+    _order()
+    _served[key] = function
 
 
 @functools.cache
@@ -110,9 +123,9 @@ def _key(site: _Site) -> Tensor:
     """The key of a function, which is kept as long as the tensor."""
     _order()
     number = next(_keys)
-    _sites[number] = site
+    _served[number] = site.serve
     made = _number(number)
-    weakref.finalize(made, _sites.pop, number, None).atexit = False
+    weakref.finalize(made, _served.pop, number, None).atexit = False
     return made
 
 
@@ -177,25 +190,23 @@ def record_call(function: Callable[..., Any], operands: Sequence[Tensor], likes:
     if (recorder := _outermost()) is not None:
         recorder._keep.append(key)
     positions = tuple(range(2 + len(operands), 2 + len(operands) + len(likes)))
-    out = dispatch.run(host_call, (order, key, *(x.detach() for x in (*operands, *likes))), (positions,))
+    out = dispatch.run(host_call, (key, order, *(x.detach() for x in (*operands, *likes))), (positions,))
     number, *made = out if isinstance(out, tuple) else (out,)
     assign(order, number)
     return made
 
 
 def _serve(places: int, shapes: int) -> None:
-    """What programs call: the function of a key, with copies of the operands."""
+    """What programs call: the function of the key that lies at the first place, with all places. shapes: how many there are, and of each
+    the number of axes and the extents."""
     addresses = ctypes.POINTER(ctypes.c_void_p).from_buffer(ctypes.c_void_p(places))
     numbers = ctypes.POINTER(ctypes.c_int64).from_buffer(ctypes.c_void_p(shapes))
-    site = _sites[ctypes.c_int64.from_address(addresses[1]).value]
-    there, at = [], 0
-    for i in range(3 + len(site.operands) + 2 * len(site.results)):
+    found, at = [], 1
+    for i in range(numbers[0]):
         ndim = numbers[at]
-        there.append((addresses[i], tuple(numbers[at + 1 : at + 1 + ndim])))
+        found.append((addresses[i], tuple(numbers[at + 1 : at + 1 + ndim])))
         at += 1 + ndim
-    made = site.function(*(from_numpy(_memory(*place, t).copy()) for place, t in zip(there[2:], site.operands)))
-    if site.results:
-        _write(site, made, there[-len(site.results) :])
+    _served[ctypes.c_int64.from_address(addresses[0]).value](found)
 
 
 def _memory(address: int, shape: tuple[int, ...], t: DType) -> np.ndarray:
@@ -205,7 +216,7 @@ def _memory(address: int, shape: tuple[int, ...], t: DType) -> np.ndarray:
     return np.frombuffer((ctypes.c_char * size).from_address(address), t.numpy).reshape(shape)
 
 
-def _write(site: _Site, made: Any, there: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+def _write(site: _Site, made: Any, there: Sequence[Place]) -> None:
     """Writes what a function returned. Errors: DTypeError or ShapeError where that has other types than were said."""
     if len(made) != len(there):
         raise ShapeError(f"{site.what} returned {len(made)} results, and {len(there)} are said")
