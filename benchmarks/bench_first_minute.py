@@ -7,10 +7,19 @@ timed inside of a process that has done a step already. The processes of a round
 is not installed, or has no definition of a network, is skipped aloud.
 
 One more process of Tengen's for each row is watched, and says what its time was spent on: the stacked picture.
+
+    python benchmarks/bench_first_minute.py                                  # everything: about an hour
+    python benchmarks/bench_first_minute.py --folder DIR --minutes 8         # what fits; the next such call goes on from there
+    python benchmarks/bench_first_minute.py --folder DIR --rows gpt,resnet18 --rounds 3
+    python benchmarks/bench_first_minute.py --megengine PYTHON               # a Python 3.10 that has MegEngine
+
+The samples of each round are written into the folder when it is over. When all rows have their rounds, the results, README.md here and
+its pictures are written.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -18,11 +27,13 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import compare
 import numpy as np
+import report
 from compare import Row
 
 SCRIPT = str(Path(__file__).parent / "first.py")
@@ -117,9 +128,57 @@ def installed(who: str) -> bool:
     """Whether a peer is there, said aloud where it is not."""
     if who == "MegEngine":
         if "MEGENGINE_PYTHON" not in os.environ:
-            print("skipped: MegEngine; set MEGENGINE_PYTHON to a Python 3.10 that has it", flush=True)
+            print("skipped: MegEngine; --megengine PYTHON names a Python 3.10 that has it", flush=True)
         return "MEGENGINE_PYTHON" in os.environ
     return compare.peer(who) is not None
+
+
+@dataclass
+class Samples:
+    """What the rounds of a task have given so far.
+
+    Attributes:
+        names: who does it, "tengen" first; None: nobody was tried yet. seconds, modules: by contender, and those that Tengen has
+            compiled, with empty caches (0) and with warm ones (1). causes: what Tengen's time was spent on, likewise.
+        longest: seconds that a round took at most.
+    """
+
+    names: list[str] | None = None
+    seconds: tuple[dict[str, list[float]], dict[str, list[float]]] = field(default_factory=lambda: ({}, {}))
+    modules: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    causes: list[dict[str, float]] = field(default_factory=list)
+    longest: float = 0.0
+
+    @property
+    def rounds(self) -> int:
+        """How many are over."""
+        return len(self.modules[0])
+
+
+class Kept:
+    """The samples of all tasks, in a file of a folder that later calls go on from. Samples of another machine are not mixed in.
+
+    Args: folder: where the file is, and is looked for.
+    """
+
+    def __init__(self, folder: Path):
+        self.file = folder / "samples.json"
+        self.machine = compare.machine()["processor"]
+        found = json.loads(self.file.read_text()) if self.file.exists() else {"machine": self.machine, "tasks": {}}
+        if found["machine"] != self.machine:
+            sys.exit(f"{self.file} has samples of {found['machine']}, this is {self.machine}; help: another --folder")
+        self.tasks = {name: Samples(**s) for name, s in found["tasks"].items()}
+
+    def of(self, task: Task) -> Samples:
+        """Those of a task."""
+        return self.tasks.setdefault(task.method, Samples())
+
+    def write(self) -> None:
+        """Writes them, whole or not at all."""
+        data = {"machine": self.machine, "tasks": {name: asdict(s) for name, s in self.tasks.items()}}
+        beside = self.file.with_suffix(".new")
+        beside.write_text(json.dumps(data, indent=1) + "\n")
+        beside.replace(self.file)
 
 
 def contenders(task: Task, folder: str, quick: bool) -> list[str]:
@@ -148,28 +207,22 @@ def figure(task: Task, who: str, folder: str, cache: str) -> tuple[float, int]:
     return said["seconds"] if task.further else seconds, said["modules"] or 0
 
 
-@dataclass
-class Found:
-    """What the rounds of a task gave: seconds by contender, and Tengen's modules, with empty caches (0) and with warm ones (1)."""
-
-    seconds: tuple[dict[str, list[float]], dict[str, list[float]]]
-    modules: tuple[list[int], list[int]]
-
-
-def rounds_of(task: Task, folder: str, rounds: int, quick: bool) -> Found:
+def add_round(task: Task, samples: Samples, folder: str) -> None:
     """Runs every contender with empty caches and again with what that has left in them, in turns."""
-    names = contenders(task, folder, quick)
-    found = Found(({who: [] for who in names}, {who: [] for who in names}), ([], []))
-    for r in range(rounds):
-        turn = r % len(names)
-        for who in names[turn:] + names[:turn]:
-            with tempfile.TemporaryDirectory() as cache:
-                for state in (0, 1) if not task.further else (0,):
-                    seconds, modules = figure(task, who, folder, cache)
-                    found.seconds[state][who].append(seconds)
-                    if who == "tengen":
-                        found.modules[state].append(modules)
-    return found
+    names = samples.names
+    start, turn = time.perf_counter(), samples.rounds % len(names)
+    seconds: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    modules = [0, 0]
+    for who in names[turn:] + names[:turn]:
+        with tempfile.TemporaryDirectory() as cache:
+            for state in (0, 1) if not task.further else (0,):
+                seconds[state][who], compiled = figure(task, who, folder, cache)
+                modules[state] = compiled if who == "tengen" else modules[state]
+    for state in (0, 1):  # a round counts when all of it is there
+        for who, t in seconds[state].items():
+            samples.seconds[state].setdefault(who, []).append(t)
+        samples.modules[state].append(modules[state])
+    samples.longest = max(samples.longest, time.perf_counter() - start)
 
 
 def row(task: Task, title: str, times: dict[str, list[float]], limit: float | None, most: tuple[tuple[str, float], ...]) -> Row:
@@ -195,44 +248,99 @@ def count(title: str, modules: list[int]) -> Row:
     return Row(title, value=str(max(modules)), goal={"text": "0"}, reached=not max(modules))
 
 
-def causes(task: Task, folder: str, cache: str) -> dict[str, float]:
-    """What Tengen's time is spent on, in a process that is watched."""
-    return process("tengen", task.method, folder, cache, watched=True)[1]["causes"]
-
-
-def rows_of(task: Task, folder: str, rounds: int, quick: bool) -> list[Row]:
-    """All lines of a task."""
-    found = rounds_of(task, folder, rounds, quick)
-    if task.further:
-        return [row(task, task.name, found.seconds[0], None, ()), count(f"{task.name}: modules compiled for it", found.modules[0])]
-    rows = [
-        row(task, f"{task.name}, empty caches", found.seconds[0], task.cold, task.most),
-        row(task, f"{task.name}, warm caches", found.seconds[1], task.warm, ()),
-    ]
+def causes(task: Task, folder: str) -> list[dict[str, float]]:
+    """What Tengen's time is spent on, with empty caches and with warm ones, in two processes that are watched."""
     with tempfile.TemporaryDirectory() as cache:
-        for r in rows:
-            r.causes = causes(task, folder, cache)
-    return [*rows, count(f"{task.name}: modules that a second process compiled", found.modules[1])]
+        return [process("tengen", task.method, folder, cache, watched=True)[1]["causes"] for _ in range(2)]
+
+
+def rows_of(task: Task, samples: Samples) -> list[Row]:
+    """All lines of a task."""
+    if not samples.rounds:
+        return []
+    if task.further:
+        return [row(task, task.name, samples.seconds[0], None, ()), count(f"{task.name}: modules compiled for it", samples.modules[0])]
+    rows = [
+        row(task, f"{task.name}, empty caches", samples.seconds[0], task.cold, task.most),
+        row(task, f"{task.name}, warm caches", samples.seconds[1], task.warm, ()),
+    ]
+    for r, shares in zip(rows, samples.causes):
+        r.causes = shares
+    return [*rows, count(f"{task.name}: modules that a second process compiled", samples.modules[1])]
+
+
+def measure(task: Task, samples: Samples, folder: str, rounds: int, quick: bool, left: Callable[[float], bool], write: Callable) -> bool:
+    """Adds what a task lacks, as long as there is time `left` for a round; whether it has everything now."""
+    if samples.names is None:
+        samples.names = contenders(task, folder, quick)
+        write()
+    while samples.rounds < rounds:
+        if not left(samples.longest):
+            return False
+        add_round(task, samples, folder)
+        write()
+    if not samples.causes and not task.further:
+        samples.causes = causes(task, folder)
+        write()
+    return True
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What this benchmark has beside what all have."""
+    parser.add_argument("--folder", type=Path, help="keeps samples, byte code and files, for a later call to go on from")
+    parser.add_argument("--rows", default="", help=f"the tasks to measure, of {', '.join(t.method for t in TASKS)}")
+    parser.add_argument("--megengine", metavar="PYTHON", help="a Python 3.10 that has MegEngine; default: $MEGENGINE_PYTHON")
+
+
+def chosen(args: argparse.Namespace) -> list[Task]:
+    """The tasks that the command line asks for."""
+    wanted = [name for name in args.rows.split(",") if name]
+    if unknown := {*wanted} - {t.method for t in TASKS}:
+        sys.exit(f"no row named {', '.join(sorted(unknown))}; there are {', '.join(t.method for t in TASKS)}")
+    some = [t for t in TASKS if args.only in t.name and (t.method in wanted or not wanted)]
+    return [t for t in some if t.quick or args.only or wanted or not args.quick]
+
+
+def files(tasks: list[Task], folder: str, missing: set[str]) -> None:
+    """Writes the files that tasks read, where they are not there yet."""
+    if any(t.method == "resnet50_from_a_file" for t in tasks) and not Path(folder, "written").exists():
+        for who in {"tengen", "torch"} - missing:
+            process(who, "write", folder, f"{folder}/written")
 
 
 def main() -> None:
-    args = compare.arguments("first_minute")
-    load, rows = os.getloadavg(), []
-    missing = {who for who in (*COMPILED, *SESSIONS) if not installed(who)}
-    tasks = [t for t in TASKS if args.only in t.name and (t.quick or args.only or not args.quick)]
-    with tempfile.TemporaryDirectory() as folder:
-        if any(t.method == "resnet50_from_a_file" for t in tasks):
-            for who in {"tengen", "torch"} - missing:
-                process(who, "write", folder, f"{folder}/written")
+    args = compare.arguments("first_minute", more=options)
+    end, load = time.monotonic() + 60 * args.minutes, os.getloadavg()
+    if args.megengine:
+        os.environ["MEGENGINE_PYTHON"] = args.megengine
+    missing = {who for who in dict.fromkeys((*COMPILED, *SESSIONS)) if not installed(who)}
+    tasks = [replace(t, peers=tuple(who for who in t.peers if who not in missing)) for t in chosen(args)]
+    rounds = 1 if args.quick else min(args.rounds, ROUNDS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or Path(temporary)
+        folder.mkdir(exist_ok=True, parents=True)
+        kept, failed, done = Kept(folder), [], True
+        files(tasks, str(folder.resolve()), missing)
         for task in compare.progress(tasks, "first_minute"):
-            task = replace(task, peers=tuple(who for who in task.peers if who not in missing))
+            samples = kept.of(task)
             try:
-                new = rows_of(task, folder, 1 if args.quick else min(args.rounds, ROUNDS), args.quick)
-            except Exception as e:
-                new = [Row(task.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
-            print(compare.format_rows(new), flush=True)
-            rows += new
-    compare.finish("first_minute", "The first minute: from the start of a process to a first result", rows, load, args)
+                done &= measure(
+                    task, samples, str(folder.resolve()), rounds, args.quick, lambda s: time.monotonic() + s < end, kept.write
+                )
+                print(compare.format_rows(rows_of(task, samples) or [Row(task.name, value="no round yet")]), flush=True)
+            except Exception as e:  # one that fails takes nothing from the others
+                failed.append(Row(task.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"))
+                print(compare.format_rows(failed[-1:]), flush=True)
+        everything = [r for t in TASKS for r in rows_of(t, kept.of(t))]
+    if not done:
+        print("not all rows have their rounds yet: call this again with the same --folder", flush=True)
+    if args.results == compare.RESULTS and not (done and (args.folder or not args.rows)):
+        args.results = None  # part of the rows would take the place of all
+    try:
+        compare.finish("first_minute", "The first minute: from the start of a process to a first result", [*everything, *failed], load, args)
+    finally:
+        if args.results == compare.RESULTS:
+            report.write(args.results)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ time, within bounds. Contenders whose names begin with "tengen" are judged, each
 What holds for every contender alike (threads, warm-up, rest, spinning) is here and in `peers.py`, and in README.md as a table.
 
 The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
-clock's, which other programs on the machine disturb least. README.md's tables are made of
+clock's, which other programs on the machine disturb least. With BENCH_ISA=AVX2 all take this processor for one without AVX-512, each
+by its own switch; who has none is left out. README.md's tables are made of
 `results/<machine>/<bench>.<threads>.json`: what another machine has measured stays beside.
 """
 
@@ -37,6 +38,18 @@ from pathlib import Path
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS", "NPROC"):
     os.environ[_name] = str(THREADS)  # before numpy, torch, tengen and JAX (NPROC) read them
+
+ISA = os.environ.get("BENCH_ISA", "")  # "AVX2", or "": whatever the processor has
+SWITCHES = {  # of libraries that can be told to stop at AVX2: read when they are loaded
+    "TENGEN_PROCESSOR": "x86-64-v3", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip(),
+}  # fmt: skip
+WITHOUT_SWITCH = ("onnxruntime", "MegEngine")
+if ISA not in ("", "AVX2"):
+    sys.exit(f"BENCH_ISA={ISA!r} must be AVX2, or not be set")
+if ISA:
+    os.environ.update(SWITCHES)
+    os.environ.pop("MEGENGINE_PYTHON", None)
 
 import numpy as np  # noqa: E402  (after the environment is set)
 
@@ -126,7 +139,10 @@ class Row:
 
 @functools.cache
 def peer(name: str):
-    """The peer's module with its threads set, or None, said aloud, where it is not installed."""
+    """The peer's module with its threads set, or None, said aloud, where it is not installed, or cannot be lowered to AVX2."""
+    if ISA and name in WITHOUT_SWITCH:
+        print(f"skipped: {name} has no switch that keeps it from AVX-512", flush=True)
+        return None
     try:
         module = importlib.import_module(name)
     except ImportError as e:
@@ -286,17 +302,22 @@ def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     return [judge(case, who, times, roofs, goals.get(who)) for who in times if who.startswith("tengen")]
 
 
-def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:
-    """The command line that every benchmark has; `seconds`: how long a case takes, unless it says otherwise."""
+def arguments(
+    bench: str, seconds: float = 2.0, more: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+) -> argparse.Namespace:
+    """The command line that every benchmark has; `seconds`: how long a case takes, unless it says otherwise; `more` adds options."""
     parser = argparse.ArgumentParser(description=f"measure: {bench}")
     parser.add_argument("--quick", action="store_true", help=f"a few cases, {QUICK} rounds: to try it out")
     parser.add_argument("--rounds", type=int, help="rounds of a case at most (default 25)")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"time of a case, which has {FEWEST} rounds at least")
     parser.add_argument("--batch", type=float, help="seconds that a contender's batch in a round takes at least (default 0.02)")
     parser.add_argument("--only", default="", help="the cases whose name contains this")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no case, or round of one, that would end later")
+    parser.add_argument("--resume", action="store_true", help="measure the cases that the results do not have yet")
     parser.add_argument(
         "--results", type=Path, help="folder for this machine's folder of JSON files; default: results/, and none for --quick, --only"
     )
+    more(parser)
     args = parser.parse_args()
     args.rounds = args.rounds or (QUICK if args.quick else 25)
     args.batch = args.batch or (0.002 if args.quick else BATCH_S)
@@ -329,15 +350,21 @@ def attempt(who: str, make: Callable[[], Callable]) -> dict[str, Callable]:
 
 
 def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = (), load=(), args=None) -> None:
-    """Checks and times each case (made when its turn comes, and dropped after), prints the table, writes the JSON file.
+    """Checks and times each case (made when its turn comes, and dropped after), prints the table, writes the JSON file after each.
 
     `more`: rows measured in another way; `load`: the machine's load before they were, now by default."""
     args = args or arguments(bench)
-    rows: list[Row] = []
+    end = time.monotonic() + 60 * args.minutes
+    rows = earlier(bench, args)
     load = load or os.getloadavg()
     if load[0] > QUIET and THREADS > 1:
         print(f"warning: the load average is {load[0]:.2f}; other programs disturb this, and PyTorch more than Tengen")
-    for cell in progress(chosen(cells, args), bench):
+    there = {r.name for r in rows}
+    todo = [c for c in chosen(cells, args) if c.name not in there]
+    for i, cell in enumerate(progress(todo, bench)):
+        if time.monotonic() > end:
+            print(f"{len(todo) - i} cases are left: call this again with --resume", flush=True)
+            break
         try:
             case = cell.make()
             agree(case)
@@ -347,20 +374,40 @@ def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = ()
             new = [Row(cell.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
         rows += new
         print(format_rows(new), flush=True)
+        if args.resume or args.minutes < float("inf"):
+            write(bench, title, rows, load, args)
         case = None
         gc.collect()
-    finish(bench, title, [*rows, *more], load, args)
+    finish(bench, title, [*rows, *(r for r in more if r.name not in there)], load, args)
+
+
+def results_of(bench: str, args: argparse.Namespace) -> Path:
+    """The file of a benchmark's results on this machine."""
+    return args.results / folder_of(machine()["processor"]) / f"{bench}.{THREADS}.json"
+
+
+def earlier(bench: str, args: argparse.Namespace) -> list[Row]:
+    """The rows of an earlier call that this one goes on from; those that failed are measured again."""
+    if not args.resume or args.results is None or not results_of(bench, args).exists():
+        return []
+    found = [Row(**r) for r in json.loads(results_of(bench, args).read_text())["rows"]]
+    return [r for r in found if not r.error]
+
+
+def write(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
+    """Writes the JSON file, where results are kept."""
+    if args.results:
+        data = {"title": title, "machine": machine(), "rounds": args.rounds, "load_before": list(load)}
+        data["rows"] = [asdict(r) for r in rows]
+        file = results_of(bench, args)
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
-    if args.results:
-        data = {"title": title, "machine": machine(), "rounds": args.rounds, "load_before": list(load)}
-        data["rows"] = [asdict(r) for r in rows]
-        folder = args.results / folder_of(data["machine"]["processor"])
-        folder.mkdir(exist_ok=True, parents=True)
-        (folder / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
+    write(bench, title, rows, load, args)
     if bad := [r.name for r in rows if r.error]:
         sys.exit(f"failed: {', '.join(bad)}")
 
@@ -444,6 +491,7 @@ def machine() -> dict[str, str]:
         key, _, value = text.partition(":")
         cpu.setdefault(key.strip(), value.strip())
     kind = f"{cpu.get('model name', platform.processor())}, family {cpu.get('cpu family', '?')} model {cpu.get('model', '?')}"
+    kind += f", lowered to {ISA}" if ISA else ""
     vector = "AVX-512" if "avx512f" in cpu.get("flags", "") else "AVX2" if "avx2" in cpu.get("flags", "") else "no AVX2"
     found = {
         "date": datetime.date.today().isoformat(),

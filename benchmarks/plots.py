@@ -98,6 +98,7 @@ def first_minute(rows: list[Row], file: Path) -> None:
     """Bars: Tengen's seconds until a first result, with the shares of what they were spent on; beside them the peers' seconds."""
     import matplotlib.pyplot as plt
 
+    plt.rcParams["svg.hashsalt"] = "first_minute"  # the same figures are the same file
     tasks = [r.name.removesuffix(", empty caches") for r in rows if r.causes and r.name.endswith(", empty caches")]
     if not tasks:
         return
@@ -126,7 +127,7 @@ def _save(figure, file: Path) -> None:
 
     figure.tight_layout()
     file.parent.mkdir(exist_ok=True, parents=True)
-    figure.savefig(file, dpi=110)
+    figure.savefig(file, dpi=110, metadata={"Date": None} if file.suffix == ".svg" else None)
     plt.close(figure)
     print(f"wrote {file}")
 
@@ -144,5 +145,5 @@ def draw(results: Path, folder: Path, threads: int = 2) -> list[Path]:
             against_peers(rows, title, folder / f"{bench}.png")
     roofline(rows_of(results, "kernels", threads), folder / "roofline.png")
     growth(rows_of(results, "growth", threads), folder / "growth.png")
-    first_minute(rows_of(results, "first_minute", threads), folder / "first_minute.png")
-    return sorted(folder.glob("*.png"))
+    first_minute(rows_of(results, "first_minute", threads), folder / "first_minute.svg")
+    return sorted([*folder.glob("*.png"), *folder.glob("*.svg")])

@@ -3,6 +3,8 @@
     python benchmarks/report.py                  # all benchmarks, then the tables
     python benchmarks/report.py eager training   # these, then all tables
     python benchmarks/report.py --threads 1      # with one thread, in processor time
+    python benchmarks/report.py --isa AVX2       # as on a processor without AVX-512, for a column of its own
+    python benchmarks/report.py --resume --minutes 8 training   # what is not measured yet, as far as it fits
     python benchmarks/report.py --tables         # only the tables, from results/*/*.json
     python benchmarks/report.py --quick --results DIR   # to try it out: a few cases, the tables and plots into DIR
 
@@ -40,9 +42,9 @@ PICTURES = {
 WITH_ONE_THREAD = ["inference", "training", "kernels", "eager", "linalg"]  # processor time of this process says something there
 
 
-def run(names: list[str], more: list[str], threads: int) -> list[str]:
+def run(names: list[str], more: list[str], threads: int, isa: str = "") -> list[str]:
     """Runs benchmarks; returns those that failed."""
-    env = {**os.environ, "BENCH_THREADS": str(threads)}
+    env = {**os.environ, "BENCH_THREADS": str(threads), "BENCH_ISA": isa}
     failed = []
     for name in names:
         print(f"== {name} (load average {os.getloadavg()[0]:.2f})", flush=True)
@@ -111,8 +113,8 @@ def pictures(base: Path) -> str:
     parts = []
     for c in (c for c in measured(base) if c.threads == 2):
         parts.append(f"### {c.heading}: plots")
-        names = [n for n in PICTURES if (plots.PLOTS / c.folder.name / f"{n}.png").exists()]
-        parts.append("\n".join(f"![{PICTURES[n]}: {c.heading}](plots/{c.folder.name}/{n}.png)" for n in names))
+        files = [(n, plots.PLOTS / c.folder.name / f"{n}{kind}") for n in PICTURES for kind in (".svg", ".png")]
+        parts.append("\n".join(f"![{PICTURES[n]}: {c.heading}](plots/{c.folder.name}/{f.name})" for n, f in files if f.exists()))
     return "\n\n".join(parts)
 
 
@@ -241,6 +243,22 @@ def replace(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda _: f"{begin}\n\n{content}\n\n{end}", text)
 
 
+def write(results: Path) -> None:
+    """Writes the tables and the plots of a folder of results: into README.md here where it is that of this folder, and six rows into
+    the repository's; else beside them."""
+    ours = results == RESULTS
+    for c in (c for c in measured(results) if c.threads == 2):
+        plots.draw(c.folder, plots.PLOTS / c.folder.name if ours else c.folder)
+    text = README.read_text()
+    for name, content in (("summary", summary), ("goals", goals), ("missed", missed), ("plots", pictures), ("tables", tables)):
+        text = replace(text, name, content(results))
+    out = README if ours else results / README.name
+    out.write_text(text)
+    print(f"wrote {out}")
+    if ours:
+        ROOT_README.write_text(replace(ROOT_README.read_text(), "measured", front(RESULTS)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="name", help=f"which of {', '.join(BENCHES)}; default: all")
@@ -250,6 +268,9 @@ def main() -> None:
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="folder of the machines' folders; another than results/ keeps README.md"
     )
+    parser.add_argument("--isa", choices=["AVX2"], default="", help="all contenders take the processor for one without AVX-512")
+    parser.add_argument("--resume", action="store_true", help="keep the cases that the results have, and measure the others")
+    parser.add_argument("--minutes", type=float, help="of each benchmark, which begins no case after them")
     parser.add_argument("--threads", type=int, choices=list(HOW), default=2, help="default 2; 1 measures processor time")
     args = parser.parse_args()
     if unknown := set(args.names) - set(BENCHES):
@@ -259,18 +280,11 @@ def main() -> None:
         parser.error("--quick needs --results FOLDER: its figures are not worth keeping")
     more = ["--results", str(args.results.resolve())] + ([] if args.rounds is None else ["--rounds", str(args.rounds)])
     more += ["--quick"] if args.quick else []
+    more += ["--resume"] if args.resume else []
+    more += [] if args.minutes is None else ["--minutes", str(args.minutes)]
     names = args.names or (BENCHES if args.threads > 1 else WITH_ONE_THREAD)
-    failed = [] if args.tables else run(names, more, args.threads)
-    for c in (c for c in measured(args.results) if c.threads == 2):
-        plots.draw(c.folder, plots.PLOTS / c.folder.name if ours else c.folder)
-    text = README.read_text()
-    for name, content in (("summary", summary), ("goals", goals), ("missed", missed), ("plots", pictures), ("tables", tables)):
-        text = replace(text, name, content(args.results))
-    out = README if ours else args.results / README.name
-    out.write_text(text)
-    print(f"wrote {out}")
-    if ours:
-        ROOT_README.write_text(replace(ROOT_README.read_text(), "measured", front(RESULTS)))
+    failed = [] if args.tables else run(names, more, args.threads, args.isa)
+    write(args.results)
     if failed:
         sys.exit(f"failed, or failed in part: {', '.join(failed)}")
 

@@ -2,9 +2,13 @@
 figures that the README shows."""
 
 import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -94,4 +98,55 @@ assert report.replace(text, "measured", report.front(report.RESULTS)) == text, "
 
 def test_the_readmes_figures_are_those_of_the_results():
     done = subprocess.run([sys.executable, "-c", FRONT, str(FOLDER)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+LOWERED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import compare
+from tengen.codegen.targets import Target
+assert (Target.host().cpu, Target.host().vector_registers) == ("x86-64-v3", 16), Target.host()
+assert compare.kind_of(compare.machine()["processor"]).endswith("lowered to AVX2") and compare.peer("onnxruntime") is None
+if compare.peer("torch"):
+    import torch
+    assert torch.backends.cpu.get_cpu_capability() == "AVX2"
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AVX2 is of x86-64")
+def test_all_can_be_lowered_to_avx2():
+    env = {**os.environ, "BENCH_ISA": "AVX2"}
+    done = subprocess.run([sys.executable, "-c", LOWERED, str(FOLDER)], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+RESUMED = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import compare
+made = []
+def case(name):
+    made.append(name)
+    if name == "b" and len(made) < 3:
+        raise ValueError("not yet")
+    return compare.Case(name, {"tengen": lambda: 1.0})
+def run(*more):
+    sys.argv[1:] = [*more, "--quick", "--results", results]
+    try:
+        compare.main("tried", "Tried", [compare.Cell(n, lambda n=n: case(n), quick=True) for n in "abc"])
+    except SystemExit as e:
+        return str(e)
+results = sys.argv[2]
+assert run("--minutes", "0") is None and not made  # no time for any
+assert "failed: b" in run("--resume") and made == ["a", "b", "c"]
+assert run("--resume") is None and made == ["a", "b", "c", "b"]  # what failed, again
+rows = json.loads(next(Path(results).rglob("tried.*.json")).read_text())["rows"]
+assert sorted(r["name"] for r in rows) == ["a", "b", "c"] and not any(r["error"] for r in rows)
+"""
+
+
+def test_a_benchmark_goes_on_where_it_stopped(tmp_path):
+    done = subprocess.run([sys.executable, "-c", RESUMED, str(FOLDER), str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -33,8 +33,7 @@ def use(tier: str) -> None:
 
         config.quick_compile = Config({VARIABLE: tier}).quick_compile
         hide_plans()
-        plans._programs.clear()
-        plans._alike.clear()
+        plans.forget_programs()
 
 
 def use_for(file: str) -> None:

@@ -1,18 +1,23 @@
 """Programs of eager calls that are kept: a second process lowers nothing, emits nothing, and has the same bits."""
 
 import json
+import operator
 import os
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
 
+import tengen
 import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.errors import ShapeError, Undecided
 from tengen.compiler import pattern_cache, plans, program
+from tengen.loops import lang
+from tengen.loops.extents import Numbers
 from tengen.ops.define import REGISTRY, composite, elementwise
 from tengen.runtime import cache, environment
 from tengen.runtime.provenance import CACHE, provenance
@@ -104,6 +109,7 @@ def fresh(tmp_path, monkeypatch):
 def forget(monkeypatch):
     """A process that has begun anew, as far as programs go."""
     monkeypatch.setattr(plans, "_programs", {})
+    monkeypatch.setattr(plans, "_questions", {})
     restore_plans(({}, {}, hide_plans()[2]))
 
 
@@ -150,6 +156,38 @@ def test_numbers_decide_where_a_pattern_cannot(error, fresh, monkeypatch):
     monkeypatch.setattr(op.rules, "lower", undecided)
     assert twice(lambda: F.cumsum(Tensor(X), axis=0), fresh, monkeypatch) == [1, 0]
     assert len(asked) == 2
+
+
+def test_questions_and_their_answers_are_kept(fresh, monkeypatch):
+    """Which of two extents is the smaller, an op asks; each answer has one program, which a second process reads back."""
+    tall, wide = (np.random.default_rng(n).normal(size=(n, 9 - n)).astype("float32") for n in (6, 3))
+    before = []
+    for x, emitted in ((tall, 1), (wide, 1), (tall[:5], 0), (wide[:2], 0)):
+        qr = lambda x=x: tengen.linalg.qr(Tensor(x.copy()))[1]
+        if emitted:
+            assert twice(qr, fresh, monkeypatch) == [1, 0]
+        else:
+            forget(monkeypatch)
+            fresh.clear()
+            before.append((qr().numpy(), x))
+            assert not fresh
+    for r, x in before:  # what was read back computes what it should
+        np.testing.assert_allclose(r.T @ r, x.T @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_what_all_numbers_answer_alike_is_not_asked():
+    """Names stand for numbers of at least 2; conditions are compared with what some of these say."""
+    n, m, some = lang.var("n"), lang.var("m"), range(2, 9)
+    of = lambda condition: pattern_cache._always(condition, frozenset([n, m]))
+    left = [n, -n, n + m, n - 1, n - m, lang.const(0), lang.const(1), lang.const(2), n * m]
+    signs = (operator.lt, operator.le, operator.gt, operator.ge, lang.equal, lang.not_equal)
+    for a, b, sign in product(left, [m, -m, 2 - m, *map(lang.const, (-3, -2, 0, 1, 2, 3, 4))], signs):
+        condition = sign(a, b)
+        always = of(condition)
+        answers = {bool(Numbers({n: i, m: j})(condition)) for i in some for j in some}
+        assert answers == {always} if always is not None else True, condition
+    assert of(n >= 2) is True and of(n > 2) is None and of(n < 2) is False and of(lang.equal(n, 1)) is False and of(-n < 0) is True
+    assert of(lang.var("stride") > 0) is None
 
 
 def test_a_wrong_call_raises_the_same_again(fresh, monkeypatch):

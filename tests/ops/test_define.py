@@ -98,7 +98,6 @@ WRONG = {
     "no precision": ({"autocast": "hihg"}, TengenError, "autocast='hihg' must be 'low', 'high' or None"),
     "no operator": ({"operator": "__add__"}, TengenError, "Python has no operator '__add__'; help: a special method without"),
     "no attribute": ({"older": {"pwoer": 1.0}}, TengenError, "has no attribute 'pwoer', only ('power',)"),
-    "no shape": ({"extents": ("shape",)}, TengenError, "has no attribute 'shape'"),
     "a function of another": ({"functional": "math.sum"}, TengenError, "tengen.functional.math.sum is the op 'sum' already"),
     "a method of another": ({"methods": "mean"}, TengenError, "Tensor.mean is the op 'mean' already"),
     "an operator of another": ({"operator": "add"}, TengenError, "Tensor.__add__ is the op 'add' already"),

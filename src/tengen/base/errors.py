@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from types import FrameType
+from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -174,9 +175,10 @@ class Undecided(TengenError, TypeError):
     """A decision that depends on an extent which is only known when the program runs. Eager dispatch then specialises.
 
     Attributes:
-        equal: two extents that have to be equal, where that is all that is not known.
+        equal: two extents that have to be equal, where that is all that is not known. asked: the condition on extents, an expression,
+            whose truth for the numbers at hand would be the answer; None where there is none.
     """
 
-    def __init__(self, *args: object, equal: tuple | None = None):
+    def __init__(self, *args: object, equal: tuple | None = None, asked: Any = None):
         super().__init__(*args)
-        self.equal = equal
+        self.equal, self.asked = equal, asked

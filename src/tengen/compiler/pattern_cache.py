@@ -5,7 +5,8 @@ makes the program for a target. Out: the program. What was found is neither lowe
 lowering needs. The records are those of the programs of graphs (`program_record.py`); in a pack the machine code follows the
 record, in the cache it lies in a file of its own.
 
-A pattern may have no program, since a decision in its op needs numbers: that is stored as well.
+A pattern may have no program, since a decision in its op needs numbers: that is stored as well. Where the decision is a condition on
+its symbols, that is what is stored, and each answer makes a pattern of its own (`Pattern.answers`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -24,10 +26,11 @@ from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.program import Program, target_of
-from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
+from tengen.compiler.program_record import UNREADABLE, Made, Nodes, from_bytes, program_of, reader, record, to_bytes
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, map_attr
 from tengen.kernels.lowering import Array
+from tengen.loops.lang import Expr, decisions
 from tengen.ops.define import Op, lookup
 from tengen.runtime import cache, pack
 from tengen.runtime.environment import environment, knobs
@@ -45,6 +48,8 @@ class Pattern:
         op, attrs: what is computed. how: what else decides it: which operand the result goes over, how it is stored.
         arrays: of the operands. orders: of the axes of the results. symbols: how many numbers a call fills in.
         alone: whether it stands for the numbers of one call, since its op or its user wanted that.
+        extents: those symbols that stand for extents, which are at least 2.
+        answers: conditions on the symbols that the op has asked for, in order, and their truth for all numbers of the pattern.
     """
 
     op: Op
@@ -54,6 +59,31 @@ class Pattern:
     orders: Sequence[Any]
     symbols: int
     alone: bool = False
+    extents: frozenset[Expr] = frozenset()
+    answers: tuple[tuple[Expr, bool], ...] = ()
+
+    def answering(self, make: Make) -> Make:
+        """The function that makes the program: who asks in it for a condition on the symbols gets the pattern's answer. Where it has
+        none, `Undecided` says what was asked. Only conditions that several numbers meet are asked for: one number is told by a
+        pattern of its own."""
+        known = dict(self.answers)
+
+        def decide(condition: Expr) -> bool:
+            truth = known.get(condition, _always(condition, self.extents))
+            if truth is not None:
+                return truth
+            what = f"the condition {condition!r} has no value while a program is made for all numbers"
+            raise Undecided(what, asked=None if _one_number(condition) else condition)
+
+        def answered(target: Target) -> Made:
+            before = decisions.decide, decisions.equal
+            decisions.decide, decisions.equal = (decide, decide) if self.symbols else (None, None)
+            try:
+                return make(target)
+            finally:
+                decisions.decide, decisions.equal = before
+
+        return answered
 
     def facts(self) -> str | None:
         """Everything that decides the program but the environment. None where a text cannot say it: for an op that is defined
@@ -73,7 +103,43 @@ class Pattern:
         if not all(map(program_cache.is_ours, (self.op, *map(lookup, sorted(ops))))):
             return None
         arrays = [None if a is None else (a.id, a.dtype, a.shape, a.strides, a.offset) for a in self.arrays]
-        return repr((self.op.name, self.op.kind, attrs, self.how, arrays, self.orders, self.symbols))
+        return repr((self.op.name, self.op.kind, attrs, self.how, arrays, self.orders, self.symbols, self.answers))
+
+
+def _always(condition: Expr, extents: frozenset[Expr]) -> bool | None:
+    """The truth of a condition that is the same for all numbers of at least 2 that `extents` may be; None: it depends."""
+    if condition.op == "const":
+        return bool(condition.attr)
+    if condition.op not in ("eq", "ne", "lt", "ge", "gt", "le"):
+        return None
+    (low, high), (other_low, other_high) = (_range(a, extents) for a in condition.args)
+    asked = {"ge": "lt", "le": "gt", "ne": "eq"}.get(condition.op, condition.op)
+    above, below = low > other_high, high < other_low  # for all numbers
+    yes, no = {"eq": (False, above or below), "lt": (below, low >= other_high), "gt": (above, high <= other_low)}[asked]
+    return None if not (yes or no) else yes == (asked == condition.op)
+
+
+def _range(e: Expr, extents: frozenset[Expr]) -> tuple[float, float]:
+    """The least and the greatest value of an index, as far as sums of extents and constants say."""
+    if e.op == "const":
+        return e.attr, e.attr
+    if e in extents:
+        return LEAST, inf
+    if e.op in ("add", "sub", "neg"):
+        some = [_range(a, extents) for a in e.args]
+        if e.op == "add":
+            return some[0][0] + some[1][0], some[0][1] + some[1][1]
+        first = (0, 0) if e.op == "neg" else some[0]
+        return first[0] - some[-1][1], first[1] - some[-1][0]
+    return -inf, inf
+
+
+LEAST = 2  # of an extent with a name: 0 and 1 are calculated otherwise (broadcasting, `squeeze`, no elements)
+
+
+def _one_number(condition: Expr) -> bool:
+    """Whether a condition says that a symbol is one number, or is not."""
+    return condition.op in ("eq", "ne") and {a.op for a in condition.args} == {"const", "var"}
 
 
 Seen = Callable[[Pattern, Make], None]
@@ -128,7 +194,8 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
 
 def undecided(e: Undecided | ShapeError) -> dict[str, Any]:
     """What is stored of a pattern that has no program, because of an error that numbers may answer."""
-    return {"undecided": [isinstance(e, ShapeError), str(e)]}
+    nodes, asked = Nodes(), getattr(e, "asked", None)
+    return {"undecided": [isinstance(e, ShapeError), str(e), asked if asked is None else nodes.index(asked), nodes.written]}
 
 
 def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any] | None:
@@ -165,10 +232,11 @@ def made_of(data: bytes, device: Device, target: Target | None = None) -> Made |
         why = entry.get("undecided")
         if why is None:
             return _read(entry, device, code, target)
-        of_shapes, text = why
+        of_shapes, text, asked, nodes = why
+        condition = asked if asked is None else reader(nodes)(asked)
     except UNREADABLE:
         return None
-    raise ShapeError(text) if of_shapes else Undecided(text)
+    raise ShapeError(text) if of_shapes else Undecided(text, asked=condition)
 
 
 def _read(entry: dict[str, Any], device: Device, code: bytes | None, target: Target | None) -> Made | None:

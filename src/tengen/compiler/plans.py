@@ -7,18 +7,18 @@ plan that is hot, because its calls have taken long, gets a program for its numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.targets import Target
-from tengen.compiler.pattern_cache import Made, Make, Pattern, ready
+from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -27,6 +27,7 @@ from tengen.kernels.axes import memory_order, merge_axes, streams
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
+from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
@@ -95,7 +96,7 @@ class Plan:
 
 
 _programs: dict = {}  # pattern -> (Program, layouts of its outputs for a composite)
-_alike: dict = {}  # a pattern without attributes and arrays -> those of such patterns with names for numbers, as keys, in order
+_alike: dict = {}  # a pattern without attributes and arrays -> those, and the answers, of such programs with names -> where they are kept
 
 
 def forget_programs() -> None:
@@ -103,6 +104,7 @@ def forget_programs() -> None:
     cache when they are needed again."""
     _programs.clear()
     _alike.clear()
+    _questions.clear()
 
 
 def recording() -> bool:
@@ -192,16 +194,16 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
         groups = merge_axes(full[over].shape, full)
         shape = tuple(prod(full[over].shape[i] for i in g) for g in groups)
         arrays = [Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups)) for a in full]
-    sym = Symbols()
     n = len(arrays) if op.variadic else len(op.tensors)
 
-    def make(some: Sequence[Array], names: list[Expr], target: Target) -> Made:
-        lo = Lowering(target, names, tuned_schedules(target))
-        op.lower_to(lo, some[:n], [some[over]], attrs)
+    def make(call: Numbered, target: Target) -> Made:
+        lo = Lowering(target, call.names, tuned_schedules(target))
+        some = [a for a in call.arrays if a is not None]  # all of them
+        op.lower_to(lo, some[:n], [some[over]], call.attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording(), device), None
 
-    program, _, values = by_pattern(op, device, attrs, arrays, [named_array(a, sym) for a in arrays], sym, make, how=(over,))
-    return _call(program, len(arrays), [-(over + 1)], values)
+    found = by_pattern(op, device, attrs, arrays, make, how=(over,), known=frozenset())
+    return _call(found.program, len(arrays), [-(over + 1)], found.values)
 
 
 def _frozen(attrs: dict) -> tuple:
@@ -235,7 +237,10 @@ class Symbols:
         return e
 
     def extent(self, d: int) -> Index:
-        if d <= 1 or d in self.known:
+        if d < 0:  # of a diagonal below the main one
+            n = self.extent(-d)
+            return d if isinstance(n, int) else -n
+        if d < LEAST or d in self.known:
             return d
         if d not in self.extents:
             self.extents[d] = self.new(d)
@@ -273,58 +278,132 @@ def _general(
     op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool
 ) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
-    sym = Symbols(op.known_extents(arrays, attrs))
-    named = [None if a is None else named_array(a, sym) for a in arrays]
-    generic = named_attributes(op, arrays, attrs, sym)
+    def make(call: Numbered, target: Target) -> Made:
+        return _program(op, device, call, orders, target), None
 
-    def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> Made:
-        return _program(op, device, arrays_, orders, generic if names else attrs, names, target), None
+    found = by_pattern(op, device, attrs, arrays, make, tuple(None if o is None else tuple(o) for o in orders), alone)
+    return found.program, found.values
 
-    known_orders = tuple(None if o is None else tuple(o) for o in orders)
-    program, _, values = by_pattern(op, device, attrs, arrays, named, sym, make, generic, known_orders, alone)
-    return program, values
+
+class Numbered(NamedTuple):
+    """A call with names in the place of its numbers, and what they stand for; without names, the call as it is. extents: those of the
+    names that are no strides."""
+
+    arrays: Sequence[Array | None]
+    attrs: dict[str, Any]
+    names: list[Expr]
+    values: list[int]
+    extents: frozenset[Expr] = frozenset()
+
+    @property
+    def key(self) -> tuple:
+        """What decides the program, beside op, device and how results lie."""
+        return _frozen(self.attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in self.arrays)
+
+
+class Found(NamedTuple):
+    """A program for a call, with the arrays of its results where who made it said them, and the numbers that it is called with."""
+
+    made: Made
+    names: list[Expr]
+    values: list[int]
+
+    @property
+    def program(self) -> Program:
+        """The program alone."""
+        return self.made[0]
+
+
+MOST_QUESTIONS = 8  # that a pattern's op may ask of its numbers; who asks more is made for the numbers
+
+_questions: dict = {}  # a pattern, and the answers so far -> the condition that is asked next; None: it has no program
 
 
 def by_pattern(
-    op: Op, device: Device, attrs: dict, arrays, named, sym: Symbols, make: Callable[..., Made], generic: dict | None = None,
-    orders: tuple = (), alone: bool = False, how: tuple = (),
-) -> tuple[Program, Any, list[int]]:  # fmt: skip
-    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
-    wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols, target)` gives (program,
-    anything). how: what else decides the program: over which operands results are stored."""
-    generic = generic or attrs
-    numbers = ((op, how), _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), device)
+    op: Op, device: Device, attrs: dict, arrays: Sequence[Array | None], make: Callable[[Numbered, Target], Made], orders: tuple = (),
+    alone: bool = False, how: tuple = (), known: frozenset[int] | None = None,
+) -> Found:  # fmt: skip
+    """The program for a call: shape-generic, with names for extents, strides, and attributes that are extents; else, where the op
+    needs those attributes as numbers, with names for the rest; else for these numbers alone, as also where that is wanted or where
+    it was made before.
+
+    Args:
+        make: gives the program, and whatever its user wants kept with it. how: what else decides the program: over which operands
+            results are stored. known: extents that stay numbers; None: by the op's rule.
+    """
+    plain = Numbered(arrays, attrs, [], [])
+    rest = (device, orders, recording())
+    numbers = ((op, how), *plain.key, device)
     special = (*numbers, recording())
 
-    def make_special() -> None:
-        pattern = Pattern(op, attrs, how, arrays, orders, 0, alone=True)
-        _programs[special] = _ready(pattern, device, lambda target: make(arrays, [], target))
+    def for_these_numbers() -> Found:
+        if special not in _programs:
+            pattern = Pattern(op, attrs, how, arrays, orders, 0, alone=True)
+            _programs[special] = _ready(pattern, device, lambda target: make(plain, target))
+        return Found(_programs[special], [], [])
 
-    if special not in _programs and (alone or (*numbers, False) in _programs):
-        make_special()
-    if special in _programs:
-        return *_programs[special], []
-    pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
-    key = ((op, how), _frozen(generic), pattern, device, orders, recording())
-    if key not in _programs:
-        alike = _alike.setdefault((key[0], *key[3:]), {})
-        for other in tuple(alike):
-            made = _programs.get((key[0], *other, *key[3:]))
-            if made is not None and (values := _matched(other, made[0].params, numbers[1:3])) is not None:
-                sym.names, sym.values = made[0].params, values
-                return *made, values
-        try:
-            known = Pattern(op, generic, how, named, orders, len(sym.names))
-            _programs[key] = _ready(known, device, lambda target: make(named, sym.names, target))
-            alike[key[1:3]] = None
-        except (Undecided, ShapeError):  # what does not fit is told with numbers
-            make_special()
-            return *_programs[special], []
-    return *_programs[key], sym.values
+    if alone or special in _programs or (*numbers, False) in _programs:
+        return for_these_numbers()
+    for call in _with_names(op, arrays, attrs, op.known_extents(arrays, attrs) if known is None else known):
+        key = ((op, how), *call.key, *rest)
+        alike = _alike.setdefault((key[0], *rest), {})
+        for other in () if key in _programs else tuple(alike):
+            made = _programs.get(alike[other])
+            if made is None or (values := _matched(other[:2], made[0].params, numbers[1:3])) is None:
+                continue
+            if _holds(other[2], made[0].params, values):
+                return Found(made, made[0].params, values)
+        pattern = Pattern(op, call.attrs, how, call.arrays, orders, len(call.names), extents=call.extents)
+        found = _answered(key, pattern, call, device, lambda target, call=call: make(call, target))
+        if found is not None:
+            at, answers = found
+            alike[(*call.key, answers)] = at
+            return Found(_programs[at], call.names, call.values)
+    return for_these_numbers()  # what does not fit is told with numbers
+
+
+def _with_names(op: Op, arrays: Sequence[Array | None], attrs: dict, known: frozenset[int]) -> Iterator[Numbered]:
+    """A call with names for its numbers: attributes that are extents among them, then without these."""
+    sym = Symbols(known)
+    named = [None if a is None else named_array(a, sym) for a in arrays]
+    names, values = sym.names[:], sym.values[:]
+    opened = named_attributes(op, arrays, attrs, sym)
+    if opened != attrs:
+        yield Numbered(named, opened, sym.names, sym.values, frozenset(sym.extents.values()))
+    yield Numbered(named, attrs, names, values, frozenset(sym.extents.values()).intersection(names))
+
+
+def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make: Make) -> tuple[tuple, tuple] | None:
+    """Where the program of a pattern is kept, and the answers that it depends on. What its op asks is answered with the numbers of the
+    call, which may lead to a program that is there. None: there is no program without numbers."""
+    numbers = Numbers(dict(zip(call.names, call.values)))
+    at: tuple = key
+    while len(pattern.answers) <= MOST_QUESTIONS:
+        if at in _programs:
+            return at, pattern.answers
+        if at not in _questions:
+            try:
+                _programs[at] = _ready(pattern, device, make)
+                continue
+            except (Undecided, ShapeError) as e:
+                _questions[at] = getattr(e, "asked", None)
+        asked = _questions[at]
+        if asked is None:
+            return None
+        pattern = replace(pattern, answers=(*pattern.answers, (asked, bool(numbers(asked)))))
+        at = (*key, pattern.answers)
+    return None
+
+
+def _holds(answers: Iterable[tuple[Expr, bool]], names: Sequence[Expr], values: Sequence[int]) -> bool:
+    """Whether conditions on symbols are answered so by these numbers."""
+    numbers = Numbers(dict(zip(names, values)))
+    return all(bool(numbers(asked)) == answer for asked, answer in answers)
 
 
 def _ready(pattern: Pattern, device: Device, make: Make) -> Made:
     """The program of a pattern: made now if its launches are recorded, else found or made, and kept."""
+    make = pattern.answering(make)
     return make(target_of(device)) if recording() else ready(pattern, device, make)
 
 
@@ -348,11 +427,6 @@ def _matched(pattern: Any, names: list[Expr], numbers: Any) -> list[int] | None:
         return None
     values = [known[e] for e in names]
     return values if all(value_of(e, names, values) == n for e, n in derived) else None
-
-
-def number(e: Index, sym: Symbols, values: Sequence[int]) -> int:
-    """An extent or stride of a pattern as the number of this call."""
-    return value_of(e, sym.names, values) if values else value_of(e, [], [])
 
 
 def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
@@ -384,23 +458,24 @@ def named_array(a: Array, sym: Symbols) -> Array:
 
 
 def named_attributes(op: Op, arrays: Sequence[Array | None], attrs: dict, sym: Symbols) -> dict:
-    """The attributes, with names for those that are extents or shapes."""
+    """The attributes, with names for those that are extents or shapes. Those of the op that a derived one is of stand in its `of`."""
     extents = op.named_extents(arrays, attrs)
 
     def named(v: Any) -> Any:
-        return sym.extent(v) if isinstance(v, int) else tuple(map(named, v))
+        return v if v is None else sym.extent(v) if isinstance(v, int) else tuple(map(named, v))
 
-    return {k: named(v) if k in extents else v for k, v in attrs.items()}
+    def some(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        return {k: named(v) if k in extents else tuple(some(v).items()) if k == "of" else v for k, v in given}
+
+    return some(attrs.items())
 
 
-def _program(
-    op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr], target: Target
-) -> Program:
-    types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(target, names, tuned_schedules(target))
+def _program(op: Op, device: Device, call: Numbered, orders: Sequence, target: Target) -> Program:
+    types = [None if a is None else TensorType(a.shape, a.dtype) for a in call.arrays]
+    lo = Lowering(target, call.names, tuned_schedules(target))
     outs = []
-    for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
+    for i, (t, order) in enumerate(zip(op.infer_types(types, call.attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
-    op.lower_to(lo, arrays, outs, attrs)
-    ins = [("in", i) for i, a in enumerate(arrays) if a is not None]
+    op.lower_to(lo, call.arrays, outs, call.attrs)
+    ins = [("in", i) for i, a in enumerate(call.arrays) if a is not None]
     return build(lo, ins, [o.id for o in outs], op.name, recording(), device)

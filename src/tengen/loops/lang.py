@@ -10,6 +10,7 @@ Read next: `statements.py`, then `builder.py` (how kernels are written) and `int
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections.abc import Callable
 from numbers import Number
@@ -45,15 +46,18 @@ GROUPS = {bfloat16: uint32, int16: uint32}
 DOTS = ("dot2", "dot2i")
 
 
-class Decisions:
-    """Who answers, while a graph is recorded, what the extents of a run decide.
+class Decisions(threading.local):
+    """Who answers in this thread, while a graph is recorded or a program is made, what the extents of a run decide.
 
     Attributes:
-        decide: from a condition to its truth for the numbers of the call that is recorded, on which the recording then depends; None:
-            there are no such numbers, and who asks is told `Undecided`.
+        decide: from a condition to its truth for the numbers of the call at hand, on which the recording or the program then
+            depends; None: there are no such numbers, and who asks is told `Undecided`.
+        equal: whether two extents are equal, asked by ops that need them to be, where the program is to depend on the answer;
+            None: who asks is told `Undecided`, with the two extents, and a recorder takes it for granted.
     """
 
     decide: Callable[[Expr], bool] | None = None
+    equal: Callable[[Expr], bool] | None = None
 
 
 decisions = Decisions()

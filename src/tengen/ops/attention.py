@@ -55,14 +55,17 @@ def attention(
     """
 
 
-@attention.canon
-def _(types, scale, causal):
+def _scaled(types, scale, causal):
+    """The scale as a number."""
     if scale is None:
         d = types[0].shape[-1] if types[0].ndim else 1
         if not isinstance(d, int):
             raise Undecided(f"the scale is a function of {d}")
         scale = max(d, 1) ** -0.5
     return {"scale": float(scale), "causal": causal}
+
+
+attention.canon(_scaled)
 
 
 @attention.infer
@@ -258,12 +261,15 @@ def _where_seen(x, mask, causal: str, other: float):
 @composite(autocast="low")
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: Causal) -> Tensor:
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    assert scale is not None  # by the rule "canon"
     scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
     top = lookup("maximum")(max_(scores, (-1,), True), numerics.LEAST_SCORE[scores.dtype.size])
     e = exp(sub(scores, top))
     total = sum_(e, (-1,), True)
     return div(e, lookup("where")(lookup("equal")(total, 0.0), 1.0, total))
+
+
+attention_weights.canon(_scaled)
 
 
 def _np_seen(t: int, s: int, causal: str):

@@ -27,6 +27,7 @@ from tengen.ir.graph import Graph, graph_key
 from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
+Offset = int  # of a diagonal, or known when the program runs
 NewExtent = int  # an extent, or -1 for the one that follows from the others
 Count = int  # >= 0
 Natural = int  # >= 0, of a padding
@@ -193,6 +194,7 @@ def _graph(v: Any) -> Graph:
 ITEMS = {
     "int": _Ints("an int", -LARGEST, LARGEST),
     "Extent": _Ints("an int >= 0", 0, LARGEST_EXTENT, open=True),
+    "Offset": _Ints("an int", -LARGEST, LARGEST, open=True),
     "NewExtent": _Ints("an int >= -1", -1, LARGEST_EXTENT, open=True),
     "Count": _Ints("an int >= 0", 0, LARGEST),
     "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
@@ -263,6 +265,11 @@ class Kind:
         """Whether it is ints, or sequences of them, or a number that says how many."""
         here = any(isinstance(i, _Ints) or i is ITEMS["Number"] for i in self.items)
         return here or (self.several is not None and self.several.counts)
+
+    @property
+    def extents(self) -> bool:
+        """Whether its numbers are extents or offsets, which a program may take when it runs."""
+        return self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],)) or (self.several is not None and self.several.extents)
 
     @property
     def simple(self) -> tuple[type, ...]:

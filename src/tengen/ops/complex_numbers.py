@@ -338,7 +338,7 @@ def form(op: Op) -> Op:
     made.call = lambda *a, of: dispatch.run(made, a, (of,))
     if slope is not None:
         made.vjp(vjp)
-    if op.rules.known is not None:
-        made.known(lambda arrays, of: op.known_extents(arrays, dict(of)))
+    made.known(lambda arrays, of: op.known_extents(arrays, dict(of)))
+    made.named(lambda arrays, of: op.named_extents(arrays, dict(of)))
     REGISTRY[name] = made
     return made

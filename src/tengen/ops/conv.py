@@ -68,7 +68,7 @@ def _algorithm(types, a: dict, asked: str | Expr) -> str | Expr:
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and not grouped(a["groups"]) and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked not in ("auto", "direct"):
-        if not fits or not all(isinstance(d, int) and d <= numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):
+        if not fits or any(isinstance(d, int) and d > numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):  # of a run, where open
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
                              f"{numerics.WINOGRAD_MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_inexact:
@@ -337,7 +337,14 @@ def _(types, **attrs):
     return canonical
 
 
-conv_bias.known(small_filter)
+@conv_bias.known
+def _(arrays, **attrs):
+    """With the extents of the bias where that of the result is known, which it has to be."""
+    known = small_filter(arrays, **attrs)
+    channels = arrays[1].shape[: -len(attrs["stride"]) - 1]
+    return known | set(arrays[2].shape) if known.issuperset(channels) else known
+
+
 conv_bias.named(one_of_each)
 
 

@@ -19,7 +19,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
-from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, Shape
+from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, Offset, Shape
 from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, reshape
@@ -37,7 +37,7 @@ def _place(device: DeviceLike | None) -> Device | None:
     return device if device is None or isinstance(device, Device) else Device.named(device)
 
 
-@primitive(extents=("shape",))
+@primitive
 def fill(value: Tensor, shape: Shape) -> Tensor:
     """A tensor of `shape` with the 0-d `value` everywhere, in memory of its own."""
 
@@ -141,7 +141,7 @@ full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": 2.5}))
 # ---- counting --------------------------------------------------------------------------------------------------------
 
 
-@primitive(extents=("count",))
+@primitive
 def iota(start: Tensor, step: Tensor, count: Extent, dtype: DTypeLike) -> Tensor:
     """start + i * step for i = 0 .. count - 1, in `dtype`: floats by one fma of the rounded i; start and step are 0-d."""
 
@@ -224,7 +224,7 @@ arange.cases(
 )  # fmt: skip
 
 
-@composite(extents=("num",))
+@composite
 def even_steps(start: Tensor, stop: Tensor, num: Extent, dtype: DTypeLike) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
     if start.shape or stop.shape:
@@ -302,11 +302,11 @@ def _triangle(inp, k: int, compare: str) -> Tensor:
 
 
 @composite
-def triangle(x: Tensor, k: int, compare: Literal["less_equal", "greater_equal"]) -> Tensor:
+def triangle(x: Tensor, k: Offset, compare: Literal["less_equal", "greater_equal"]) -> Tensor:
     """x where column `compare` row + k, else 0."""
     r, c = x.shape[-2:]
     rows, columns = reshape(arange(0, r, 1, "int64"), (r, 1)), reshape(arange(0, c, 1, "int64"), (1, c))
-    return lookup("where")(lookup(compare)(columns, add(rows, k)), x, dispatch.scalar(0, x.dtype))
+    return lookup("where")(lookup(compare)(columns, add(rows, lookup("extent_op")(k, int64))), x, dispatch.scalar(0, x.dtype))
 
 
 tril.reference(lambda x, k=0: np.tril(x, k))

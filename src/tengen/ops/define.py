@@ -21,7 +21,7 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.derive import derive
-from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, is_const, substitute, var
+from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, decisions, equal, is_const, substitute, var
 from tengen.ops.calls import dispatch
 from tengen.ops.op import REGISTRY, SUBMODULES, Case, Op, each_op
 from tengen.ops.rules import Rules, Violation
@@ -72,8 +72,8 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
                 d = s[j]
             elif d is s[j] or (isinstance(d, int) and d == s[j]):
                 continue
-            elif as_int(d) is None or as_int(s[j]) is None:
-                raise Undecided(f"axis {i - ndim} has extents {d} and {s[j]}, which only a run can compare", equal=(d, s[j]))
+            elif (as_int(d) is None or as_int(s[j]) is None) and compared(d, s[j], f"axis {i - ndim} has extents {d} and {s[j]}"):
+                continue
             else:
                 raise ShapeError(f"axis {i - ndim} has extents {d} and {s[j]}; help: extents must be equal, or 1")
         out.append(d)
@@ -84,7 +84,14 @@ def same_extent(a: Dim, b: Dim, what: str = "extents") -> bool:
     """Whether two extents are equal; Undecided where only a run can tell."""
     if a is b or (isinstance(a, int) and isinstance(b, int)):
         return a == b
-    raise Undecided(f"the {what} {a} and {b} can only be compared by a run", equal=(a, b))
+    return compared(a, b, f"the {what} are {a} and {b}")
+
+
+def compared(a: Dim, b: Dim, told: str) -> bool:
+    """Whether two extents, of which one is open, are equal for the numbers at hand; Undecided where there are none."""
+    if decisions.equal is not None:
+        return decisions.equal(equal(a, b))
+    raise Undecided(f"{told}, which only a run can compare", equal=(a, b))
 
 
 def differ(a: Dim, b: Dim) -> bool:

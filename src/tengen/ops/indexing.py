@@ -509,7 +509,7 @@ index_select.reference(lambda x, index, axis: np.take(x, index, axis))
 index_select.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.integers(0, 4, 9)), {"axis": 0}))
 
 
-@primitive(functional="tensor nn", extents=("num_classes",))
+@primitive(functional="tensor nn")
 def one_hot(inp: Tensor, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default.
 

@@ -13,7 +13,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
-from tengen.ops.attributes import Count, Positive
+from tengen.ops.attributes import Count, Groups
 from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
@@ -121,7 +121,7 @@ layer_norm.cases(
 
 @composite(autocast="high")
 def group_norm(
-    inp: Tensor, num_groups: Positive, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    inp: Tensor, num_groups: Groups, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Normalises the channels of each group of each sample over group and space; weight and bias are per channel.
 
@@ -134,6 +134,9 @@ def group_norm(
     per_channel = (1, c, *(1 for _ in inp.shape[2:]))
     y = y if weight is None else mul(y, reshape(weight, per_channel))
     return y if bias is None else add(y, reshape(bias, per_channel))
+
+
+group_norm.named(lambda arrays, **_: ("num_groups",))
 
 
 @composite(autocast="high")

@@ -59,7 +59,6 @@ class Op:
         own: positions of tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among
             the operands do not take it, and a number in their place keeps its own.
         older: attributes that an older file may lack, and what it means.
-        extents: attributes that are shapes: one eager program serves all of them.
         aliases: other names of its parameters, as MegEngine's: {another name: the parameter's}. PyTorch's `dim` and `keepdim` are
             understood by all (`calls.SPELLINGS`).
         whole_batch: it is computed for all images of a batch at once (`passes/images.py`): the rows of all are shared out to
@@ -86,7 +85,6 @@ class Op:
     autocast: str | None = None
     own: tuple[int, ...] = ()
     older: dict[str, Any] = {}
-    extents: tuple[str, ...] = ()
     aliases: dict[str, str] = {}
     whole_batch: bool = False
     along_axis: bool = False
@@ -95,7 +93,7 @@ class Op:
 
     def __init__(
         self, fn: Callable, kind: str, name: str | None = None, *, functional: str = "", methods: str = "", operator: str = "",
-        autocast: str | None = None, own: Sequence[int] = (), older: dict[str, Any] | None = None, extents: Sequence[str] = (),
+        autocast: str | None = None, own: Sequence[int] = (), older: dict[str, Any] | None = None,
         whole_batch: bool = False, along_axis: bool = False, domain: Any = (-2.0, 2.0), aliases: dict[str, str] | None = None,
     ):  # fmt: skip
         self.fn, self.kind = fn, kind
@@ -106,7 +104,7 @@ class Op:
         self.autocast, self.operator, self.methods = autocast, operator, tuple(methods.split())
         pairs = (word.partition(".") for word in functional.split())
         self.functional = tuple((submodule, given or self.name) for submodule, _, given in pairs)
-        self.own, self.older, self.extents = tuple(own), older or {}, tuple(extents)
+        self.own, self.older = tuple(own), older or {}
         self.whole_batch, self.along_axis, self.domain, self.aliases = whole_batch, along_axis, domain, aliases or {}
         parameters = signature_of(fn)
         self.tensors, self.attrs, self.variadic, self.optional = tensors_and_attributes(parameters, kind)
@@ -125,7 +123,7 @@ class Op:
             raise TengenError(f"op {self.name!r}: {what}")
         if unknown := {*self.aliases.values()} - {*self.tensors, *self.attrs}:
             raise TengenError(f"op {self.name!r} has no parameter {min(unknown)!r}, which `aliases` names")
-        if unknown := {*self.extents, *self.older} - {*self.attrs}:
+        if unknown := {*self.older} - {*self.attrs}:
             raise TengenError(f"op {self.name!r} has no attribute {min(unknown)!r}, only {self.attrs}")
         for submodule, _ in self.functional:
             if submodule not in SUBMODULES:
@@ -289,6 +287,11 @@ class Op:
     def kinds(self) -> dict[str, Kind | None]:
         """What each attribute may be, as its annotation declares it."""
         return {name: kind(note) for name, note in self.notes.items()}
+
+    @functools.cached_property
+    def extents(self) -> tuple[str, ...]:
+        """The attributes that are extents or shapes, as their annotations declare them: one eager program serves all of them."""
+        return tuple(name for name, k in self.kinds.items() if k is not None and k.extents)
 
     def plain(self, attrs: Sequence) -> tuple:
         """The attributes of a call, in whatever form users may give them, as plain data of their declared kinds; an error says

@@ -52,7 +52,6 @@ def _(projected, weight, h0, c0, reverse):
 
 
 lstm.over({2: 0})  # a step reads its input's part of a gate where it writes the gate
-lstm.known(lambda arrays, **_: set(arrays[1].shape))
 
 
 @lstm.lower
@@ -107,7 +106,6 @@ def _(grad_h, grad_c, grad_gates, weight, cs, gates, reverse):
 
 
 lstm_grad.over({0: 5})  # a step back reads a gate where it writes the gradient of its sum
-lstm_grad.known(lambda arrays, **_: set(arrays[3].shape))
 
 
 @lstm_grad.lower

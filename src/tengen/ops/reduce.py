@@ -15,7 +15,7 @@ from tengen.kernels.reduction.arg import arg_reduce
 from tengen.kernels.reduction.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
-from tengen.ops.attributes import DTypeLike, Extent, Shape
+from tengen.ops.attributes import DTypeLike, Offset, Shape
 from tengen.ops.define import Case, Op, composite, lookup, primitive
 from tengen.ops.elementwise import astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, normalize_axes, permute, reshape
@@ -239,7 +239,7 @@ def extent(n: Dim, d: DType):
 
 
 @primitive
-def extent_op(n: Extent, dtype: DTypeLike) -> Tensor:
+def extent_op(n: Offset, dtype: DTypeLike) -> Tensor:
     """The extent `n` as a 0-d tensor: how a shape-generic program divides by a count."""
 
 

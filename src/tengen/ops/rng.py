@@ -90,17 +90,17 @@ def _random(op, combine, dt):
     op.no_vjp("a random number does not depend on its key smoothly")
 
 
-@primitive(extents=("shape",))
+@primitive
 def random_uniform(key: Tensor, shape: Shape) -> Tensor:
     """float32 in [0, 1). `key`: uint64 (seed, number of the draw)."""
 
 
-@primitive(extents=("shape",))
+@primitive
 def random_normal(key: Tensor, shape: Shape) -> Tensor:
     """Standard normal float32, by Box-Muller. `key`: uint64 (seed, number of the draw)."""
 
 
-@primitive(extents=("shape",))
+@primitive
 def random_bits(key: Tensor, shape: Shape) -> Tensor:
     """Uniform uint32. `key`: uint64 (seed, number of the draw)."""
 

@@ -120,7 +120,8 @@ class Rules:
 
     named: Named | None = None
     """(arrays, **attrs) -> the attributes that are extents of these operands: the eager program takes them at run time, too.
-    Beside those that always are shapes (`extents` of the op)."""
+    Beside those that always are (`extents` of the op). Of an op that is derived: attributes of what it is of, which stand in its
+    attribute `of`."""
 
     over: Mapping[int, int] = field(default_factory=dict)
     """{position of a result: position of the operand over which it may be computed}: a place of the operand is not read

@@ -19,7 +19,7 @@ from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
-from tengen.ops.attributes import Extent, Naturals, Positive, Positives
+from tengen.ops.attributes import Extent, Naturals, Offset, Positive, Positives
 from tengen.ops.define import Case, dispatch, primitive, shorthand
 from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, stepped, strided_slice
 
@@ -179,10 +179,11 @@ flip.cases(Case(_sample(2, 17)), Case(_sample(2, 3, 4), {"axis": (0, -1)}))
 # ---- diagonals -------------------------------------------------------------------------------------------------------
 
 
-def _diagonal_extent(rows: Dim, columns: Dim, offset: int) -> Dim:
-    if isinstance(rows, int) and isinstance(columns, int):
-        return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    return maximum(const(0), minimum(as_expr(rows + min(offset, 0)), as_expr(columns - max(offset, 0))))
+def _diagonal_extent(rows: Dim, columns: Dim, offset: Dim) -> Dim:
+    below, above = (offset, 0) if offset < 0 else (0, offset)
+    if all(isinstance(d, int) for d in (rows, columns, offset)):
+        return max(0, min(rows + below, columns - above))
+    return maximum(const(0), minimum(as_expr(rows + below), as_expr(columns - above)))
 
 
 @primitive
@@ -240,7 +241,7 @@ last_diagonal.cases(
 
 
 class _OnDiagonal(Source):
-    def __init__(self, source: Source, out: TensorType, offset: int):
+    def __init__(self, source: Source, out: TensorType, offset: Dim):
         self.source, self.shape, self.dtype, self.offset = source, tuple(out.shape), out.dtype, offset
 
     def value(self, k, at):
@@ -257,8 +258,8 @@ class _OnDiagonal(Source):
         return select(hit, v, const(0, self.dtype))
 
 
-@primitive(extents=("rows", "columns"))
-def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: int = 0) -> Tensor:
+@primitive
+def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: Offset = 0) -> Tensor:
     """Matrices of zeros with x on the diagonal (i, i + offset). Shapes: (..., D) -> (..., rows, columns)."""
 
 

@@ -24,7 +24,7 @@ EXACT_PARTS = 1 << 16  # parts of a factor whose product with an extent below 2^
 SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
-@composite(functional="vision nn", extents=("size",))
+@composite(functional="vision nn")
 def interpolate(
     inp: Tensor,
     size: Shape | None = None,

@@ -157,7 +157,7 @@ def _check_warp(types, rows: int, out_shape, layout: str) -> tuple[Dim, Dim]:
     return size
 
 
-@composite(functional="vision nn", own=(1,), extents=("out_shape",))
+@composite(functional="vision nn", own=(1,))
 def warp_affine(
     inp: Tensor,
     mat: Tensor,
@@ -191,7 +191,7 @@ def _(types, out_shape, format, **attrs):
     return {**attrs, "format": format, "out_shape": _check_warp(types, 2, out_shape, format)}
 
 
-@composite(functional="vision nn", own=(1, 2), extents=("out_shape",))
+@composite(functional="vision nn", own=(1, 2))
 def warp_perspective(
     inp: Tensor,
     mat: Tensor,

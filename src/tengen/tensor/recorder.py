@@ -23,7 +23,7 @@ from tengen.compiler import plans
 from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
-from tengen.compiler.program import Program
+from tengen.compiler.program import Program, value_of
 from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.rewrite import with_constants_named
 from tengen.ir.types import TensorType
@@ -425,23 +425,13 @@ def composite_plan(
     """
     device = plans.device_of(layouts)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    sym = plans.Symbols(op.known_extents(arrays, attrs))
-    named = [None if a is None else plans.named_array(a, sym) for a in arrays]
-    generic = plans.named_attributes(op, arrays, attrs, sym)
 
-    def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> tuple[Program, list[Array]]:
-        return _composite_program(op, device, arrays_, generic if names else attrs, names, over, target)
+    def make(call: plans.Numbered, target: Target) -> tuple[Program, list[Array]]:
+        return _composite_program(op, device, call.arrays, call.attrs, call.names, over, target)
 
-    program, outs, values = plans.by_pattern(op, device, attrs, arrays, named, sym, make, generic, alone=alone, how=over)
-    found = [
-        Layout(
-            tuple(plans.number(d, sym, values) for d in o.shape),
-            o.dtype,
-            tuple(plans.number(s, sym, values) for s in o.strides),
-            device,
-        )
-        for o in outs
-    ]
+    (program, outs), names, values = plans.by_pattern(op, device, attrs, arrays, make, alone=alone, how=over)
+    number = lambda e: value_of(e, names, values)
+    found = [Layout(tuple(map(number, o.shape)), o.dtype, tuple(map(number, o.strides)), device) for o in outs]
     constants = [new_buffer(dense(program.data[id])[0], device) for id in program.constants]
     n = sum(a is not None for a in arrays)
     if program.checks:

@@ -315,7 +315,7 @@ def _vjp_op(op: Op) -> Op:
     made.rules, made.samples, made.why_no_vjp = Rules(), [], None
     made.tensors, made.attrs, made.variadic = ("args",), ("of", "wants", "n_grads"), True
     made.call = lambda *a, **k: dispatch.run(made, a, tuple(k[n] for n in made.attrs))
-    if op.rules.known is not None:
-        made.known(lambda arrays, of, wants, n_grads: op.known_extents(arrays[n_grads:], dict(of)))
+    made.known(lambda arrays, of, wants, n_grads: op.known_extents(arrays[n_grads:], dict(of)))
+    made.named(lambda arrays, of, wants, n_grads: op.named_extents(arrays[n_grads:], dict(of)))
     REGISTRY[name] = made
     return made
