@@ -1,0 +1,211 @@
+"""Modules of PyTorch's and programs of `torch.export` as Tengen's modules."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tengen.base.errors import ArgumentError, FileFormatError
+from tengen.interop.torch.network import Exported, TorchNetwork, Weight
+from tengen.interop.torch.reader import Constants, Program, array_of, read
+from tengen.tensor import Tensor
+
+# What torch.export would take apart, and Tengen has a kernel, or a shorter way, for; and `detach`, which says where gradients end.
+WHOLE = (
+    "linear", "matmul", "scaled_dot_product_attention", "silu", "mish", "hardswish", "hardsigmoid", "softplus", "rms_norm", "stack",
+    "upsample_bilinear2d.vec", "upsample_nearest2d.vec", "upsample_bicubic2d.vec", "upsample_nearest1d.vec", "upsample_nearest3d.vec",
+    "upsample_linear1d.vec", "upsample_trilinear3d.vec", "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec",
+    "_upsample_nearest_exact3d.vec", "adaptive_avg_pool1d", "avg_pool1d", "im2col", "unbind.int", "roll", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "pixel_shuffle", "lerp.Scalar",
+    "lerp.Tensor", "addcmul", "addcdiv", "triu", "tril", "eye", "eye.m", "linspace", "index_add", "logsumexp", "log_sigmoid", "detach",
+)  # fmt: skip
+
+
+def package() -> Any:
+    """The package torch. Errors: ArgumentError where it is not installed."""
+    try:
+        import torch
+    except ImportError as e:
+        raise ArgumentError(f"PyTorch's networks need the package torch ({e}); help: pip install 'tengen[torch]'") from None
+    return torch
+
+
+def decomposed(program: Any) -> Any:
+    """An ExportedProgram in the ops of the table: PyTorch's core ops, and those of `WHOLE`."""
+    torch = package()
+    table = torch.export.default_decompositions()
+    for name in WHOLE:
+        base, _, overload = name.partition(".")
+        packet = getattr(torch.ops.aten, base, None)
+        found = getattr(packet, overload or "default", None)
+        if found is not None:
+            table.pop(found, None)
+    with quiet(), marked(torch, program):
+        return program.run_decompositions(table)
+
+
+@contextlib.contextmanager
+def marked(torch: Any, program: Any) -> Iterator[None]:
+    """For a while, results of parts under ``torch.no_grad()`` pass through a `detach`: decomposition writes these parts out, after which
+    nothing else would tell that they have no gradient."""
+    graph, added = program.graph, []
+    parts = [n for n in graph.nodes if n.target is torch.ops.higher_order.wrap_with_set_grad_enabled and n.args[0] is False]
+    for n in [user for part in parts for user in part.users]:
+        with graph.inserting_after(n):
+            d = graph.call_function(torch.ops.aten.detach.default, (n,))
+        d.meta = dict(n.meta)
+        n.replace_all_uses_with(d, delete_user_cb=lambda user, d=d: user is not d)
+        name = n.name  # the signature knows outputs by their names
+        n._rename(f"{name}_with_gradient")
+        d._rename(name)
+        added.append((d, n, name))
+    try:
+        yield
+    finally:
+        for d, n, name in added:
+            d.replace_all_uses_with(n)
+            graph.erase_node(d)
+            n._rename(name)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without PyTorch's warnings of its own future, which its exporter gives of itself."""
+    with warnings.catch_warnings():
+        for kind in (FutureWarning, DeprecationWarning, UserWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
+
+
+def refuse_files(source: Any) -> None:
+    """Errors: FileFormatError for a path: files of PyTorch's are not read here, since reading them unpickles what they contain."""
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        return
+    name = os.fspath(source) if not isinstance(source, bytes) else "the file"
+    if str(name).endswith(".pt2"):
+        raise FileFormatError(
+            f"{name}: a .pt2 archive may hold pickles, which are not read here; help: if you trust who made it, "
+            f"load_program(torch.export.load({name!r}))"
+        )
+    raise FileFormatError(
+        f"{name}: files of torch.save are pickles, which may run code when they are read, and are not read here; help: convert a state dict "
+        f"once with PyTorch's restricted reader\n{one_line(str(name))}"
+    )
+
+
+def one_line(name: str) -> str:
+    """The command that converts a file of torch.save with a state dict to safetensors."""
+    to = os.path.splitext(name)[0] + ".safetensors"
+    return (
+        'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+        f"torch.load({name!r}, map_location='cpu', weights_only=True).items()}}, {to!r})\""
+    )
+
+
+def state_of(programs: Mapping[bool, tuple[Program, dict[str, Any], Constants]], order: Any, trained: Any) -> dict[str, Weight]:
+    """The parameters and buffers of a network by name, in PyTorch's order."""
+    found: dict[str, Weight] = {}
+    tensors = {name: t for _, state, _ in programs.values() for name, t in state.items()}
+    first: dict[tuple, str] = {}
+    for name in dict.fromkeys([*order, *tensors]):
+        t = tensors[name]
+        key = (t.data_ptr(), tuple(t.shape), t.stride(), t.dtype)
+        same = first.get(key) if t.numel() else None
+        first.setdefault(key, name)
+        found[name] = Weight(array_of(t), name in trained, True, same)
+    for _, _, constants in programs.values():
+        for name in constants.buffers:
+            found.setdefault(name, Weight(constants.arrays[name], False, False))
+    return found
+
+
+def network_of(programs: Mapping[bool, Any], order: Any, trained: Any, why_not: Mapping[bool, str]) -> TorchNetwork:
+    """The module that runs exported programs; programs: by mode, True for training."""
+    read_ = {mode: read(decomposed(p)) for mode, p in programs.items()}
+    constants = {mode: {n: Tensor(a) for n, a in c.arrays.items() if n not in c.buffers} for mode, (_, _, c) in read_.items()}
+    exported = Exported({mode: p for mode, (p, _, _) in read_.items()}, constants, dict(why_not))
+    return TorchNetwork(exported, state_of(read_, order, trained))
+
+
+@contextlib.contextmanager
+def in_mode(module: Any, training: bool) -> Iterator[None]:
+    """A PyTorch module in a mode for a while; afterwards its parts are in theirs."""
+    before = [(m, m.training) for m in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for m, mode in before:
+            m.training = mode
+
+
+def to_module(
+    module: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None, training: bool = True,
+    strict: bool = False,
+) -> TorchNetwork:  # fmt: skip
+    """A PyTorch module as a Tengen `Module` with the same names of parameters and buffers, which runs and trains.
+
+    The module is exported by ``torch.export``: in evaluation mode, and once more in training mode, and `train` and `eval` of what is returned
+    choose between the two.
+
+    Args:
+        module: an ``nn.Module``; it is not changed, and its weights are copied. args, kwargs: examples of its arguments, PyTorch's tensors.
+        dynamic_shapes: as ``torch.export.export`` takes it: which extents stay open. Default: none, so that the result takes the shapes of
+            the examples alone. training: False exports for evaluation alone: for modules that cannot be exported, or return something
+            else, in training mode. strict: as ``torch.export.export`` takes it.
+    Returns: a `TorchNetwork`. It takes what the module takes, Tengen's tensors (or arrays) in place of PyTorch's.
+    Errors: ArgumentError that lists all nodes whose op has no meaning here, each with the line it comes from; FileFormatError for a path;
+        what ``torch.export`` raises for a module that it cannot export.
+    Numerics: as PyTorch's within float rounding; equal bits eager, traced and shipped.
+
+    >>> import torch
+    >>> from tengen import Tensor
+    >>> from tengen.interop.torch import to_module
+    >>> net = to_module(torch.nn.Linear(2, 1), (torch.zeros(3, 2),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    >>> list(net.state_dict()), net(Tensor([[1.0, 2.0]])).shape
+    (['weight', 'bias'], (1, 1))
+    """
+    refuse_files(module)
+    torch = package()
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(
+            f"to_module takes an nn.Module, got a {type(module).__name__}; help: load_program takes an ExportedProgram"
+        )
+    programs = {}
+    for mode in (False, True) if training else (False,):
+        with in_mode(module, mode), quiet():
+            programs[mode] = torch.export.export(
+                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=strict
+            )
+    trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
+    why = "the network was exported for evaluation alone; help: net.eval(), or to_module(..., training=True)"
+    made = network_of(programs, list(module.state_dict()), trained, {True: why})
+    return made.train(module.training and training)
+
+
+def load_program(program: Any) -> TorchNetwork:
+    """A program of ``torch.export`` as a Tengen `Module`.
+
+    It runs the one graph that was exported, in training mode too: what dropout and batch norm do there was decided by the mode of the PyTorch
+    module. `to_module` exports both.
+
+    Args: program: an ``ExportedProgram``, decomposed or not. Extents that are dynamic there stay open.
+    Returns, Errors: as `to_module`.
+
+    >>> import torch
+    >>> from tengen.interop.torch import load_program
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(3),))
+    >>> load_program(program)(np.array([-1.0, 0.0, 2.0], "float32")).tolist()
+    [0.0, 0.0, 2.0]
+    """
+    refuse_files(program)
+    torch = package()
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise ArgumentError(
+            f"load_program takes an ExportedProgram, got a {type(program).__name__}; help: to_module takes an nn.Module"
+        )
+    trained = {name for name in program.graph_signature.parameters if program.state_dict[name].requires_grad}
+    return network_of({False: program}, list(program.state_dict), trained, {})

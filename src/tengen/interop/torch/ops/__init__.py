@@ -1,0 +1,27 @@
+"""What each operator of PyTorch means here: files by family, one function for each op, entered in `OPS`."""
+
+from tengen.interop.torch.ops import (
+    backward,
+    control,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    numbers,
+    ordering,
+    pooling,
+    products,
+    reduction,
+    resize,
+    shapes,
+    vision,
+)
+from tengen.interop.torch.registry import OPS, op
+
+FAMILIES = (
+    backward, control, convolution, creation, elementwise, indexing, normalization, numbers, ordering, pooling, products, reduction, resize,
+    shapes, vision,
+)  # fmt: skip
+
+__all__ = ["FAMILIES", "OPS", "op"]

@@ -1,0 +1,184 @@
+"""New tensors, and random ones, which come from Tengen's generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tengen.functional as F
+from tengen import random
+from tengen.base.dtype import bool_, float32, int64
+from tengen.interop.torch.dtypes import named, of, tensor
+from tengen.interop.torch.registry import op
+from tengen.loops.lang import Expr
+from tengen.ops.reduce import extent
+from tengen.random.state import uniform_mask
+from tengen.tensor import Tensor
+
+
+def _made(size: Sequence[Any], value: Any, dtype: str | None) -> Tensor:
+    d = bool_ if isinstance(value, bool) else int64 if isinstance(value, (int, Expr)) else float32
+    return F.broadcast_to(tensor(value, named(dtype, value.dtype if isinstance(value, Tensor) else d)), tuple(size))
+
+
+@op("full")
+def full(size: Sequence[Any], value: Any, *, dtype: str | None = None) -> Tensor:
+    """One value everywhere."""
+    return _made(size, value, dtype)
+
+
+@op("full_like")
+def full_like(x: Tensor, value: Any, *, dtype: str | None = None) -> Tensor:
+    """One value in the shape of x."""
+    return _made(x.shape, value, dtype or x.dtype.name)
+
+
+@op("empty.memory_format")
+def empty(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
+    """Zeros: what is not yet written has a value."""
+    return _made(size, 0.0, dtype)
+
+
+@op("empty_strided")
+def empty_strided(size: Sequence[Any], stride: Any, *, dtype: str | None = None) -> Tensor:
+    """Zeros; memory is dense here, whatever the strides."""
+    return _made(size, 0.0, dtype)
+
+
+@op("empty_like", "zeros_like")
+def zeros_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
+    """Zeros in the shape of x."""
+    return full_like(x, 0, dtype=dtype)
+
+
+@op("ones_like")
+def ones_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
+    """Ones in the shape of x."""
+    return full_like(x, 1, dtype=dtype)
+
+
+op("zeros", "new_zeros_size")(lambda size, *, dtype=None: _made(size, 0.0, dtype))
+op("ones")(lambda size, *, dtype=None: _made(size, 1.0, dtype))
+op("new_zeros", "new_empty")(lambda x, size, *, dtype=None: _made(size, 0, dtype or x.dtype.name))
+op("new_ones")(lambda x, size, *, dtype=None: _made(size, 1, dtype or x.dtype.name))
+op("new_full")(lambda x, size, value, *, dtype=None: _made(size, value, dtype or x.dtype.name))
+
+
+@op("scalar_tensor")
+def scalar_tensor(value: Any, *, dtype: str | None = None) -> Tensor:
+    """A number without axes; float32 by default."""
+    return tensor(value, named(dtype))
+
+
+@op("arange.start_step")
+def arange(start: Any, end: Any, step: Any = 1, *, dtype: str | None = None) -> Tensor:
+    """start, start + step, ... below end; of integers int64."""
+    whole = all(isinstance(v, (int, Expr)) for v in (start, end, step))
+    d = named(dtype, int64 if whole else float32)
+    if whole and d.is_float:  # counted in integers, as PyTorch does
+        return of(F.arange(start, end, step, "int64"), d)
+    return F.arange(start, end, step, d)
+
+
+@op("arange")
+def arange_end(end: Any, *, dtype: str | None = None) -> Tensor:
+    """0, 1, ... below end."""
+    return arange(0, end, 1, dtype=dtype)
+
+
+@op("arange.start")
+def arange_start(start: Any, end: Any, *, dtype: str | None = None) -> Tensor:
+    """start, start + 1, ... below end."""
+    return arange(start, end, 1, dtype=dtype)
+
+
+@op("linspace")
+def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> Tensor:
+    """Evenly spaced numbers."""
+    return F.linspace(start, end, steps, named(dtype))
+
+
+@op("eye", "eye.m")
+def eye(n: Any, m: Any = None, *, dtype: str | None = None) -> Tensor:
+    """Ones on the diagonal."""
+    return F.eye(n, m, 0, named(dtype))
+
+
+@op("rand")
+def rand(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
+    """Uniform in [0, 1)."""
+    return of(random.uniform(size=tuple(size)), named(dtype))
+
+
+@op("randn")
+def randn(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
+    """Standard normal."""
+    return of(random.normal(size=tuple(size)), named(dtype))
+
+
+@op("rand_like")
+def rand_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
+    """Uniform in the shape of x."""
+    return rand(x.shape, dtype=dtype or x.dtype.name)
+
+
+@op("randn_like")
+def randn_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
+    """Standard normal in the shape of x."""
+    return randn(x.shape, dtype=dtype or x.dtype.name)
+
+
+@op("randint.low")
+def randint(low: int, high: int, size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
+    """Integers in [low, high)."""
+    return of(random.randint(low, high, tuple(size)), named(dtype, int64))
+
+
+@op("randint")
+def randint_below(high: int, size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
+    """Integers in [0, high)."""
+    return randint(0, high, size, dtype=dtype)
+
+
+@op("randperm")
+def randperm(n: int, *, dtype: str | None = None) -> Tensor:
+    """0 .. n - 1 in a random order."""
+    return of(random.permutation(n), named(dtype, int64))
+
+
+@op("bernoulli.p")
+def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
+    """1 with probability p, else 0."""
+    return uniform_mask(x.shape, p).astype(x.dtype)
+
+
+@op("bernoulli")
+def bernoulli(x: Tensor, *, generator: Any = None) -> Tensor:
+    """1 with the probability that stands there."""
+    return F.less(random.uniform(size=tuple(x.shape)), x).astype(x.dtype)
+
+
+@op("native_dropout", wants=True)
+def native_dropout(x: Tensor, p: float, train: bool | None = None, *, wanted: frozenset[int]) -> tuple[Tensor, Tensor | None]:
+    """(x with elements zeroed with probability p and the others divided by 1 - p, the mask of those that are kept)."""
+    if train is False or p == 0:
+        return x, F.full(x.shape, True, "bool") if 1 in wanted else None
+    if 1 not in wanted:
+        return F.dropout(x, float(p)), None
+    mask = uniform_mask(x.shape, 1 - p)
+    return x * mask.astype(x.dtype) * (1 / (1 - p) if p < 1 else 0.0), mask
+
+
+@op("dropout")
+def dropout(x: Tensor, p: float, train: bool) -> Tensor:
+    """Zeroes elements with probability p."""
+    return F.dropout(x, float(p), bool(train))
+
+
+def _count(x: Tensor) -> Any:
+    return math.prod(x.shape)
+
+
+op("sym_numel")(_count)
+op("numel")(lambda x: _count(x) if isinstance(_count(x), int) else extent(_count(x), int64))

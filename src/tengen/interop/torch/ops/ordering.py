@@ -1,0 +1,54 @@
+"""Order: sorting, the largest, places in sorted tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tengen.functional as F
+from tengen.base.dtype import bool_, int32, uint8
+from tengen.interop.torch.dtypes import alike, of
+from tengen.interop.torch.registry import op
+from tengen.tensor import Tensor
+
+
+@op("sort", "sort.stable")
+def sort(x: Tensor, *args: Any, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """(Elements in order, their positions); equal ones stay in order."""
+    args = args[1:] if args and (args[0] is None or isinstance(args[0], bool)) and len(args) == 3 else args
+    dim, descending = (args[0] if args else dim), (args[1] if len(args) > 1 else descending)
+    if not x.ndim:
+        return x, F.zeros((), "int64")
+    if x.dtype is bool_:
+        values, places = F.sort(x.astype(uint8), bool(descending), dim)
+        return values.astype(bool_), places
+    return F.sort(x, bool(descending), dim)
+
+
+@op("argsort", "argsort.stable")
+def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: Any = None) -> Tensor:
+    """Positions in order."""
+    return sort(x, dim, descending)[1]
+
+
+@op("topk")
+def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, in_order: bool = True) -> tuple[Tensor, Tensor]:
+    """(The k largest or smallest in order, their positions)."""
+    if not x.ndim:
+        return x, F.zeros((), "int64")
+    return F.topk(x, k, bool(largest), axis=dim)
+
+
+@op("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    table: Tensor, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Tensor:
+    """The first place that keeps the table sorted."""
+    table, x = alike(table, x)
+    found = F.searchsorted(table, x, right or side == "right")
+    return of(found, int32) if out_int32 else found
+
+
+@op("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(x: Any, table: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """The number of the part of a table that each element lies in."""
+    return searchsorted(table, x, out_int32=out_int32, right=right)

@@ -1,0 +1,58 @@
+"""PyTorch's core operators: all of them are known, and give what PyTorch gives."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch_cases  # noqa: E402  (what is imported may be missing)
+import torch_samples  # noqa: E402  (what is imported may be missing)
+
+from tengen.interop.torch.ops import OPS  # noqa: E402  (what is imported may be missing)
+from tengen.interop.torch.reader import op_name  # noqa: E402  (what is imported may be missing)
+
+RANDOM = {"aten.native_dropout", "aten.rand", "aten.randn", "aten.randperm"}  # have a test of their own
+UNSET = {"aten.empty.memory_format", "aten.empty_strided"}  # PyTorch's values are what lies in memory
+IN_PLACE = {
+    "aten.resize_",
+    "aten.atan2.out",
+    "aten.sym_is_contiguous",
+}  # no functional program calls them; they are known anyhow
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+
+
+def test_all_core_ops_are_known():
+    core = torch_samples.core()
+    assert len(core) > 180
+    assert not core - OPS.keys()
+    sampled = {f"aten.{name}" for f in torch_samples.FAMILIES for name, _, _ in f(torch_samples.Maker(torch.float32))}
+    assert core - sampled == (RANDOM | UNSET | IN_PLACE) & core
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", torch_samples.FAMILIES, ids=lambda f: f.__name__)
+def test_ops_give_what_pytorch_gives(family, dtype):
+    """float32 and float64 within rounding; integers and bools the same, where PyTorch takes them at all."""
+    ran, wrong = 0, []
+    for name, args, kwargs in family(torch_samples.Maker(DTYPES[dtype])):
+        target = torch_samples.target_of(f"aten.{name}")
+        assert op_name(target) == f"aten.{name}"
+        given = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+        try:
+            want = target(*given, **kwargs)
+        except (RuntimeError, NotImplementedError, TypeError, IndexError) as e:
+            if dtype == "float32" and "bitwise" not in name:
+                raise AssertionError(f"{name}: a sample that PyTorch refuses") from e
+            continue
+        ran += 1
+        try:
+            if name == "_embedding_bag":  # what else it returns is for PyTorch's own gradient
+                want, have = want[0], torch_cases.call(target, args, kwargs, [0])[0]
+            else:
+                have = torch_cases.call(target, args, kwargs)
+            torch_cases.compare(want, have)
+        except Exception as e:
+            wrong.append(
+                f"{name}{[tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args]}, {kwargs}: {type(e).__name__}: {e}"
+            )
+    assert ran or dtype in ("int64", "bool")
+    assert not wrong, "\n\n".join(wrong)

@@ -1,0 +1,318 @@
+"""Samples of PyTorch's core operators, for a dtype: (name of the op, arguments, arguments by name)."""
+
+import math
+
+import torch
+
+INF = math.inf
+
+
+def core():
+    """The names of the ops that PyTorch itself tags as core, in-place twins of others aside."""
+    found = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::"):
+            base, _, overload = name[6:].partition(".")
+            try:
+                target = getattr(getattr(torch.ops.aten, base), overload or "default")
+            except AttributeError:
+                continue
+            if torch.Tag.core in target.tags:
+                found.add(str(target).removesuffix(".default"))
+    return found
+
+
+def target_of(name):
+    """The op of this name."""
+    domain, base, *overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, domain), base), overload[0] if overload else "default")
+
+
+class Maker:
+    """Tensors of one dtype, by a generator of their own."""
+
+    def __init__(self, dtype):
+        self.dtype, self.g = dtype, torch.Generator().manual_seed(5)
+
+    def x(self, *shape):
+        """Numbers around 0."""
+        if self.dtype.is_floating_point:
+            return torch.randn(shape, generator=self.g, dtype=self.dtype)
+        low, high = (0, 2) if self.dtype is torch.bool else (-4, 5)
+        return torch.randint(low, high, shape, generator=self.g).to(self.dtype)
+
+    def unit(self, *shape):
+        """In (0.05, 0.95); integers are 1."""
+        x = torch.rand(shape, generator=self.g, dtype=torch.float64) * 0.9 + 0.05
+        return x.to(self.dtype) if self.dtype.is_floating_point else torch.ones(shape, dtype=self.dtype)
+
+    def i(self, high, *shape):
+        """Indices below `high`."""
+        return torch.randint(0, high, shape, generator=self.g)
+
+    def distinct(self, *shape):
+        """Numbers that are all different, so that places are defined."""
+        n = math.prod(shape)
+        return (torch.randperm(n, generator=self.g) - n // 2).reshape(shape).to(self.dtype)
+
+    def mask(self, *shape):
+        """Truth values."""
+        return torch.rand(shape, generator=self.g) > 0.5
+
+
+def elementwise(m):
+    """Ops that broadcast."""
+    x = m.x(3, 4)
+    for name in (
+        "abs asin atan asinh atanh ceil cos cosh erf exp expm1 floor isinf isnan logical_not neg reciprocal relu round sigmoid sign sin sinh "
+        "tan tanh trunc alias clone bitwise_not"
+    ).split():
+        yield name, (x,), {}
+    special = (
+        torch.tensor([-INF, -1.5, -0.5, -0.0, 0.5, 1.5, 2.5, INF, math.nan], dtype=m.dtype) if m.dtype.is_floating_point else x
+    )
+    for name in "isinf isnan round trunc sign relu floor".split():
+        yield name, (special,), {}
+    for name in "acos asin atanh log log10 log1p log2 rsqrt sqrt".split():
+        yield name, (m.unit(3, 5),), {}
+    yield "acosh", (m.unit(3, 5) + 1,), {}
+    y, row = m.x(3, 4), m.x(4)
+    nonzero = torch.where(y == 0, torch.ones_like(y), y)
+    for name in "add sub mul maximum minimum eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor".split():
+        yield f"{name}.Tensor" if name not in ("maximum", "minimum") else name, (x, row), {}
+    for name in "logical_and logical_or logical_xor atan2".split():
+        yield name, (x, y), {}
+    for name in "add sub mul eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor".split():
+        yield f"{name}.Scalar", (x, 2), {}
+    for name in "add.Tensor sub.Tensor".split():
+        yield name, (x, y), {"alpha": 3}
+    for name in "add.Scalar mul.Scalar div.Scalar lt.Scalar".split():
+        yield name, (x, 1.5), {}
+    yield "mul.Tensor", (x, torch.tensor(2.5, dtype=torch.float64)), {}
+    yield "add.Tensor", (x, torch.arange(4)), {}
+    for name in "div remainder fmod".split():
+        yield f"{name}.Tensor", (x, nonzero), {}
+        yield f"{name}.Scalar", (x, -2), {}
+    for mode in ("trunc", "floor", None):
+        yield "div.Tensor_mode", (x, nonzero), {"rounding_mode": mode}
+        yield "div.Scalar_mode", (x, -3), {"rounding_mode": mode}
+    for p in (2, 3, 0.5, -0.5, 2.7):
+        yield "pow.Tensor_Scalar", (m.unit(3, 4), p), {}
+    yield "pow.Tensor_Tensor", (m.unit(3, 4) + 1, m.x(4).abs() if m.dtype is not torch.bool else m.x(4)), {}
+    yield "pow.Scalar", (2, m.x(3, 4).abs() if m.dtype is not torch.bool else x), {}
+    for low, high in ((-1, 1), (None, 0.5), (0, None)):
+        yield "clamp", (x, low, high), {}
+    yield "clamp.Tensor", (x, m.x(4), None), {}
+    yield "clamp.Tensor", (x, m.x(1, 4), m.x(3, 1)), {}
+    yield "hardtanh", (x, -0.5, 1), {}
+    yield "elu", (x,), {}
+    yield "elu", (x, 0.7, 1.2, 0.5), {}
+    yield "leaky_relu", (x, 0.2), {}
+    yield "gelu", (x,), {}
+    yield "gelu", (x,), {"approximate": "tanh"}
+    yield "where.self", (m.mask(3, 4), x, row), {}
+    yield "where.self", (m.mask(3, 1), x, torch.tensor(1.5)), {}
+    for to in (torch.float32, torch.int64, torch.bool, torch.float64):
+        yield "_to_copy", (x,), {"dtype": to}
+    yield "fill.Scalar", (x, 1), {}
+    yield "full_like", (x, 1), {}
+    yield "copy", (x, torch.arange(4)), {}
+    yield "masked_scatter", (x, m.mask(3, 4), m.x(4, 4)), {}
+
+
+def reductions(m):
+    """Ops over axes."""
+    x, d = m.x(2, 3, 4), m.distinct(2, 3, 4)
+    for dim, keep in (([1], False), ([0, 2], True), ([-1], False), ([], False), (None, True)):
+        for name in "sum.dim_IntList mean.dim".split():
+            yield name, (x, dim, keep), {}
+        yield "var.dim", (x, dim, True, keep), {}
+        for correction in (1, 0, 2.5):
+            yield "var.correction", (x, dim), {"correction": correction, "keepdim": keep}
+    yield "sum.dim_IntList", (x, [1]), {"dtype": torch.float64}
+    for dim, keep in (([1], False), ([0, -1], True), ([], False)):
+        for name in "amax amin".split():
+            yield name, (x, dim, keep), {}
+    for name in "mean prod any".split():
+        yield name, (x,), {}
+    for name in "any.dim prod.dim_int".split():
+        yield name, (x, 1, True), {}
+    yield "any.dims", (x, [0, 2]), {}
+    yield "any.dims", (x, None, True), {}
+    for name in "argmax argmin".split():
+        for dim, keep in ((None, False), (1, True), (-1, False)):
+            yield name, (d, dim, keep), {}
+    for name in "max.dim min.dim".split():
+        yield name, (d, 1, False), {}
+        yield name, (d, -1, True), {}
+    yield "cumsum", (x, 1), {}
+    yield "cumsum", (x, -1), {"dtype": torch.float32}
+    for name in "_softmax _log_softmax".split():
+        yield name, (x, 1, False), {}
+    yield "sort", (d, 1, False), {}
+    yield "sort", (d, -1, True), {}
+    yield "topk", (d, 2, -1, True, True), {}
+    yield "topk", (d, 2, 1, False, True), {}
+    scalar = m.x()
+    for name in "sum.dim_IntList mean.dim amax".split():
+        yield name, (scalar, [0]), {}
+    yield "argmax", (scalar, 0), {}
+    yield "_softmax", (scalar, 0, False), {}
+
+
+def shapes(m):
+    """Views, parts, joins and paddings."""
+    x = m.x(2, 3, 4)
+    yield "view", (x, [6, -1]), {}
+    yield "expand", (m.x(3, 1), [2, -1, 4]), {}
+    yield "permute", (x, [2, 0, -2]), {}
+    yield "unsqueeze", (x, -2), {}
+    yield "squeeze.dim", (m.x(2, 1, 3), 1), {}
+    yield "squeeze.dim", (x, 1), {}
+    yield "squeeze.dims", (m.x(1, 2, 1), [0, 1, 2]), {}
+    yield "select.int", (x, 1, -1), {}
+    for start, end, step in ((None, None, 1), (1, 9223372036854775807, 2), (-3, -1, 1), (0, 100, 3)):
+        yield "slice.Tensor", (x, 2, start, end, step), {}
+    yield "select_scatter", (x, m.x(2, 4), 1, 2), {}
+    yield "slice_scatter", (x, m.x(2, 3, 2), 2, 1, None, 2), {}
+    yield "slice_scatter", (x, m.x(2, 3, 4), 2), {}
+    yield "split_with_sizes", (x, [1, 3], -1), {}
+    yield "cat", ([x, m.x(2, 1, 4), torch.arange(8).reshape(2, 1, 4)], 1), {}
+    yield "cat", ([torch.zeros(0), x], 0), {}
+    yield "flip", (x, [0, -1]), {}
+    yield "repeat", (m.x(2, 3), [2, 1, 3]), {}
+    yield "diagonal", (x, 1, 1, -1), {}
+    yield "as_strided", (x, [2, 3], [1, 5], 2), {}
+    yield "constant_pad_nd", (x, [1, 2, -1, 0]), {}
+    yield "constant_pad_nd", (x, [0, 1], 1), {}
+    yield "reflection_pad1d", (m.x(1, 2, 5), [2, 1]), {}
+    yield "reflection_pad2d", (m.x(1, 2, 5, 4), [2, 1, 3, 0]), {}
+    yield "reflection_pad3d", (m.x(1, 1, 3, 4, 3), [2, 1, 1, 0, 1, 2]), {}
+    yield "replication_pad2d", (m.x(1, 2, 5, 4), [2, 1, 3, 0]), {}
+    yield "replication_pad3d", (m.x(1, 1, 3, 4, 3), [2, 1, 1, 0, 1, 2]), {}
+    for name in "sym_size.int sym_stride.int".split():
+        yield name, (x, 1), {}
+    for name in "sym_numel sym_storage_offset".split():
+        yield name, (x,), {}
+    yield "_local_scalar_dense", (m.x(),), {}
+
+
+def indexing(m):
+    """Reading and writing at indices."""
+    x, index = m.x(4, 5), m.i(4, 3, 5)
+    yield "embedding", (m.x(6, 3), m.i(6, 2, 4)), {}
+    yield "embedding", (m.x(6, 3), m.i(6, 2, 4), 2), {}
+    yield "gather", (x, 0, index), {}
+    yield "gather", (x, -1, m.i(5, 2, 3)), {}
+    yield "index_select", (x, 1, torch.tensor([4, 0, 0])), {}
+    yield "index.Tensor", (x, [torch.tensor([0, -1]), None]), {}
+    yield "index.Tensor", (m.x(2, 3, 4), [m.i(2, 3), None, m.i(4, 2, 1)]), {}
+    yield "index.Tensor", (x, [m.mask(4, 5)]), {}
+    yield "index_put", (x, [torch.tensor([0, 2]), None], m.x(5)), {}
+    yield "index_put", (x, [m.mask(4, 5)], m.x()), {}
+    yield "index_put", (x, [m.i(4, 6), m.i(5, 6)], m.x(6), True), {}
+    yield "index_put", (m.x(3, 4, 2), [None, m.i(4, 6)], m.x(3, 6, 2), True), {}
+    rows = torch.stack([torch.randperm(4, generator=m.g)[:3] for _ in range(5)], 1)
+    yield "scatter.src", (x, 0, rows, m.x(4, 5)), {}
+    yield "scatter.value", (x, 0, index, 2), {}
+    yield "scatter_add", (x, 0, index, m.x(3, 5)), {}
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            yield "scatter_reduce.two", (x, 0, index, m.x(3, 5), reduce), {"include_self": include}
+    yield "nonzero", (x,), {}
+
+
+def creation(m):
+    """New tensors."""
+    d = {"dtype": m.dtype}
+    yield "full", ([2, 3], 1.5), d
+    yield "full", ([2, 3], 2), {}
+    yield "arange.start_step", (1, 7, 2), {} if m.dtype is torch.bool else d
+    yield "arange.start_step", (0.5, 3, 0.25), {}
+    yield "scalar_tensor", (2.0,), d
+
+
+def products(m):
+    """Matrices, distances, transforms."""
+    yield "mm", (m.x(3, 4), m.x(4, 5)), {}
+    yield "bmm", (m.x(2, 3, 4), m.x(2, 4, 5)), {}
+    yield "addmm", (m.x(5), m.x(3, 4), m.x(4, 5)), {}
+    yield "addmm", (m.x(3, 5), m.x(3, 4), m.x(4, 5)), {"beta": 2, "alpha": 3}
+    for p in (2.0, 1.0, 0.0, 3.0, INF):
+        yield "_cdist_forward", (m.x(2, 3, 4), m.x(2, 5, 4), p, None), {}
+        yield "_pdist_forward", (m.x(4, 3), p), {}
+    for norm in (0, 1, 2):
+        yield "_fft_r2c", (m.x(3, 6), [1], norm, True), {}
+        yield "_fft_c2r", (torch.fft.rfftn(torch.randn(3, 6, generator=m.g)).to(torch.complex64), [0, 1], norm, 6), {}
+    yield "_fft_r2c", (m.x(3, 5), [0, 1], 0, False), {}
+
+
+def images(m):
+    """Convolutions, pools, resizing, and their gradients."""
+    x = m.x(2, 4, 7, 6)
+    yield "convolution", (x, m.x(3, 4, 3, 2), m.x(3), [2, 1], [1, 0], [1, 1], False, [0, 0], 1), {}
+    yield "convolution", (x, m.x(4, 2, 3, 3), None, [1, 1], [1, 1], [2, 1], False, [0, 0], 2), {}
+    yield "convolution", (m.x(2, 4, 7), m.x(4, 1, 3), m.x(4), [1], [1], [1], False, [0], 4), {}
+    yield "convolution", (m.x(1, 2, 3, 4, 3), m.x(2, 2, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3, False, [0] * 3, 1), {}
+    yield "convolution", (x, m.x(4, 3, 3, 2), m.x(6), [2, 1], [1, 0], [1, 1], True, [1, 0], 2), {}
+    for size, stride, padding, ceil in (
+        ([3, 2], [2, 1], [1, 1], False),
+        ([3, 3], [2, 2], [1, 1], True),
+        ([2, 2], [], [0, 0], False),
+    ):
+        yield "max_pool2d_with_indices", (x, size, stride, padding, [1, 1], ceil), {}
+        for counted in (True, False):
+            yield "avg_pool2d", (x, size, stride, padding, ceil, counted), {}
+    yield "max_pool2d_with_indices", (x, [2, 2], [1, 1], [0, 0], [2, 2]), {}
+    yield "avg_pool2d", (x, [2, 2], [], [0, 0], False, True, 3), {}
+    yield "max_pool3d_with_indices", (m.x(1, 2, 4, 5, 4), [2, 2, 2], [2, 1, 2], [1, 0, 0]), {}
+    yield "avg_pool1d", (m.x(2, 3, 7), [3], [2], [1]), {}
+    yield "avg_pool3d", (m.x(1, 2, 4, 5, 4), [2, 2, 2], [2, 1, 2], [1, 0, 0]), {}
+    yield "adaptive_avg_pool1d", (m.x(2, 3, 7), [3]), {}
+    yield "_adaptive_avg_pool2d", (x, [3, 1]), {}
+    yield "_adaptive_avg_pool2d", (x, [1, 1]), {}
+    yield "_adaptive_avg_pool3d", (m.x(1, 2, 4, 5, 4), [2, 3, 2]), {}
+    yield "upsample_nearest2d.vec", (x, [9, 3], None), {}
+    yield "upsample_nearest2d.vec", (x, None, [1.7, 2.0]), {}
+    for corners in (False, True):
+        yield "upsample_bilinear2d.vec", (x, [9, 4], corners, None), {}
+        yield "upsample_bilinear2d.vec", (x, None, corners, [1.7, 0.6]), {}
+    grid = torch.rand(2, 3, 5, 2, generator=m.g).to(m.dtype) * 2.4 - 1.2 if m.dtype.is_floating_point else m.x(2, 3, 5, 2)
+    for mode, padding, corners in ((0, 0, False), (1, 1, True), (2, 2, False)):
+        yield "grid_sampler_2d", (x, grid, mode, padding, corners), {}
+    if not m.dtype.is_floating_point:
+        return
+    yield "convolution_backward", (
+        m.x(2, 3, 5, 4), x, m.x(3, 4, 3, 3), [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True],
+    ), {}  # fmt: skip
+    yield "_adaptive_avg_pool2d_backward", (m.x(2, 4, 3, 2), x), {}
+    yield "avg_pool2d_backward", (m.x(2, 4, 3, 3), x, [3, 2], [2, 2], [0, 0], False, True, None), {}
+    yield "col2im", (m.x(2, 12, 16), [5, 6], [2, 2], [1, 2], [0, 0], [1, 1]), {}
+    d = m.distinct(2, 4, 7, 6)
+    places = torch.ops.aten.max_pool2d_with_indices(d, [3, 2], [2, 2])[1]
+    yield "max_pool2d_with_indices_backward", (m.x(2, 4, 3, 3), d, [3, 2], [2, 2], [0, 0], [1, 1], False, places), {}
+
+
+def normalisations(m):
+    """Normalisations, their gradients, bags of embeddings."""
+    x, w, b = m.x(3, 4, 5), m.x(4), m.x(4)
+    mean, var = m.x(4), m.unit(4)
+    yield "_native_batch_norm_legit_no_training", (x, w, b, mean, var, 0.1, 1e-5), {}
+    yield "_native_batch_norm_legit.no_stats", (x, w, b, True, 0.1, 1e-5), {}
+    yield "_native_batch_norm_legit", (x, w, b, mean.clone(), var.clone(), True, 0.1, 1e-5), {}
+    yield "_native_batch_norm_legit", (x, None, None, mean.clone(), var.clone(), True, 0.2, 1e-3), {}
+    yield "native_layer_norm", (x, [4, 5], m.x(4, 5), m.x(4, 5), 1e-5), {}
+    yield "native_layer_norm", (x, [5], None, None, 1e-5), {}
+    yield "native_group_norm", (x, w, b, 3, 4, 5, 2, 1e-5), {}
+    for mode in (0, 1, 2):
+        yield "_embedding_bag", (m.x(6, 3), m.i(6, 7), torch.tensor([0, 3, 3]), False, mode), {}
+    if m.dtype.is_floating_point:
+        _, mu, r = torch.ops.aten.native_layer_norm(x, [5], None, None, 1e-5)
+        yield "native_layer_norm_backward", (m.x(3, 4, 5), x, [5], mu, r, m.x(5), m.x(5), [True, True, True]), {}
+        _, mu, r = torch.ops.aten.native_group_norm(x, w, b, 3, 4, 5, 2, 1e-5)
+        yield "native_group_norm_backward", (m.x(3, 4, 5), x, mu, r, w, 3, 4, 5, 2, [True, True, True]), {}
+        yield "embedding_dense_backward", (m.x(2, 3, 4), m.i(5, 2, 3), 5, 1, False), {}
+        yield "embedding_dense_backward", (m.x(2, 3, 4), m.i(5, 2, 3), 5, -1, True), {}
+
+
+FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations)
