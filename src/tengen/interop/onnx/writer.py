@@ -9,6 +9,7 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
+from tengen.interop.onnx.unsaid import UNSAID
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import Expr
@@ -139,7 +140,7 @@ class Writer:
         for n in (n for n in self.graph.nodes if n in live):
             try:
                 if n.op not in WRITERS:
-                    raise ArgumentError("ONNX has no operator for it")
+                    raise ArgumentError(UNSAID.get(n.op, "ONNX has no operator for it"))
                 made = WRITERS[n.op](self, n, *(None if v is None else self.name(v) for v in n.inputs))
                 self.names.update(zip(n.outputs, made if isinstance(made, tuple) else (made,)))
             except ArgumentError as e:
