@@ -209,12 +209,13 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
 @main.command()
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: MODEL with the ending .onnx.")
-@click.option("--opset", type=click.IntRange(onnx_files.OPSET), default=onnx_files.OPSET, show_default=True, help="Of ONNX's operators.")
+@click.option("--opset", type=click.IntRange(7), help="Of ONNX's operators; default: the lowest that can say the model.")
+@click.option("--for", "runtime", type=click.Choice(list(onnx_files.RUNTIMES)), help="Who will read it: what that does not take is an error.")
 @_plain_errors
-def export(model: Path, out: Path | None, opset: int) -> None:
+def export(model: Path, out: Path | None, opset: int | None, runtime: str | None) -> None:
     """Writes the file MODEL as an ONNX file, which onnxruntime and others run."""
     target = out or model.with_suffix(".onnx")
-    onnx_files.save(load_graph(model), target, opset)
+    onnx_files.save(load_graph(model), target, opset, runtime=runtime)
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 

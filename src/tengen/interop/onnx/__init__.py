@@ -6,6 +6,7 @@ a checked description), `values.py` (what flows between nodes), `network.py` (ho
 """
 
 from tengen.interop.onnx.load import load, to_module
-from tengen.interop.onnx.save import OPSET, save, to_proto
+from tengen.interop.onnx.runtimes import RUNTIMES
+from tengen.interop.onnx.save import save, to_proto
 
-__all__ = ["OPSET", "load", "save", "to_module", "to_proto"]
+__all__ = ["RUNTIMES", "load", "save", "to_module", "to_proto"]

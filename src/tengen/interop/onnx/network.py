@@ -93,7 +93,7 @@ def argument(p: PortOf, x: Any) -> Value:
 
 def taken(x: Any, sequence: bool = False) -> Value:
     """An argument as a value. sequence: the network takes a sequence or an optional value there, so that a list is one."""
-    if x is None or isinstance(x, (Tensor, Coded)):
+    if x is None or isinstance(x, (Tensor, Coded, dict)):
         return x
     if isinstance(x, (list, tuple)) and sequence:
         return [taken(e) for e in x]
@@ -104,12 +104,13 @@ class Scope:
     """Values by name while a graph runs; names that a graph inside does not know are looked up in the one around it.
 
     Attributes:
-        network: whose functions and opsets hold.
+        network: whose functions and opsets hold. graph: what runs.
     """
 
     def __init__(self, network: OnnxNetwork, around: Scope | None):
         self.network, self.around = network, around
         self.values: dict[str, Value] = {}
+        self.graph: GraphOf | None = None
 
     def __setitem__(self, name: str, value: Value) -> None:
         self.values[name] = value
@@ -124,6 +125,7 @@ class Scope:
 
     def run(self, graph: GraphOf) -> list[Value]:
         """Runs the nodes, and gives the graph's outputs. Values that nothing reads any more are let go."""
+        self.graph = graph
         last = {name: i for i, n in enumerate(graph.nodes) for name in reads(n)}
         kept = {p.name for p in graph.outputs}
         for i, n in enumerate(graph.nodes):
@@ -184,6 +186,8 @@ def shown(v: Value) -> str:
         return "-"
     if isinstance(v, list):
         return f"[{', '.join(map(shown, v[:4]))}]"
+    if isinstance(v, dict):
+        return f"a map of {len(v)}"
     return f"{v.dtype}{list(v.shape)}"
 
 

@@ -15,22 +15,27 @@ from tengen.base.version import VERSION
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.onnx import writing  # noqa: F401  (enters what each op is in ONNX)
+from tengen.interop.onnx.opsets import OLDEST, WRITTEN, in_opset, lowest
+from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
 from tengen.interop.onnx.writer import Writer
 from tengen.jit.trace import trace
 
-OPSET = 18  # the lowest that says all that is written
 LARGEST = 1 << 31  # bytes of a protobuf message
 
 
-def save(model: Any, path: str | os.PathLike, opset: int = OPSET, metadata: Mapping[str, str] | None = None) -> None:
+def save(
+    model: Any, path: str | os.PathLike, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None
+) -> None:
     """Writes a model as an ONNX file, which onnxruntime and others run.
 
     Args:
         model: a `Model` (from `tengen.load_graph`, or `load` here), or a traced function or module that has been called.
-        path: the file. It is written beside and renamed. opset: 18 or newer. metadata: texts to keep in the file.
-    Errors: ArgumentError that lists every op that cannot be said in ONNX, with its line; for a model that keeps states, and for one of
-        more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
+        path: the file. It is written beside and renamed. opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
+            can say the model. metadata: texts to keep in the file. runtime: who will read it, "mace", "tengine", "tensorrt",
+            "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error.
+    Errors: ArgumentError that lists every op that cannot be said in ONNX (in this opset, for this runtime), with its line; for a model that
+        keeps states, and for one of more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
     Numerics: the meaning is kept, rounding is the runtime's. Values that Tengen checks (indices in range) are not checked.
 
     >>> import os, tempfile, tengen
@@ -42,12 +47,14 @@ def save(model: Any, path: str | os.PathLike, opset: int = OPSET, metadata: Mapp
     ...     onnx_files.load(os.path.join(folder, "f.onnx"))(Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [6.0, 14.0]
     """
-    proto = to_proto(model, opset, metadata)
+    proto = to_proto(model, opset, metadata, runtime)
     with replacing(path) as f:
         f.write(proto.SerializeToString())
 
 
-def to_proto(model: Any, opset: int = OPSET, metadata: Mapping[str, str] | None = None) -> Any:
+def to_proto(
+    model: Any, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None
+) -> Any:
     """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`."""
     onnx = package()
     if isinstance(model, trace):
@@ -59,10 +66,12 @@ def to_proto(model: Any, opset: int = OPSET, metadata: Mapping[str, str] | None 
         raise ArgumentError(
             f"takes a Model or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
         )
-    if not OPSET <= opset <= onnx.defs.onnx_opset_version():
+    if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
-            f"opset={opset}: from {OPSET} to {onnx.defs.onnx_opset_version()}, the newest of the onnx package here"
+            f"opset={opset}: from {OLDEST} to {onnx.defs.onnx_opset_version()}, the newest of the onnx package here"
         )
+    if runtime is not None and runtime not in RUNTIMES:
+        raise ArgumentError(f"runtime={runtime!r}: there are {', '.join(RUNTIMES)}")
     graph = model.graph
     if graph.states:
         raise ArgumentError(f"{model.name} keeps the states {', '.join(graph.states)} from run to run, which ONNX cannot say")
@@ -82,9 +91,28 @@ def to_proto(model: Any, opset: int = OPSET, metadata: Mapping[str, str] | None 
             [w.port(name, v.type) for name, v in zip(outputs, graph.outputs)],
             [onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), name) for name, a in w.arrays.items()],
         ),
-        opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="tengen", producer_version=VERSION,
+        opset_imports=[onnx.helper.make_opsetid("", WRITTEN)], producer_name="tengen", producer_version=VERSION,
     )  # fmt: skip
-    proto.ir_version = min(proto.ir_version, 8 if opset < 21 else 10)  # what released runtimes read
+    proto.ir_version = 8
     onnx.helper.set_model_props(proto, dict(metadata or {}))
-    onnx.checker.check_model(proto, full_check=True)
-    return proto
+    made = in_opset_for(proto, opset, None if runtime is None else RUNTIMES[runtime], runtime or "", w.lines)
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def in_opset_for(proto: Any, opset: int | None, runtime: Runtime | None, name: str, lines: Mapping[str, str]) -> Any:
+    """The model in an opset, the lowest one by default, for a runtime. lines: of the user, by nodes' names."""
+    made, problems = (lowest(proto), []) if opset is None else in_opset(proto, opset)
+    wrong = [f"  {p}" for p in problems]
+    if runtime is not None:
+        have = made.opset_import[0].version
+        if opset is None and have < runtime.oldest:
+            made, _ = in_opset(proto, have := runtime.oldest)
+        if not runtime.oldest <= have <= runtime.newest:
+            _, late = in_opset(proto, runtime.newest)
+            wrong += [f"  {name} reads the opsets {runtime.oldest} to {runtime.newest}, this is {have}", *(f"  {p}" for p in late)]
+        wrong += [f"  {n}: {why}{f' [at {lines[n]}]' if n in lines else ''}" for n, why in misfits(made, runtime)]
+    if wrong:
+        more = [f"  and {len(wrong) - 40} more"] if len(wrong) > 40 else []
+        raise ArgumentError("\n".join([f"this does not fit {name or f'opset {opset}'}:", *wrong[:40], *more]))
+    return made

@@ -4,7 +4,7 @@
 - a `numpy.ndarray`: known while the network is recorded. Shapes and what is computed of them are known, so that a reshape knows its
   shape; entries may be open extents (dtype object). Strings are known too: no kernel computes with them.
 - `Coded`: numbers of fewer than 16 bits that are no integers of NumPy's, float8 and 4-bit ones, as codes in a uint8 Tensor.
-- a list: a sequence. None: an input or an optional value that is not there.
+- a list: a sequence. A dict: a map, of ai.onnx.ml. None: an input or an optional value that is not there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Coded:
         return self.codes.shape
 
 
-Value = Tensor | np.ndarray | Coded | list | None
+Value = Tensor | np.ndarray | Coded | list | dict | None
 
 
 def package() -> Any:

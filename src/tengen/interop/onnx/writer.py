@@ -9,6 +9,7 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
+from tengen.interop.onnx.unsaid import UNSAID
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import Expr
@@ -34,7 +35,7 @@ class Writer:
 
     Attributes:
         nodes: NodeProtos. names: of the values of Tengen's graph. outer: the writer of the graph around it. read: the values that
-            nodes which are written, or the graph's outputs, read.
+            nodes which are written, or the graph's outputs, read. lines: the user's, by nodes' names; where: that of what is written now.
     """
 
     def __init__(self, graph: Graph, outer: Writer | None = None):
@@ -48,6 +49,8 @@ class Writer:
         self._taken: set[str] = outer._taken if outer else set()
         self._extents: dict[Dim, str] = {}
         self.read: set[Value] = set()
+        self.lines: dict[str, str] = outer.lines if outer else {}
+        self.where: str | None = outer.where if outer else None
 
     # -- names -----------------------------------------------------------------------------------------------------------
     def fresh(self, hint: str) -> str:
@@ -78,7 +81,10 @@ class Writer:
         """Adds a node. Returns the name of its output, or a tuple of names for a `count` of several."""
         outs = [self.fresh(op.lower()) for _ in range(count)]
         attributes = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outs, name=self.fresh(f"{op}_node"), **attributes))
+        name = self.fresh(f"{op}_node")
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outs, name=name, **attributes))
+        if self.where:
+            self.lines[name] = self.where
         return outs[0] if count == 1 else tuple(outs)
 
     def cast(self, x: str, to: DType) -> str:
@@ -137,9 +143,10 @@ class Writer:
             self.names[c.value] = self.array(c.data, c.name)
         live, wrong = self._needed(), []
         for n in (n for n in self.graph.nodes if n in live):
+            self.where = n.where or (self.outer.where if self.outer else None)
             try:
                 if n.op not in WRITERS:
-                    raise ArgumentError("ONNX has no operator for it")
+                    raise ArgumentError(UNSAID.get(n.op, "ONNX has no operator for it"))
                 made = WRITERS[n.op](self, n, *(None if v is None else self.name(v) for v in n.inputs))
                 self.names.update(zip(n.outputs, made if isinstance(made, tuple) else (made,)))
             except ArgumentError as e:

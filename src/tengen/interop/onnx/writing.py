@@ -3,16 +3,19 @@ outputs."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import bool_, float32, int32, int64
+from tengen.base.dtype import DType, bool_, float32, int32, int64, promote
 from tengen.base.errors import ArgumentError
+from tengen.interop.onnx.defined import write_defined
 from tengen.interop.onnx.writer import WRITERS, Writer, writes
 from tengen.ir.graph import Graph, Node
+from tengen.ops.define import REGISTRY, broadcast_shapes
 
 
 def type_of(n: Node, i: int = 0):
@@ -20,19 +23,31 @@ def type_of(n: Node, i: int = 0):
     return n.inputs[i].type
 
 
+def common(n: Node) -> DType:
+    """The dtype in which a node computes: its operands', promoted, but for those whose dtype is their own (a condition)."""
+    own = REGISTRY[n.op].own
+    return functools.reduce(promote, (v.type.dtype for i, v in enumerate(n.inputs) if i not in own and v is not None))
+
+
+def alike(w: Writer, n: Node, names: Any) -> list[str]:
+    """The operands in one dtype: ONNX promotes nothing."""
+    own, to = REGISTRY[n.op].own, common(n)
+    return [x if i in own or type_of(n, i).dtype is to else w.cast(x, to) for i, x in enumerate(names)]
+
+
 # -- elementwise -------------------------------------------------------------------------------------------------------------
 DIRECT = {
     "relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "sub": "Sub", "neg": "Neg", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt",
     "reciprocal": "Reciprocal", "minimum": "Min", "maximum": "Max", "round": "Round", "floor": "Floor", "ceil": "Ceil", "exp": "Exp",
     "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-    "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "where": "Where", "equal": "Equal", "less": "Less",
-    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And", "logical_or": "Or",
-    "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr",
+    "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "equal": "Equal", "less": "Less",
+    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual",
+    "isnan": "IsNaN", "isinf": "IsInf", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr",
     "bitwise_xor": "BitwiseXor", "bitwise_not": "BitwiseNot", "selu": "Selu", "hswish": "HardSwish", "mish": "Mish", "copy": "Identity",
     "stop_gradient": "Identity",
 }  # fmt: skip
 for _op, _name in DIRECT.items():
-    WRITERS[_op] = lambda w, n, *x, name=_name: w.emit(name, *x)
+    WRITERS[_op] = lambda w, n, *x, name=_name: w.emit(name, *alike(w, n, x))
 
 # Ops that are formulas: (writer, inputs, a maker of numbers of the first input's dtype) -> the name of the result
 FORMULAS: dict[str, Callable[..., str]] = {
@@ -57,12 +72,31 @@ FORMULAS: dict[str, Callable[..., str]] = {
     "logaddexp": lambda e, k, x, y: e("Add", e("Max", x, y), e("Log", e("Add", k(1), e("Exp", e("Neg", e("Abs", e("Sub", x, y))))))),
 }  # fmt: skip
 for _op, _formula in FORMULAS.items():
-    WRITERS[_op] = lambda w, n, *x, f=_formula: f(w.emit, lambda v: w.scalar(v, type_of(n)), *x)
+    WRITERS[_op] = lambda w, n, *x, f=_formula: f(w.emit, lambda v: w.array(np.array(v, common(n).numpy)), *alike(w, n, x))
+
+
+def truths(w: Writer, n: Node, names: Any, count: int | None = None) -> list[str]:
+    """Operands as bools, the first `count` of them: numbers that are not 0 are true."""
+    return [x if count is not None and i >= count or type_of(n, i).dtype is bool_ else w.cast(x, bool_) for i, x in enumerate(names)]
+
+
+for _op, _name in (("logical_and", "And"), ("logical_or", "Or"), ("logical_xor", "Xor"), ("logical_not", "Not")):
+    WRITERS[_op] = lambda w, n, *x, name=_name: w.emit(name, *truths(w, n, x))
+
+
+@writes("where")
+def where(w: Writer, n: Node, *operands: str) -> str:
+    """Of bools too, which runtimes do not choose."""
+    mask, x, y = alike(w, n, truths(w, n, operands, 1))
+    if n.outputs[0].type.dtype is bool_:
+        return w.emit("Or", w.emit("And", mask, x), w.emit("And", w.emit("Not", mask), y))
+    return w.emit("Where", mask, x, y)
 
 
 @writes("add", "mul")
 def sum_or_product(w: Writer, n: Node, x: str, y: str) -> str:
     """Of bools they are "or" and "and"."""
+    x, y = alike(w, n, (x, y))
     if type_of(n).dtype is bool_:
         return w.emit("Or" if n.op == "add" else "And", x, y)
     return w.emit("Add" if n.op == "add" else "Mul", x, y)
@@ -71,15 +105,16 @@ def sum_or_product(w: Writer, n: Node, x: str, y: str) -> str:
 @writes("div")
 def divide(w: Writer, n: Node, x: str, y: str) -> str:
     """Integers give float32."""
-    if not type_of(n).dtype.is_float:
-        x, y = w.cast(x, float32), w.cast(y, float32)
-    return w.emit("Div", x, y)
+    if not common(n).is_float:
+        return w.emit("Div", w.cast(x, float32), w.cast(y, float32))
+    return w.emit("Div", *alike(w, n, (x, y)))
 
 
 @writes("floor_div", "mod")
 def divide_down(w: Writer, n: Node, x: str, y: str) -> str:
     """Rounded down: ONNX's Mod has the divisor's sign too, of integers."""
-    if type_of(n).dtype.is_float:
+    x, y = alike(w, n, (x, y))
+    if common(n).is_float:
         down = w.emit("Floor", w.emit("Div", x, y))
         return down if n.op == "floor_div" else w.emit("Sub", x, w.emit("Mul", down, y))
     rest = w.emit("Mod", x, y)
@@ -89,7 +124,7 @@ def divide_down(w: Writer, n: Node, x: str, y: str) -> str:
 @writes("pow")
 def power(w: Writer, n: Node, x: str, y: str) -> str:
     """x to the power y."""
-    return w.emit("Pow", x, y)
+    return w.emit("Pow", *alike(w, n, (x, y)))
 
 
 @writes("leaky_relu")
@@ -172,7 +207,7 @@ def slice_grad(w: Writer, n: Node, x: str) -> str:
     """With steps of 1 it pads with zeros."""
     starts, steps, shape = n.attrs["starts"], n.attrs["steps"], n.outputs[0].type.shape
     if any(s != 1 for s in steps):
-        raise ArgumentError("zeros between elements")
+        return write_defined(w, n, x)[0]
     after = [e - s - d for e, s, d in zip(shape, starts, type_of(n).shape)]
     return w.emit("Pad", x, w.shape([*starts, *after]))
 
@@ -180,10 +215,9 @@ def slice_grad(w: Writer, n: Node, x: str) -> str:
 @writes("pad")
 def pad(w: Writer, n: Node, x: str) -> str:
     """By pairs for each axis."""
-    mode = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}.get(n.attrs["mode"])
-    if mode is None:
-        raise ArgumentError(f"mode={n.attrs['mode']!r}")
-    widths = n.attrs["pad_width"]
+    mode, widths = n.attrs["mode"], n.attrs["pad_width"]
+    if mode == "circular":  # opset 19 has a mode for it, which runtimes do not have
+        return write_defined(w, n, x)[0]
     pads = w.shape([*(a for a, _ in widths), *(b for _, b in widths)])
     return w.emit("Pad", x, pads, *([w.scalar(n.attrs["constant_value"], type_of(n))] if mode == "constant" else []), mode=mode)
 
@@ -213,12 +247,41 @@ def extent_op(w: Writer, n: Node) -> str:
 # -- indexing ----------------------------------------------------------------------------------------------------------------
 @writes("index")
 def index(w: Writer, n: Node, *x: str) -> str:
-    """Integer indices of one axis."""
+    """Integer indices of one axis, or of several that broadcast together."""
     *at, source = x
-    axes = n.attrs["axes"]
-    if len(at) != 1 or n.attrs["position"] != axes[0]:
-        raise ArgumentError("indices of several axes")
-    return w.emit("Gather", source, at[0], axis=axes[0])
+    axes, position, ndim = n.attrs["axes"], n.attrs["position"], type_of(n, -1).ndim
+    if len(at) == 1 and position == axes[0]:
+        return w.emit("Gather", source, at[0], axis=axes[0])
+    common, to_front, back = places_of(w, n, at, axes, position, ndim)
+    made = w.emit("GatherND", w.emit("Transpose", source, perm=to_front), common)
+    return w.emit("Transpose", made, perm=back)
+
+
+def places_of(w: Writer, n: Node, at: list[str], axes: Any, position: int, ndim: int) -> tuple[str, list[int], list[int]]:
+    """Indices of several axes as vectors; the order of axes in which these axes are first; and that from (indices' axes, other axes) to the
+    indexed shape."""
+    shape = broadcast_shapes(*(type_of(n, i).shape for i in range(len(at))))
+    wide = [w.emit("Expand", w.cast(i, int64), w.shape(shape)) for i in at]
+    last = w.array(np.array([-1], np.int64))
+    rest, many = [a for a in range(ndim) if a not in axes], len(shape)
+    others = list(range(many, many + len(rest)))
+    order = [*others[:position], *range(many), *others[position:]]
+    return w.emit("Concat", *(w.emit("Unsqueeze", i, last) for i in wide), axis=-1), [*axes, *rest], order
+
+
+@writes("index_put")
+def index_put(w: Writer, n: Node, *x: str) -> str:
+    """A copy with other elements at these places."""
+    *at, source, value = x
+    axes, position, ndim = n.attrs["axes"], n.attrs["position"], type_of(n, -2).ndim
+    common, to_front, order = places_of(w, n, at, axes, position, ndim)
+    shape = broadcast_shapes(*(type_of(n, i).shape for i in range(len(at))))
+    rest = [d for i, d in enumerate(type_of(n, -2).shape) if i not in axes]
+    wide = w.emit("Expand", value, w.shape([*rest[:position], *shape, *rest[position:]]))
+    updates = w.emit("Transpose", wide, perm=np.argsort(order).tolist())
+    front = w.emit("Transpose", source, perm=to_front)
+    made = w.emit("ScatterND", front, common, updates, reduction="add" if n.attrs["mode"] == "add" else None)
+    return w.emit("Transpose", made, perm=np.argsort(to_front).tolist())
 
 
 @writes("gather")
@@ -231,6 +294,8 @@ def gather(w: Writer, n: Node, x: str, at: str) -> str:
 def scatter(w: Writer, n: Node, x: str, at: str, source: str) -> str:
     """One update for each index."""
     mode = n.attrs["mode"]
+    if type_of(n, 2).shape != type_of(n, 1).shape:
+        source = w.emit("Expand", source, w.shape(type_of(n, 1).shape))
     return w.emit("ScatterElements", x, w.cast(at, int64), source, axis=n.attrs["axis"], reduction=None if mode == "set" else mode)
 
 
@@ -246,7 +311,7 @@ def tap_sum(w: Writer, n: Node, x: str, image: str | None, at: str, weight: str)
     """Weighted sums of pixels by their numbers; those below 0 are outside, and count as 0."""
     t = type_of(n, 2)
     if image is not None:
-        raise ArgumentError("pictures chosen by an index")
+        return write_defined(w, n, x, image, at, weight)[0]
     one, zero = w.array(np.array([1], np.int64)), w.array(np.array([0], np.int64))
     weight = w.emit("Where", w.emit("Less", w.cast(at, int64), zero), w.scalar(0, type_of(n, 3)), weight)
     at = w.emit("Max", w.cast(at, int64), zero)
@@ -254,9 +319,10 @@ def tap_sum(w: Writer, n: Node, x: str, image: str | None, at: str, weight: str)
         taps = w.emit("Gather", x, w.emit("Squeeze", at, zero), axis=2)
     else:
         count, channels = type_of(n).shape[:2]
-        flat = w.emit("Reshape", at, w.array(np.array([0, 1, -1], np.int64)))
+        size: Any = math.prod(t.shape[1:])
+        flat = w.emit("Reshape", at, w.shape([t.shape[0], 1, size]), allowzero=1 if size == 0 or t.shape[0] == 0 else None)
         flat = w.emit("Expand", flat, w.shape([count, channels, 1]))
-        taps = w.emit("Reshape", w.emit("GatherElements", x, flat, axis=2), w.shape([count, channels, *t.shape[1:]]))
+        taps = w.emit("Reshape", w.emit("GatherElements", x, flat, axis=2), w.shape([count, channels, *t.shape[1:]]), allowzero=1)
     return w.emit("ReduceSum", w.emit("Mul", taps, w.emit("Unsqueeze", weight, one)), w.array(np.array([2], np.int64)), keepdims=0)
 
 
@@ -329,7 +395,7 @@ def matmul(w: Writer, n: Node, x: str, y: str) -> str:
 def filters(w: Writer, n: Node, weight: str, groups: int) -> str:
     """A filter without an axis of groups."""
     shape = type_of(n, 1).shape
-    if groups == 1 and len(shape) == type_of(n).ndim:
+    if len(shape) == type_of(n).ndim:
         return weight
     shape = [shape[0] * shape[1], *shape[2:]]
     if weight in w.arrays:
@@ -398,14 +464,13 @@ def attention(w: Writer, n: Node, q: str, k: str, v: str, mask: str | None = Non
     if both is not None:  # a query that sees no key has the result 0, and not NaN
         weights = w.emit("Where", both, weights, number(0))
     made = w.emit("MatMul", weights, v)
-    return made, unwritten(w, "the log-sum-exp of attention", n, 1)
-
-
-def unwritten(w: Writer, what: str, n: Node, i: int) -> str:
-    """The name of an output that ONNX does not give. Errors: ArgumentError where something reads it."""
-    if n.outputs[i] in w.read:
-        raise ArgumentError(f"{what} is read")
-    return ""
+    if n.outputs[1] not in w.read:
+        return made, ""
+    shown = scores if both is None else w.emit("Where", both, scores, number(-math.inf))
+    top = w.emit("ReduceMax", shown, w.array(np.array([-1], np.int64)), keepdims=1)
+    top = w.emit("Where", w.emit("IsInf", top), number(0), top)
+    total = w.emit("ReduceSum", w.emit("Exp", w.emit("Sub", shown, top)), w.array(np.array([-1], np.int64)), keepdims=1)
+    return made, w.emit("Squeeze", w.emit("Add", w.emit("Log", total), top), w.array(np.array([-1], np.int64)))
 
 
 @writes("lstm")
@@ -413,6 +478,8 @@ def lstm(w: Writer, n: Node, projected: str, weight: str, h0: str, c0: str) -> t
     """ONNX's LSTM with its gates in another order; the input's part of the gates goes through unchanged."""
     t = type_of(n)
     hidden = type_of(n, 1).shape[1]
+    if any(v in w.read for v in n.outputs[1:]):  # which ONNX's gives of the last step alone
+        return write_defined(w, n, projected, weight, h0, c0)
     order = np.concatenate([np.arange(g * hidden, (g + 1) * hidden) for g in (0, 3, 1, 2)])  # i, o, f, c of i, f, g, o
     through = w.array(np.eye(4 * hidden, dtype=t.dtype.numpy)[order][None])
     rows = w.emit("Unsqueeze", w.emit("Gather", weight, w.array(order), axis=0), w.array(np.array([0], np.int64)))
@@ -421,7 +488,17 @@ def lstm(w: Writer, n: Node, projected: str, weight: str, h0: str, c0: str) -> t
     ys = w.emit("LSTM", projected, through, rows, "", "", *first, hidden_size=hidden, direction=way)
     ys, one = w.emit("Squeeze", ys, w.array(np.array([1], np.int64))), first[0]
     states = w.emit("Concat", *((ys, one) if n.attrs["reverse"] else (one, ys)), axis=0)
-    return states, unwritten(w, "the cell states of an LSTM", n, 1), unwritten(w, "the gates of an LSTM", n, 2)
+    return states, "", ""
+
+
+@writes("dft")
+def dft(w: Writer, n: Node, real: str, imaginary: str, roots: str) -> tuple[str, ...]:
+    """DFT along the lines; its numbers are pairs."""
+    known = lambda v: w.array(np.array(v, np.int64))
+    pairs = w.emit("Concat", *(w.emit("Unsqueeze", x, known([2])) for x in (real, imaginary)), axis=2)
+    made = w.emit("DFT", pairs, axis=1)
+    made = made if n.attrs["scale"] == 1 else w.emit("Mul", made, w.scalar(n.attrs["scale"], type_of(n)))
+    return tuple(w.emit("Gather", made, known(i), axis=2) for i in (0, 1))
 
 
 # -- control flow ------------------------------------------------------------------------------------------------------------
@@ -460,13 +537,44 @@ def scan(w: Writer, n: Node, *operands: str) -> Any:
     a = n.attrs
     if a["keep"]:
         raise ArgumentError("a scan that keeps its states for a gradient")
+    if not a["slices"]:
+        return counted(w, n, *operands)
     body, ports = a["body"], a["carries"] + a["slices"]
-    sliced = list(operands[a["carries"] : ports])
-    if not sliced:
-        raise ArgumentError("a loop over nothing: ONNX's Scan needs a sequence")
     made, outs = inner(w, body, list(operands), ports, "scan")
     way = [int(a["reverse"])]
     return w.emit(
         "Scan", *operands[:ports], count=len(n.outputs), body=graph_proto(made, body, ports, outs, w.fresh("body")),
         num_scan_inputs=a["slices"], scan_input_directions=way * a["slices"], scan_output_directions=way * (len(outs) - a["carries"]),
     )  # fmt: skip
+
+
+@writes("while_loop")
+def while_loop(w: Writer, n: Node, *operands: str) -> Any:
+    """Loop, which goes on as the first part of its state says."""
+    a = n.attrs
+    if a["keep"]:
+        raise ArgumentError("a loop that keeps its states for a gradient")
+    most = "" if a["limit"] is None else w.emit("Squeeze", w.extent(a["limit"]))
+    return loop(w, n, most, operands[0], operands, a["carries"])
+
+
+def counted(w: Writer, n: Node, *operands: str) -> Any:
+    """Loop, for so many times."""
+    length, stacked = n.attrs["length"], len(n.outputs) - n.attrs["carries"]
+    if n.attrs["reverse"] and stacked:
+        raise ArgumentError("a loop over nothing that stacks its results from the end")
+    return loop(w, n, w.emit("Squeeze", w.extent(length)), "", operands, n.attrs["carries"])
+
+
+def loop(w: Writer, n: Node, most: str, go: str, operands: Any, carries: int) -> Any:
+    """A Loop whose body carries the first operands; it goes on for ever, or while the body's first result is true."""
+    body = n.attrs["body"]
+    made, outs = inner(w, body, list(operands), carries, "loop")
+    i, on, more = (made.fresh(name) for name in ("iteration", "going", "more"))
+    made.nodes.append(w.onnx.helper.make_node("Identity", [outs[0] if go else on], [more], name=made.fresh("more_node")))
+    graph = graph_proto(made, body, carries, outs, w.fresh("body"))
+    port = w.onnx.helper.make_tensor_value_info
+    for p in (port(on, w.onnx.TensorProto.BOOL, []), port(i, w.onnx.TensorProto.INT64, [])):
+        graph.input.insert(0, p)
+    graph.output.insert(0, port(more, w.onnx.TensorProto.BOOL, []))
+    return w.emit("Loop", most, go, *operands[:carries], count=len(n.outputs), body=graph)

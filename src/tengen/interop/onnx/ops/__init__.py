@@ -5,6 +5,7 @@ An op that stands nowhere here and is defined by a function in the standard is r
 
 from tengen.interop.onnx.ops import (
     attention,
+    classical,
     control,
     convolution,
     detection,
@@ -26,8 +27,8 @@ from tengen.interop.onnx.ops import (
 from tengen.interop.onnx.registry import OPS, op
 
 FAMILIES = (
-    attention, control, convolution, detection, elementwise, fused, learning, normalization, pooling, qlinear, quantization, recurrent,
-    reduction, resize, sequences, shapes, signal, text,
+    attention, classical, control, convolution, detection, elementwise, fused, learning, normalization, pooling, qlinear, quantization,
+    recurrent, reduction, resize, sequences, shapes, signal, text,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.onnx.reader import NodeOf
+from tengen.autodiff import vjp
+from tengen.interop.onnx.ops.control import scoped
+from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, known
 from tengen.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tengen.interop.onnx.network import Scope
 
 TRAINING = "ai.onnx.preview.training."
 
@@ -72,13 +77,18 @@ def linear_regressor(n: NodeOf, x: Value) -> Value:
 def transformed(t: Tensor, how: str) -> Tensor:
     """Scores as the node wants them.
 
-    Errors: ValueError for PROBIT, and what is no transform.
+    Errors: ValueError for what is no transform.
     """
     match how:
         case "NONE": return t  # fmt: skip
         case "SOFTMAX": return F.softmax(t, -1)  # fmt: skip
         case "LOGISTIC": return F.sigmoid(t)  # fmt: skip
         case "SOFTMAX_ZERO": return F.where(F.equal(t, 0), F.zeros_like(t), F.softmax(t, -1))  # fmt: skip
+        case "PROBIT":  # sqrt(2) erfinv(2 t - 1), by the approximation of Winitzki that onnxruntime has
+            x = 2 * t - 1
+            log = F.log((1 - x) * (1 + x))
+            v = 2 / (np.pi * 0.147) + 0.5 * log
+            return np.float32(2**0.5) * F.sign(x) * F.sqrt(F.sqrt(v * v - log / 0.147) - v)
     raise ValueError(f"post_transform={how!r}")
 
 
@@ -153,6 +163,35 @@ def decided(value: Tensor, at: Tensor, modes: np.ndarray, splits: np.ndarray, se
             member = F.logical_or(member, F.equal(value, float(v)))
         found = F.where(F.equal(at, int(i)), member, found)
     return found
+
+
+# -- training ------------------------------------------------------------------------------------------------------------------
+@op(f"{TRAINING}Gradient")
+@scoped
+def gradient(scope: Scope, n: NodeOf, *inputs: Value) -> tuple[Value, ...]:
+    """The derivatives of `y` with respect to `xs`, at these inputs for xs and zs: the nodes before y run once more."""
+    xs, zs, y = n["xs"], n.get("zs") or [], n["y"]
+    where = scope
+    while where.graph is None or not any(y in m.outputs for m in where.graph.nodes):
+        if where.around is None:
+            raise ValueError(f"Gradient of {y!r}, which no node before it computes")
+        where = where.around
+    needed, nodes = {y}, []
+    for m in reversed(where.graph.nodes):
+        if needed & set(m.outputs) and not set(m.outputs) <= {*xs, *zs}:
+            nodes.append(m)
+            needed |= set(m.inputs)
+    part = GraphOf("gradient", (), (PortOf(y, None, None),), tuple(reversed(nodes)), {})
+
+    def f(*given: Tensor) -> Tensor:
+        inside = type(scope)(scope.network, where)
+        for name, v in zip((*xs, *zs), (*given, *inputs[len(xs) :])):
+            inside[name] = v
+        return as_tensor(inside.run(part)[0])
+
+    made, pull = vjp(f, *map(as_tensor, inputs[: len(xs)]))
+    found = pull(F.ones_like(made))
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
 # -- steps of training -----------------------------------------------------------------------------------------------------------

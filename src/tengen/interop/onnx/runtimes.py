@@ -1,0 +1,83 @@
+"""What other runtimes read of ONNX, as their documentation or the source of their converter says; `save(..., runtime=...)` checks it.
+
+Sources: MACE, tools/python/transform/onnx_converter.py (which reads the attributes that opset 9 has); Tengine, tools/convert_tool/onnx/
+onnx2tengine.cpp; TensorRT, the ONNX Opset Guide of TensorRT 11 and onnx-tensorrt's docs/operators.md; OpenVINO,
+src/frontends/onnx/docs/supported_ops.md; Core ML, the converter of coremltools 4 and 5 (later ones read no ONNX files), opset 10 at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tengen.interop.onnx.opsets import graphs
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a runtime takes.
+
+    Attributes:
+        oldest, newest: opsets. only: its operators; None: all but `without`. open: whether extents may be open. space: for how many
+            axes of space it has convolutions and pools.
+    """
+
+    oldest: int
+    newest: int
+    only: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
+    open: bool = True
+    space: tuple[int, ...] = (1, 2, 3)
+
+
+MACE = frozenset(
+    """Abs Add ArgMax ArgMin AveragePool BatchNormalization Cast Clip Concat Constant Conv ConvTranspose DepthToSpace Div Dropout
+    Equal Flatten Gather Gemm GlobalAveragePool GlobalMaxPool Identity LeakyRelu LogSoftmax MatMul Max MaxPool Min Mul Neg Pad
+    Pow PRelu Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd Relu Reshape Shape Sigmoid Slice Softmax SpaceToDepth Split
+    Sqrt Squeeze Sub Sum Tanh Transpose Unsqueeze Upsample""".split()
+)
+TENGINE = frozenset(
+    """Abs Acos And ArgMax ArgMin Asin Atan AveragePool Add BatchNormalization Conv ConvTranspose Concat Clip Ceil Cos Cast Constant
+    Dropout DepthToSpace Div Elu Exp Expand Equal Flatten Floor Gemm Gather Greater GRU GlobalAveragePool HardSwish HardSigmoid
+    InstanceNormalization Log LRN Less LSTM LeakyRelu LogSoftmax Mul Max Min Mean MatMul MaxPool Neg Or Pad Pow PRelu Relu Resize
+    Reshape ReduceL2 ReduceMean ReduceLogSumExp ReduceLogSum ReduceMax ReduceMin ReduceProd ReduceSumSquare ReduceSum Reciprocal
+    Sub Selu Sqrt Slice Split Shape Squeeze Scatter Sigmoid Softmax Softplus Tanh Tile Transpose Upsample Unsqueeze Where Gelu
+    Identity""".split()
+)
+COREML = frozenset(
+    """Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Constant
+    ConstantOfShape Conv ConvTranspose Cos Cosh DepthToSpace Div Elu Equal Erf Exp Expand Flatten Floor Gather Gemm Greater GRU
+    GlobalAveragePool GlobalMaxPool HardSigmoid Identity InstanceNormalization LeakyRelu Log LogSoftmax LRN Less LSTM MatMul Max
+    MaxPool Mean Min Mod Mul Neg NonZero Not Or Pad Pow PRelu Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax
+    ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign Round Scatter Selu
+    Sigmoid Sign Size Slice Softmax Softplus Softsign SpaceToDepth Split Shape Sqrt Squeeze Sub Sum Tanh ThresholdedRelu Tile
+    TopK Transpose Unsqueeze Upsample Xor Where""".split()
+)
+TENSORRT_LACKS = frozenset(
+    """BitShift Compress ConcatFromSequence ConvInteger Det DynamicQuantizeLinear MatMulInteger MaxRoiPool MaxUnpool Multinomial
+    QLinearConv QLinearMatMul RandomNormal SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength
+    SplitToSequence StringNormalizer TfIdfVectorizer Unique BitwiseAnd BitwiseOr BitwiseXor BitwiseNot DFT""".split()
+)
+RUNTIMES = {
+    "mace": Runtime(7, 9, MACE, open=False, space=(2,)), "tengine": Runtime(7, 12, TENGINE, open=False, space=(2,)),
+    "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3)),
+    "openvino": Runtime(7, 23, without=frozenset({"Det", "DeformConv", "Bernoulli"})),
+    "coreml": Runtime(7, 10, COREML, space=(1, 2)),
+}  # fmt: skip
+WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool")
+
+
+def misfits(proto: Any, r: Runtime) -> Iterator[tuple[str, str]]:
+    """Names of nodes and inputs that a runtime does not take, with the reason."""
+    for p in proto.graph.input:
+        dims = p.type.tensor_type.shape.dim
+        if not r.open and not all(d.HasField("dim_value") for d in dims):
+            yield p.name, f"the input has open extents, {[d.dim_param or d.dim_value for d in dims]}; help: trace with numbers"
+    for g in graphs(proto.graph):
+        for n in g.node:
+            if n.op_type in r.without or r.only is not None and n.op_type not in r.only:
+                yield n.name, f"it has no operator {n.op_type}"
+            kernel = [a.ints for a in n.attribute if a.name in ("kernel_shape", "strides")]
+            if n.op_type in WINDOWS and kernel and len(kernel[0]) not in r.space:
+                yield n.name, f"it has no {n.op_type} over {len(kernel[0])} axes of space"
