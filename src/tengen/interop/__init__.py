@@ -1,5 +1,5 @@
-"""Formats of other frameworks: `onnx` reads their networks. Each needs a package of its own, which is imported when it is used."""
+"""Formats of other frameworks: `onnx` and `tflite` read their networks. Each needs a package of its own, which is imported when it is used."""
 
-from tengen.interop import onnx
+from tengen.interop import onnx, tflite
 
-__all__ = ["onnx"]
+__all__ = ["onnx", "tflite"]

@@ -18,7 +18,9 @@ from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.recorder import Recorder
 
 
-def program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]) -> Model:
+def program(
+    net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]
+) -> Model:
     """Records a network's call.
 
     Args:
@@ -33,7 +35,9 @@ def program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: S
             outs = list(made) if isinstance(made, tuple) else [made]
             recorded = rec.finish(list(zip(outputs, outs)))
     except Undecided as e:
-        raise TraceError(f"{name} needs the number of an open extent: {e}; help: shapes={{...}} gives numbers for its names") from e
+        raise TraceError(
+            f"{name} needs the number of an open extent: {e}; help: shapes={{...}} gives numbers for its names"
+        ) from e
     names = {id(t): n for n, t in weights.items()}
     states = [s.name for s in recorded.states.values()]
     data = {n: t.numpy() for n, t in zip(states, rec.captured)}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import product
 from tengen import linalg
+from tengen.interop.networks.places import product
 from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.ops.shapes import axes_of
 from tengen.interop.onnx.reader import NodeOf
