@@ -41,7 +41,7 @@ def test_an_operator(case):
 
 def test_every_operator_has_a_case():
     have = {c.op for c in FLOATS + INTEGERS}
-    tried_in_files = {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+    tried_in_files = {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "DENSIFY"}
     not_of_the_interpreter = {"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "CALL", "STABLEHLO_COMPOSITE"}
     names = {n.removeprefix("custom ") for n in (*OPS, *QUANTISED, *HYBRID)}
     assert names - have == tried_in_files | not_of_the_interpreter

@@ -17,6 +17,7 @@ import numpy as np
 
 from tengen.base.errors import FileFormatError
 from tengen.base.files import read_regular
+from tengen.interop.networks.program import printable
 from tengen.interop.tflite.flat import Bytes, Record
 from tengen.interop.tflite.schema import names_of, package
 from tengen.interop.tflite.sparse import densified
@@ -186,7 +187,7 @@ class Reader:
         named = [
             unique(given.get(i) or first.tensors[i].name for i in of) for given, of in zip(names, (first.inputs, first.outputs))
         ]
-        return Source(name or first.name or "tflite", graphs, named[0], named[1], self.bytes.size)
+        return Source(printable(name or first.name or "tflite"), graphs, named[0], named[1], self.bytes.size)
 
     def code(self, c: Record) -> tuple[str, bool, int]:
         """An operator's name, whether it is a custom one, and its version."""
@@ -317,10 +318,10 @@ def indices(v: Any, count: int, what: str, least: int = 0) -> tuple[int, ...]:
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of which none is empty and no two are the same."""
+    """Names of which none is empty, all are printable, and no two are the same."""
     found: dict[str, None] = {}
-    for name in names:
-        made, n = name or "tensor", 0
+    for name in map(printable, names):
+        made, n = name, 0
         while made in found:
             n += 1
             made = f"{name}_{n}"

@@ -202,6 +202,12 @@ def dequantize(n: OpOf, x: Any) -> Tensor:
     return (t.astype("int32") - as_tensor(zero)).astype("float32") * as_tensor(scale)
 
 
+@op("DENSIFY")
+def densify(n: OpOf, x: Any) -> Any:
+    """The array, which was made dense when the file was read."""
+    return x
+
+
 @op("QUANTIZE")
 def plain_quantize(n: OpOf, x: Any) -> Tensor:
     """To float16."""
