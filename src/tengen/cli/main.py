@@ -31,6 +31,7 @@ from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.distributed.launch import run_program
 from tengen.interop import onnx as onnx_files
+from tengen.interop import tflite as tflite_files
 from tengen.ir.text import print_graph
 from tengen.module import Module
 from tengen.profiling.profiler import profile as profiler
@@ -62,9 +63,12 @@ def _plain_errors(f: Callable) -> Callable:
     return wrapped
 
 
+IMPORTERS: dict[str, Callable[..., Model]] = {".onnx": onnx_files.load, ".tflite": tflite_files.load}  # by the ending of a file
+
+
 def _read(file: Path) -> Model:
-    """A model from a file of Tengen's, or from one of ONNX, which its name ends with."""
-    return onnx_files.load(file) if file.suffix == ".onnx" else load_graph(file)
+    """A model from a file of Tengen's, or from one of another format, which its name ends with."""
+    return IMPORTERS.get(file.suffix, load_graph)(file)
 
 
 def _extents(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
@@ -127,7 +131,7 @@ def main() -> None:
 @_plain_errors
 def info(model: Path, graph: bool, weights: bool) -> None:
     """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run. One that ends in
-    .onnx is shown as the model that it becomes."""
+    .onnx or .tflite is shown as the model that it becomes."""
     m = _read(model)
     ops = ", ".join(f"{n} {op}" for op, n in sorted(m.ops().items(), key=lambda r: (-r[1], r[0])))
     rows = [("model", m.name)]
@@ -200,8 +204,8 @@ def _network(text: str) -> Any:
 @_extent
 @_plain_errors
 def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
-    """Makes a model file of the ONNX file SOURCE. Extents that have names stay open, unless --extent batch=8 gives them a number."""
-    model = onnx_files.load(source, extents)
+    """Makes a model file of the ONNX or TFLite file SOURCE. Extents that have names stay open, unless --extent batch=8 gives them a number."""
+    model = IMPORTERS.get(source.suffix, onnx_files.load)(source, extents)
     written = dump_model(model, out or source.with_suffix(".tgn"))
     _table([(written.file, f"{_size(written.bytes)}, {written.n_nodes} nodes"), *(("input", repr(p)) for p in written.inputs)])
 
@@ -231,7 +235,7 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
-    range, --extent batch=1..64 or --extent height=32..512:32. MODEL may be an ONNX file.
+    range, --extent batch=1..64 or --extent height=32..512:32. MODEL may be an ONNX or TFLite file.
     """
     a = compile_model(_read(model), target, out, name, threads, extents)
     _table(

@@ -1,6 +1,6 @@
-"""Formats of other frameworks: `onnx` reads and writes their networks, `torch` takes those of PyTorch and shares tensors with it,
-`weights` reads and writes their checkpoints. What needs a package of its own imports it when it is used."""
+"""Formats of other frameworks: `onnx` reads and writes their networks, `tflite` reads them, `torch` takes those of PyTorch and shares
+tensors with it, `weights` reads and writes their checkpoints. What needs a package of its own imports it when it is used."""
 
-from tengen.interop import onnx, torch, weights
+from tengen.interop import onnx, tflite, torch, weights
 
-__all__ = ["onnx", "torch", "weights"]
+__all__ = ["onnx", "tflite", "torch", "weights"]

@@ -18,7 +18,9 @@ from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.recorder import Recorder
 
 
-def program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]) -> Model:
+def program(
+    net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]
+) -> Model:
     """Records a network's call.
 
     Args:
@@ -74,3 +76,11 @@ def identifier(name: str) -> str:
     """A name of an extent that the graph language takes."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     return kept if kept[:1].isalpha() else f"n_{kept}"
+
+
+LONGEST_NAME = 200  # characters; the graph language takes 1,000
+
+
+def printable(name: str) -> str:
+    """A name of inputs, outputs and weights that the graph language takes: "?" stands for what is no text, or a backquote."""
+    return "".join(c if c.isprintable() and c != "`" else "?" for c in name[:LONGEST_NAME]) or "unnamed"

@@ -45,7 +45,9 @@ def known(v: Any) -> np.ndarray:
         try:
             return v.numpy()
         except TraceError as e:
-            raise TraceError("a value is computed from the inputs, and shapes depend on it; help: to_module runs the network") from e
+            raise TraceError(
+                "a value is computed from the inputs, and shapes depend on it; help: to_module runs the network"
+            ) from e
     raise TypeError(f"a tensor is needed, this is {'absent' if v is None else type(v).__name__}")
 
 

@@ -1,0 +1,55 @@
+"""Changes TFLite files by chance, guided by the branches that the reader takes (atheris), and looks whether every one gives a network or
+one of the errors that are promised. `--record` also makes programs of those that are read.
+
+    python benchmarks/fuzz/tflite.py [--record] [-runs=100000] [-max_total_time=300] [libFuzzer's other options]
+
+Prints how many files were tried, and what became of them.
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.pop(0)  # the folder of this file, which has the name of the package that holds TFLite's schema
+import atheris
+
+with atheris.instrument_imports(include=["tengen.interop.tflite"]):
+    from tengen.interop.tflite import load, to_module
+
+from tengen.base.errors import ArgumentError, FileFormatError, TraceError
+
+SEEDS = Path(__file__).resolve().parents[2] / "tests" / "interop" / "tflite"
+RECORD = "--record" in sys.argv
+found: Counter[str] = Counter()
+
+
+def one(data: bytes) -> None:
+    """Tries one file. Any other error than those that are promised ends the run."""
+    found["files"] += 1
+    try:
+        (load if RECORD else to_module)(data)
+        found["networks"] += 1
+    except FileFormatError:
+        found["FileFormatError"] += 1
+    except (ArgumentError, TraceError) as e:  # operators that are not known; shapes that depend on values
+        found[type(e).__name__] += 1
+    if not found["files"] % 5000:
+        print(dict(found), file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Runs libFuzzer from the files of the tests."""
+    with TemporaryDirectory() as corpus:
+        for p in SEEDS.glob("*.tflite"):
+            (Path(corpus) / p.name).write_bytes(p.read_bytes())
+        options = [a for a in sys.argv[1:] if a != "--record"]
+        atheris.Setup([sys.argv[0], corpus, "-max_len=20000", "-rss_limit_mb=4000", *options], one)
+        try:
+            atheris.Fuzz()
+        finally:
+            print(dict(found), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Recurrent layers: a loop over steps that stays a loop, with a state that the network keeps from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tengen.functional as F
+from tengen.interop.networks.values import as_tensor
+from tengen.interop.tflite.ops.control import scoped
+from tengen.interop.tflite.ops.elementwise import ACTIVATIONS, activation_of
+from tengen.interop.tflite.reader import OpOf
+from tengen.interop.tflite.registry import op
+from tengen.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tengen.interop.tflite.network import Scope
+
+
+def steps_first(n: OpOf, t: Tensor, bidirectional: bool = False) -> Tensor:
+    """(steps, batch, features)."""
+    return t if n.get("TimeMajor", bidirectional) else F.transpose(t, [1, 0, 2])
+
+
+def steps_back(n: OpOf, t: Tensor) -> Tensor:
+    """As the operator gives its result."""
+    return t if n.get("TimeMajor", False) else F.transpose(t, [1, 0, 2])
+
+
+def kept(scope: Scope, n: OpOf, i: int, value: Tensor) -> None:
+    """The state in an input gets its next value, where it is one that is kept."""
+    if n.has(i) and n.of(i).variable:
+        scope.keep(n.inputs[i], value)
+
+
+def bounded(t: Tensor, bound: float) -> Tensor:
+    """Within -bound and bound; 0 is no bound."""
+    return F.clip(t, -bound, bound) if bound > 0 else t
+
+
+class Gates:
+    """The weights of an LSTM by gate: of the input, of the state, of the cell, biases, and those of layer normalisation; and what it
+    gives for a step."""
+
+    NAMES = ("input", "forget", "cell", "output")
+
+    def __init__(self, n: OpOf, x: list[Any], act: Callable[[Tensor], Tensor]):
+        get = lambda i: as_tensor(x[i]) if i < len(x) and x[i] is not None else None
+        self.act, self.cell_clip, self.proj_clip = act, float(n.get("CellClip", 0)), float(n.get("ProjClip", 0))
+        self.of_input = [get(i) for i in (1, 2, 3, 4)]
+        self.of_state = [get(i) for i in (5, 6, 7, 8)]
+        self.of_cell = [get(9), get(10), None, get(11)]
+        self.bias = [get(i) for i in (12, 13, 14, 15)]
+        self.projection, self.projection_bias = get(16), get(17)
+        self.norm = [get(i) for i in (20, 21, 22, 23)]
+
+    def gate(self, i: int, now: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        """A gate before its function."""
+        total = F.matmul(now, self.of_input[i], transpose_b=True) + F.matmul(h, self.of_state[i], transpose_b=True)
+        if self.of_cell[i] is not None:
+            total = total + c * self.of_cell[i]
+        if self.norm[i] is not None:
+            mean = F.mean(total, -1, keepdims=True)
+            off = total - mean
+            total = off * F.rsqrt(F.mean(off * off, -1, keepdims=True) + 1e-8) * self.norm[i]
+        return total if self.bias[i] is None else total + self.bias[i]
+
+    def step(self, now: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """The next state and cell."""
+        forget = F.sigmoid(self.gate(1, now, h, c))
+        into = 1 - forget if self.of_input[0] is None else F.sigmoid(self.gate(0, now, h, c))
+        c = bounded(forget * c + into * self.act(self.gate(2, now, h, c)), self.cell_clip)
+        h = F.sigmoid(self.gate(3, now, h, c)) * self.act(c)
+        if self.projection is not None:
+            h = F.matmul(h, self.projection, transpose_b=True)
+            h = bounded(h if self.projection_bias is None else h + self.projection_bias, self.proj_clip)
+        return h, c
+
+
+def act_of(n: OpOf) -> Callable[[Tensor], Tensor]:
+    """The function of a recurrent layer."""
+    return ACTIVATIONS[activation_of(n)]
+
+
+@op("UNIDIRECTIONAL_SEQUENCE_LSTM")
+@scoped
+def sequence_lstm(scope: Scope, n: OpOf, *x: Any) -> Tensor:
+    """An LSTM over a sequence, with all that the operator may have: peepholes, projection, coupled gates, layer normalisation."""
+    gates, t = Gates(n, list(x), act_of(n)), steps_first(n, as_tensor(x[0]))
+    (h, c), ys = F.scan(lambda s, now: ((made := gates.step(now, *s)), made[0]), (as_tensor(x[18]), as_tensor(x[19])), t)
+    kept(scope, n, 18, h)
+    kept(scope, n, 19, c)
+    return steps_back(n, ys)
+
+
+@op("LSTM")
+@scoped
+def lstm(scope: Scope, n: OpOf, *x: Any) -> Any:
+    """One step of an LSTM: the full one, whose state is kept, or the basic one, whose weights are one matrix."""
+    if n.get("KernelType", 0) == 0:
+        h, c = Gates(n, list(x), act_of(n)).step(as_tensor(x[0]), as_tensor(x[18]), as_tensor(x[19]))
+        kept(scope, n, 18, h)
+        kept(scope, n, 19, c)
+        return h
+    now, h, weight, bias, c = (as_tensor(v) for v in x[:5])
+    joined = F.concat([now, h], 1)
+    total = F.matmul(joined, weight, transpose_b=True) + bias
+    k = int(c.shape[-1])
+    into, new, forget, out = (total[:, i * k : (i + 1) * k] for i in range(4))
+    c = F.sigmoid(into) * F.tanh(new) + F.sigmoid(forget) * c
+    return F.sigmoid(out) * F.tanh(c), c, joined, total
+
+
+@op("RNN")
+@scoped
+def rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) -> Tensor:
+    """One step: f(x W.T + h R.T + b)."""
+    made = rnn_step(n, as_tensor(x), as_tensor(h), as_tensor(w), as_tensor(r), as_tensor(b))
+    kept(scope, n, 4, made)
+    return made
+
+
+def rnn_step(n: OpOf, now: Tensor, h: Tensor, w: Tensor, r: Tensor, b: Tensor) -> Tensor:
+    """The next state."""
+    return act_of(n)(F.matmul(now, w, transpose_b=True) + F.matmul(h, r, transpose_b=True) + b)
+
+
+@op("UNIDIRECTIONAL_SEQUENCE_RNN")
+@scoped
+def sequence_rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) -> Tensor:
+    """The same over a sequence."""
+    weights = as_tensor(w), as_tensor(r), as_tensor(b)
+    last, ys = F.scan(
+        lambda s, now: ((made := rnn_step(n, now, s, *weights)), made), as_tensor(h), steps_first(n, as_tensor(x))
+    )
+    kept(scope, n, 4, last)
+    return steps_back(n, ys)
+
+
+@op("SVDF")
+@scoped
+def svdf(scope: Scope, n: OpOf, x: Any, feature: Any, time: Any, b: Any, state: Any) -> Tensor:
+    """A filter over features, and one over the last steps of what that gives; `rank` of them make a unit."""
+    t, f, w, s = as_tensor(x), as_tensor(feature), as_tensor(time), as_tensor(state)
+    filters, memory = (int(e) for e in w.shape)
+    batch = t.shape[0]
+    now = F.matmul(t, f, transpose_b=True).reshape(batch, filters, 1)
+    s = F.concat([s.reshape(batch, filters, memory)[:, :, 1:], now], 2)
+    kept(scope, n, 4, s.reshape(batch, filters * memory))
+    rank = n["Rank"]
+    y = F.sum((s * w).reshape(batch, filters // rank, rank, memory), [2, 3])
+    return act_of(n)(y if b is None else y + as_tensor(b))
