@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -20,6 +22,7 @@ from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, Tenge
 from tengen.cli.main import main
 from tengen.deploy.dump import dump_model
 from tengen.interop.onnx import load, to_module
+from tengen.interop.onnx.reader import read
 from tengen.optimizer import SGD
 
 RNG = np.random.default_rng(0)
@@ -385,10 +388,10 @@ def test_any_bytes_give_a_network_or_an_error(data):
 
 
 def test_files_that_are_no_models():
-    deep = helper.make_graph([], "g", [], [])
+    deep = flat = helper.make_graph([], "g", [], [])
     for _ in range(30):  # deeper ones protobuf itself refuses
-        deep = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep)], "g", [], [])
-    inside = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep)], "g", [], [])
+        deep = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep, else_branch=flat)], "g", [], [])
+    inside = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep, else_branch=flat)], "g", [], [])
     assert to_module(helper.make_model(inside)) is not None
     with pytest.raises(FileFormatError, match="no graph"):
         to_module(b"")
@@ -396,8 +399,45 @@ def test_files_that_are_no_models():
         to_module(b"\xff" * 50)
     with pytest.raises(FileFormatError, match="opset 99"):
         to_module(helper.make_model(inside, opset_imports=[helper.make_opsetid("", 99)]))
+    with pytest.raises(FileFormatError, match="the attribute 'then_branch' of If .* has the type 3, not 5"):
+        to_module(helper.make_model(helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch="g", else_branch=flat)], "g", [], [])))
+    with pytest.raises(FileFormatError, match="Cast .* misses the attribute 'to'"):
+        to_module(helper.make_model(helper.make_graph([helper.make_node("Cast", ["x"], ["y"])], "g", [], [])))
     with pytest.raises(FileNotFoundError):
         load("not/there.onnx")
+
+
+MEASURE = """
+import resource, sys
+from tengen.interop.onnx import load, to_module
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+to_module(sys.argv[1])
+before = peak()
+load(sys.argv[2])
+print(peak() - before)
+"""
+
+
+def test_memory_of_reading(tmp_path):
+    """At most twice the file and 64 MB, as SECURITY.md says; arrays beside the model count as files, and those above 2 GB are mapped."""
+    rows = 48 * 1024
+    small, large = (np.ones((n, 1024), np.float32) for n in (1, rows))
+    text = "net (float[n, {}] x) => (float[n, 1024] y) {{ y = MatMul(x, w) }}"
+    onnx.save(model(text.format(1), w=small), tmp_path / "small.onnx")
+    onnx.save(model(text.format(rows), w=large), tmp_path / "large.onnx")
+    onnx.save(model(text.format(rows), w=large), tmp_path / "beside.onnx", save_as_external_data=True, location="w.data")
+    for name in ("large.onnx", "beside.onnx"):
+        child = [sys.executable, "-c", MEASURE, str(tmp_path / "small.onnx"), str(tmp_path / name)]
+        grown = int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
+        assert grown < 2 * large.nbytes + (64 << 20), f"{name}: {grown / large.nbytes:.2f} times the arrays"
+    huge = model("net (float[n, 600000] x) => (float[n, 1024] y) { y = MatMul(x, w) }")
+    w = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[600_000, 1024], data_location=TensorProto.EXTERNAL)
+    w.external_data.add(key="location", value="huge.data")
+    huge.graph.initializer.append(w)
+    (tmp_path / "huge.onnx").write_bytes(huge.SerializeToString())
+    with open(tmp_path / "huge.data", "wb") as f:
+        f.truncate(600_000 * 1024 * 4)  # a hole: nothing of it is read
+    assert read(tmp_path / "huge.onnx").graph.arrays["w"][599_999, 1023] == 0
 
 
 def test_a_network_of_onnxruntime():

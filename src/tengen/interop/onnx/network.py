@@ -7,6 +7,7 @@ In: a `Source`. Out: a `Module` whose parameters are the graph's float arrays. R
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,22 @@ class OnnxNetwork(Module):
     variances are buffers.
 
     Attributes:
-        source: what was read. weights: the parameters by name. statistics: of batch norms.
+        source: what was read, without what became tensors. weights: the parameters by name. statistics: of batch norms.
     """
 
     def __init__(self, source: Source):
         super().__init__()
-        self.source = source
         self.weights: dict[str, Tensor] = {}
         self.statistics: dict[str, Tensor] = {}
         self.retries = 0  # of branches, in a recording (`ops/control.py`)
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
-        for name, a in source.graph.arrays.items():
-            if a.dtype.kind == "f" or a.dtype.name == "bfloat16":
-                where = self.statistics if name in fixed else self.weights
-                where[name] = Tensor(a) if name in fixed else Parameter(Tensor(a))
         refuse_unknown(source)
+        arrays = dict(source.graph.arrays)
+        for name in source.graph.arrays:
+            if arrays[name].dtype.kind == "f" or arrays[name].dtype.name == "bfloat16":
+                t = Tensor(arrays.pop(name))
+                (self.statistics if name in fixed else self.weights)[name] = t if name in fixed else Parameter(t)
+        self.source = replace(source, graph=replace(source.graph, arrays=arrays))  # without those that are tensors now
 
     def forward(self, *args: Any, **by_name: Any) -> Any:
         """Computes the graph's outputs."""
@@ -70,8 +72,8 @@ class OnnxNetwork(Module):
         scope = Scope(self, None)
         for p in graph.inputs:
             scope[p.name] = argument(p, given.get(p.name))
-        for name, a in graph.arrays.items():
-            scope[name] = self.weights.get(name, self.statistics.get(name, a))
+        for name, a in (*graph.arrays.items(), *self.weights.items(), *self.statistics.items()):
+            scope[name] = a
         return scope.run(graph)
 
 

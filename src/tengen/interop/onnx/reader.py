@@ -105,8 +105,8 @@ def read(source: Any) -> Source:
     if isinstance(source, (str, os.PathLike)):
         folder, source = Path(source).parent, Path(source).read_bytes()
     try:
-        model = source if isinstance(source, onnx.ModelProto) else onnx.load_model_from_string(bytes(source))
-        return Reader(model, folder).source()
+        source = source if isinstance(source, onnx.ModelProto) else onnx.load_model_from_string(bytes(source))  # lets the bytes go
+        return Reader(source, folder).source()
     except FileFormatError:
         raise
     except (
@@ -131,6 +131,7 @@ class Reader:
 
         self.onnx, self.model, self.folder = onnx, model, folder
         self.nodes = 0
+        self.schemas: dict[tuple[str, str, int], tuple[int, dict[str, Any], dict[str, int], list[str]]] = {}
         self.opsets: dict[str, int] = {}
         for o in model.opset_import:
             self.opsets[normal(o.domain)] = int(o.version)
@@ -146,7 +147,8 @@ class Reader:
         for f in self.model.functions:
             opsets = {normal(o.domain): int(o.version) for o in f.opset_import}
             attributes = {**{a: ... for a in f.attribute}, **{a.name: self.attribute(a, 0) for a in f.attribute_proto}}
-            functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, tuple(f.node), opsets)
+            nodes = tuple(map(copied, f.node))
+            functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, nodes, opsets)
         graph = self.graph(self.model.graph, 0)
         check_functions(graph, functions)
         return Source(graph, functions, self.opsets)
@@ -173,27 +175,35 @@ class Reader:
         if self.nodes > MOST_NODES:
             raise FileFormatError(f"more than {MOST_NODES:,} nodes")
         attributes = {}
+        domain, op = normal(name(n.domain)), name(n.op_type)
+        since, defaults, kinds, required = self.schema(op, domain, opsets.get(domain, 1))
         for a in n.attribute:
+            if kinds.get(a.name, a.type) != a.type:
+                raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {a.type}, not {kinds[a.name]}")
             if a.ref_attr_name:
                 if given and given.get(a.ref_attr_name, ...) is not ...:
                     attributes[name(a.name)] = given[a.ref_attr_name]
             else:
                 attributes[name(a.name)] = self.attribute(a, depth, opsets)
-        domain, op = normal(name(n.domain)), name(n.op_type)
-        since, defaults = self.schema(op, domain, opsets.get(domain, 1))
-        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), {**defaults, **attributes}, since, n)
+        if missing := [a for a in required if a not in attributes and not (given and any(b.name == a for b in n.attribute))]:
+            raise FileFormatError(f"{op} ({n.name!r}) misses the attribute {missing[0]!r}")
+        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), {**defaults, **attributes}, since, copied(n))
 
-    def schema(self, op: str, domain: str, opset: int) -> tuple[int, dict[str, Any]]:
-        """The opset that gave an op its meaning, and the defaults of its attributes; (1, {}) for ops that `onnx` does not know."""
-        try:
-            s = self.onnx.defs.get_schema(op, opset, domain)
-        except self.onnx.defs.SchemaError:
-            return 1, {}
-        found = {}
-        for key, a in s.attributes.items():
-            if a.default_value is not None and a.default_value.name:
-                found[key] = self.attribute(a.default_value, 0)
-        return s.since_version, found
+    def schema(self, op: str, domain: str, opset: int) -> tuple[int, dict[str, Any], dict[str, int], list[str]]:
+        """The opset that gave an op its meaning, the defaults of its attributes, their types, and those that are required; of ops that
+        `onnx` does not know, nothing."""
+        key = op, domain, opset
+        if key not in self.schemas:
+            try:
+                s = self.onnx.defs.get_schema(op, opset, domain)
+            except self.onnx.defs.SchemaError:
+                self.schemas[key] = 1, {}, {}, []
+                return self.schemas[key]
+            each = s.attributes.items()
+            defaults = {k: self.attribute(a.default_value, 0) for k, a in each if a.default_value is not None and a.default_value.name}
+            kinds = {k: int(a.type.value) for k, a in each}
+            self.schemas[key] = s.since_version, defaults, kinds, [k for k, a in each if a.required]
+        return self.schemas[key]
 
     def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
         """The value of an attribute: a number, text, an array, a graph, or a list of these."""
@@ -210,7 +220,7 @@ class Reader:
             case kinds.STRINGS: return [text(x) for x in a.strings]  # fmt: skip
             case kinds.TENSORS: return [self.array(t) for t in a.tensors]  # fmt: skip
             case kinds.GRAPHS: return [self.graph(g, depth + 1, opsets) for g in a.graphs]  # fmt: skip
-            case kinds.TYPE_PROTO: return a.tp  # fmt: skip
+            case kinds.TYPE_PROTO: return copied(a.tp)  # fmt: skip
         raise FileFormatError(f"attribute {a.name!r} has the unknown type {a.type}")
 
     def array(self, t) -> np.ndarray:
@@ -321,6 +331,13 @@ def check_functions(graph: GraphOf, functions: Mapping[tuple[str, str], Function
         raise FileFormatError(f"more than {MOST_NODES:,} nodes, with those of functions")
     for key in functions:
         size(key)
+
+
+def copied(message: Any) -> Any:
+    """A message by itself: a part of another one keeps all of it in memory, a model with its arrays."""
+    made = type(message)()
+    made.CopyFrom(message)
+    return made
 
 
 def normal(domain: str) -> str:
