@@ -156,6 +156,7 @@ class Llama(LanguageModel):
         if features % 2:
             raise ValueError(f"heads of {features} features have no pairs to turn")
         self.vocabulary, self.context = vocabulary, context
+        self.base, self.scaling = base, dict(scaling) if scaling else None
         windows = list(window) if isinstance(window, Sequence) else [window] * layers
         self.tokens, self.turns = M.Embedding(vocabulary, width), frequencies(features, base, scaling).tolist()
         self.blocks = [
