@@ -37,7 +37,7 @@ RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()
 # The folders inside of a floor, top row first; "." are the files that lie in the floor's own folder. A file imports from its own
 # folder and from rows below it: two folders of one row know nothing of each other. A new folder needs its place here.
 ROOMS = {
-    "interop": [".", "onnx weights"],
+    "interop": [".", "migrate onnx weights"],
     "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
     "jit": [".", "script"],
