@@ -1,7 +1,7 @@
 """Out of other frameworks: what `to_safetensors.py` writes in their environments, loaded here, gives equal results.
 
 MegEngine and Keras need other environments: MEGENGINE_PYTHON and KERAS_PYTHON name Pythons that have them, else those tests are
-skipped. `traced.safetensors` and `traced.npz` are what MegEngine 1.13 gave; `python tests/interop/test_migrate.py PYTHON` writes them anew.
+skipped. `traced.*` and `dumped.*` are what MegEngine 1.13 gave; `python tests/interop/test_migrate.py PYTHON` writes them anew.
 """
 
 import json
@@ -26,7 +26,7 @@ from tengen.deploy.tensorfile import read_tensors, write_tensors
 from tengen.interop import migrate, weights
 
 HERE = Path(__file__).resolve().parent
-TRACED, RESULTS = HERE / "traced.safetensors", HERE / "traced.npz"
+TRACED, RESULTS, DUMPED = HERE / "traced.safetensors", HERE / "traced.npz", HERE / "dumped.safetensors"
 RTOL = 2e-6
 
 
@@ -61,11 +61,20 @@ def test_a_traced_module_of_megengine():
     assert all(p.grad is not None for p in net.parameters())
 
 
+def test_a_graph_that_megengine_dumped():
+    net = migrate.load_megengine(DUMPED)
+    same_as(net, HERE, "dumped.npz")
+    x = Tensor(np.load(RESULTS)["x"])
+    assert trace(net)(x).numpy().tobytes() == net(x).numpy().tobytes()
+
+
 def test_megengine_itself(tmp_path):
     python = other("MEGENGINE")
     run(python, HERE / "in_megengine.py", tmp_path)
     run(python, migrate.script(), "megengine-graph", tmp_path / "net.tm", tmp_path / "net.safetensors")
     same_as(migrate.load_megengine(tmp_path / "net.safetensors"), tmp_path)
+    run(python, migrate.script(), "megengine-dump", tmp_path / "net.mge", tmp_path / "dumped.safetensors")
+    same_as(migrate.load_megengine(tmp_path / "dumped.safetensors"), tmp_path, "dumped.npz")
     run(python, migrate.script(), "megengine", tmp_path / "net.pkl", tmp_path / "weights.safetensors")
     layers = dict(conv=M.Conv2d(3, 8, 3, 2, 1), bn=M.BatchNorm2d(8), depthwise=M.Conv2d(8, 8, 3, 1, 1, groups=8), fc=M.Linear(32, 5))
     net = M.Module()
@@ -118,8 +127,8 @@ class Evil:
         return os.system, ("touch /tmp/evil",)
 
 
-def altered(tmp_path, change):
-    found = read_tensors(TRACED)
+def altered(tmp_path, change, source=TRACED):
+    found = read_tensors(source)
     graph = json.loads(found.texts["megengine"])
     change(graph)
     path = tmp_path / "altered.safetensors"
@@ -148,6 +157,17 @@ def test_graphs_that_are_none(tmp_path):
     for message, change in cases.items():
         with pytest.raises(FileFormatError, match=message):
             migrate.load_megengine(altered(tmp_path, change))
+    operator = lambda name: lambda g: next(c for c in g["calls"] if c.get("operator") == name)
+    for message, change in {
+        "the operator 'SVD', the operator Elemwise of 'X', the operator Pooling with format='NHWC'": lambda g: (
+            operator("Concat")(g).update(operator="SVD"),
+            operator("Elemwise")(g)["settings"].update(mode="X"),
+            operator("Pooling")(g)["settings"].update(format="NHWC"),
+        ),
+        "more than 64": lambda g: next(c for c in g["calls"] if "ints" in str(c.get("constant"))).update(constant={"ints": [1] * 65}),
+    }.items():
+        with pytest.raises(FileFormatError, match=message):
+            migrate.load_megengine(altered(tmp_path, change, DUMPED))
     with pytest.raises(FileFormatError, match="holds no graph of MegEngine; help: .*to_safetensors.py megengine-graph"):
         write_tensors(tmp_path / "x", {"a": np.ones(2, np.float32)}, {})
         migrate.load_megengine(tmp_path / "x")
@@ -171,7 +191,7 @@ def test_any_graph_is_a_module_or_one_error(tmp_path_factory, data):
                 return
             at = at[key]
 
-    path = altered(tmp_path_factory.mktemp("fuzz"), change)
+    path = altered(tmp_path_factory.mktemp("fuzz"), change, data.draw(st.sampled_from([TRACED, DUMPED])))
     try:
         net = migrate.load_megengine(path)
     except FileFormatError:
@@ -185,4 +205,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         run(sys.argv[1], HERE / "in_megengine.py", folder)
         run(sys.argv[1], migrate.script(), "megengine-graph", folder + "/net.tm", TRACED)
+        run(sys.argv[1], migrate.script(), "megengine-dump", folder + "/net.mge", DUMPED)
         shutil.copy(folder + "/results.npz", RESULTS)
+        shutil.copy(folder + "/dumped.npz", HERE / "dumped.npz")

@@ -4,6 +4,7 @@ One file that needs NumPy and the framework, nothing of Tengen: copy it to the o
 
     python to_safetensors.py megengine weights.pkl weights.safetensors     (also paddle, keras, tensorflow, flax, mxnet, chainer,
     python to_safetensors.py megengine-graph traced.tm net.safetensors      mindspore, oneflow, jittor, torch, npz)
+    python to_safetensors.py megengine-dump net.mge net.safetensors
 
 These frameworks read pickles, which can hold programs: run it on files that you trust.
 """
@@ -204,6 +205,37 @@ def megengine_graph(path):
     return arrays, {"megengine": json.dumps(graph)}
 
 
+def megengine_dump(path):
+    """A .mge file that trace.dump wrote: its operators with their settings as JSON, and its constants. Small integers, which are shapes
+    and indices, stand in the JSON."""
+    from megengine.utils.network import Network
+
+    net = Network.load(path)
+    arrays, calls, inputs, numbers = {}, [], [], {}
+    number = lambda v: numbers.setdefault(v.id, len(numbers))
+    for o in net.all_oprs:
+        if o.type == "Host2DeviceCopy":
+            inputs.append(number(o.outputs[0]))
+            continue
+        call = {"out": [number(v) for v in o.outputs], "name": str(o.outputs[0].name)}
+        if o.type in ("ImmutableTensor", "SharedDeviceTensor"):
+            a = np.asarray(o.outputs[0].numpy())
+            if a.dtype.kind in "iu" and a.size <= 64:
+                call["constant"] = {"ints": a.tolist()}
+            else:
+                name = f"constant.{len(arrays)}"
+                arrays[name], call["constant"] = a, {"tensor": name}
+        else:
+            known = (bool, int, float, str, list)
+            settings = {k: v if isinstance(v, known) else str(v) for k, v in (o.params or {}).items()}
+            settings["ndim"] = len(o.outputs[0].shape or ())
+            call.update(operator=o.type, args=[{"node": number(v)} for v in o.inputs], kwargs={}, settings=settings)
+        calls.append(call)
+    graph = {"inputs": inputs, "outputs": [number(v) for v in net.output_vars], "layers": {}, "calls": calls}
+    return arrays, {"megengine": json.dumps(graph)}
+
+
+GRAPHS = {"megengine-graph": megengine_graph, "megengine-dump": megengine_dump}
 READERS = {
     "megengine": megengine, "paddle": paddle, "keras": keras, "tensorflow": tensorflow, "flax": flax, "mxnet": mxnet, "chainer": npz,
     "npz": npz, "mindspore": mindspore, "oneflow": oneflow, "jittor": jittor, "torch": torch,
@@ -211,10 +243,10 @@ READERS = {
 
 
 def main(words):
-    if len(words) != 3 or words[0] not in list(READERS) + ["megengine-graph"]:
+    if len(words) != 3 or words[0] not in list(READERS) + list(GRAPHS):
         raise SystemExit(__doc__)
     kind, source, target = words
-    arrays, texts = megengine_graph(source) if kind == "megengine-graph" else (READERS[kind](source), None)
+    arrays, texts = GRAPHS[kind](source) if kind in GRAPHS else (READERS[kind](source), None)
     if not arrays:
         raise SystemExit(f"{source} holds no arrays")
     write(target, arrays, texts)

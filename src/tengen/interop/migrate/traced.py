@@ -1,4 +1,4 @@
-"""MegEngine's traced modules, as `to_safetensors.py megengine-graph` writes them, become modules that run and train.
+"""MegEngine's traced modules and dumped graphs, as `to_safetensors.py` writes them, become modules that run; traced ones train.
 
 In: a safetensors file whose metadata holds the calls as JSON. Out: a Module. A file names Tengen's layers, functions and methods of
 tensors out of lists; nothing else is looked up, and nothing executed.
@@ -20,6 +20,7 @@ from tengen.base.errors import FileFormatError
 from tengen.base.files import File, name_of
 from tengen.deploy.tensorfile import read_tensors
 from tengen.functional import vision
+from tengen.interop.migrate.operators import OPERATORS, known_operator
 from tengen.ir.plain_json import load_json
 from tengen.tensor import Tensor
 
@@ -36,17 +37,6 @@ METHODS = frozenset(
     "__getitem__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __and__ __or__ __invert__ reshape transpose flatten sum mean max min prod "
     "astype detach argmax argmin".split()
 )
-ELEMENTWISE: dict[str, Callable] = {
-    "ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b, "MUL": lambda a, b: a * b, "TRUE_DIV": lambda a, b: a / b, "POW": lambda a, b: a**b,
-    "MAX": F.maximum, "MIN": F.minimum, "RELU": F.relu, "SIGMOID": F.sigmoid, "TANH": F.tanh, "EXP": F.exp, "LOG": F.log, "ABS": F.abs,
-    "NEGATE": lambda a: -a, "SQRT": F.sqrt, "GELU": F.gelu, "SILU": F.silu, "H_SWISH": F.hswish,
-}  # fmt: skip
-OPERATORS: dict[str, Callable] = {
-    "GetVarShape": lambda settings, x: x.shape,
-    "Elemwise": lambda settings, *args: ELEMENTWISE[_mode(settings)](*args),
-}
-
-
 def script() -> Path:
     """The path of the file that runs in an old environment, with NumPy and the framework alone.
 
@@ -57,11 +47,12 @@ def script() -> Path:
 
 
 def load_megengine(file: File) -> M.Module:
-    """A traced module of MegEngine as a Module of Tengen, in evaluation.
+    """A traced module or a dumped graph of MegEngine as a Module of Tengen, in evaluation.
 
-    Args: file: what ``python to_safetensors.py megengine-graph traced.tm file`` wrote; see `script`.
-    Returns: a Module with the layers of the traced one, whose weights train.
-    Errors: FileFormatError for another file, and for layers, functions and methods that Tengen does not have, told all at once.
+    Args: file: what ``python to_safetensors.py megengine-graph traced.tm file`` or ``megengine-dump net.mge file`` wrote; see `script`.
+    Returns: a Module. Of a traced module it has the layers, whose weights train; a dumped graph holds constants, into which MegEngine
+        has folded batch norms.
+    Errors: FileFormatError for another file, and for layers, functions, methods and operators that Tengen does not have, told all at once.
     Numerics: Tengen's own; MegEngine's results but for rounding.
     """
     found, where = read_tensors(file), name_of(file)
@@ -150,15 +141,10 @@ def _unknown(call: Mapping[str, Any]) -> str | None:
     if "layer" in call or "constant" in call:
         return None
     if "operator" in call:
-        known = call["operator"] in OPERATORS and (call["operator"] != "Elemwise" or _mode(call["settings"]) in ELEMENTWISE)
-        return None if known else f"the operator {call['operator']!r:.60}"
+        return known_operator(call["operator"], call["settings"])
     if "function" in call:
         return None if _function(call["function"]) is not None else f"the function {call['function']!r:.60}"
     return None if call["method"] == "__call__" or call["method"] in METHODS else f"the method {call['method']!r:.60}"
-
-
-def _mode(settings: Mapping[str, Any]) -> str:
-    return str(settings.get("mode")).rpartition(".")[2]
 
 
 def _function(name: Any) -> Callable | None:
@@ -196,10 +182,12 @@ def _used(x: Any, constants: Mapping[str, Tensor], depth: int = 0) -> list[int]:
     if isinstance(x, list):
         return [n for v in x for n in _used(v, constants, depth + 1)]
     if isinstance(x, dict):
-        if len(x) != 1 or (key := next(iter(x))) not in ("node", "tuple", "list", "slice", "tensor", "ellipsis", "dtype"):
+        if len(x) != 1 or (key := next(iter(x))) not in ("node", "tuple", "list", "slice", "tensor", "ellipsis", "dtype", "ints"):
             _fail(f"the argument {str(x)[:60]!r} is not known")
         if key == "tensor" and x[key] not in constants:
             _fail(f"there is no constant {str(x[key])[:40]!r}")
+        if key == "ints" and np.array(x[key], np.int32).size > 64:
+            _fail("a list of small numbers has more than 64")
         return [_node(x[key])] if key == "node" else _used(x[key], constants, depth + 1) if isinstance(x[key], list) else []
     return []
 
@@ -216,5 +204,7 @@ def _value(x: Any, values: Mapping[int, Any], constants: Mapping[str, Tensor]) -
         return ...
     if key == "dtype":
         return v
+    if key == "ints":
+        return np.array(v, np.int32)
     items: Sequence = [_value(part, values, constants) for part in v]
     return tuple(items) if key == "tuple" else slice(*items) if key == "slice" else items
