@@ -20,6 +20,8 @@ from tengen.interop.weights.rules import Entry, Lists, Table, entries
 from tengen.interop.weights.store import read_state
 from tengen.interop.weights.tables import FLAT, GENERIC, TABLES
 from tengen.module import Module
+from tengen.runtime import mapped
+from tengen.tensor import Tensor, from_numpy
 
 __all__ = ["layouts", "load", "options", "save", "state"]
 
@@ -87,8 +89,8 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
         raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}")
     if heads:
         warn_once(f"load(): {type(net).__name__} has no such head: {', '.join(heads[:SHOWN])} are left out", UsageWarning)
-    values = {name: e.loaded(parts).astype(e.tensor.dtype.numpy, copy=False) for name, (e, parts) in arrays.items()}
-    net.load_state_dict(values)
+    for e, parts in arrays.values():  # one after the other: what stood there goes before the next is made
+        e.tensor._reset(_loaded(e, parts))
     return net
 
 
@@ -118,6 +120,12 @@ def options(family: str, layout: str) -> Mapping[str, object]:
     """What a network of this class must be made with to compute what the layout's does."""
     table = TABLES.get(family, {}).get(layout)
     return table.options if table is not None else {}
+
+
+def _loaded(e: Entry, parts: list[np.ndarray]) -> Tensor:
+    """The parts as a tensor of the network's dtype. The caller's arrays may change, and are copied; a mapped file's are not."""
+    a = np.ascontiguousarray(e.loaded(parts), e.tensor.dtype.numpy).reshape(e.tensor.shape)
+    return from_numpy(a, copy=not mapped.is_mapped(a) and any(np.may_share_memory(a, part) for part in parts))
 
 
 def _family(net: Module) -> dict[str, Table]:
