@@ -94,6 +94,7 @@ def test_what_is_refused(net):
     for arguments, options, message in [
         (([[1, 2]], 95), {}, "a prompt of 2 tokens and 95 more do not fit a context of 96"),
         (([[50]], 1), {}, "the token 50 is none of a vocabulary of 50"), (([[-1]], 1), {}, "the token -1 is none"),
+        (([[(1 << 32) + 5]], 1), {}, "the token 4294967301 is none"),
         (([], 1), {}, "tokens are ids"), (([[]], 1), {}, "tokens are ids"), (([[0.5]], 1), {}, "tokens are ids"),
         (([1, 2], 1), {}, "tokens are ids"), (([[1]], -1), {}, "-1 more"), (([[1]], 1), {"seed": [1, 2]}, "2 seeds for 1 prompts"),
         (([[1]], 1), {"stop": "x"}, "stop needs decode"), (([[1]], 1), {"stop": "", "decode": str}, "none of them empty"),
@@ -117,5 +118,7 @@ def test_frequencies():
     np.testing.assert_allclose(frequencies(64, 10000.0, {"factor": 2.0}), plain / 2, rtol=1e-7)
     with pytest.raises(ValueError, match="heads of 3 features"):
         tengen.models.llama(1, 12, 4, 8, 9)
+    with pytest.raises(ValueError, match="for each of 2 layers"):
+        tengen.models.llama(2, 16, 4, 8, 9, window=[3])
     with pytest.raises(ValueError, match="4 heads cannot share 3"):
         tengen.models.llama(1, 16, 4, 8, 9, groups=3)

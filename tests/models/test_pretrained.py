@@ -157,6 +157,18 @@ def test_end_tokens_and_half_precision(tmp_path):
     assert json.loads((tmp_path / "m" / "config.json").read_text())["eos_token_id"] == 7
 
 
+def test_files_as_repositories_have_them(tmp_path):
+    """GPT-2's has no prefix, and masks that are no weights; a head that is the embedding may stand there a second time."""
+    folder = folder_of("gpt2", tmp_path / "n")
+    state = {k.removeprefix("transformer."): a for k, a in read_state(folder).items()}
+    state["h.0.attn.bias"] = np.ones((1, 1, 64, 64), np.uint8)
+    write_tensors(folder / "model.safetensors", {**state, "lm_head.weight": state["wte.weight"]}, {}, padded=False)
+    compare(mine(folder, "gpt2"), saved_outputs.load(SAVED, "gpt2: "))
+    write_tensors(folder / "model.safetensors", {**state, "lm_head.weight": state["wte.weight"] + 1}, {}, padded=False)
+    with pytest.raises(FileFormatError, match="unexpected: lm_head.weight"):
+        models.from_pretrained(folder)
+
+
 WRONG = {
     "model_type is 'rwkv'": {"model_type": "rwkv"},
     "n_layer is 'two'": {"n_layer": "two"},

@@ -141,9 +141,9 @@ class LanguageModel(M.Module):
                 callback(new)
         added = np.stack(kept, 1) if kept else np.zeros((len(rows), 0), np.int32)
         if ragged:
-            return [np.concatenate([row, new[new >= 0]]) for row, new in zip(rows, added)]
+            return [np.concatenate([row, new[new >= 0]]).astype(np.int32) for row, new in zip(rows, added)]
         fill = (self._ends(eos) or (0,))[0]
-        return np.concatenate([np.stack(rows), np.where(added < 0, np.int32(fill), added)], 1)
+        return np.concatenate([np.stack(rows), np.where(added < 0, fill, added)], 1).astype(np.int32)
 
     def stream(
         self, tokens: Any, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int | Sequence[int] = 0,
@@ -164,6 +164,7 @@ class LanguageModel(M.Module):
         seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int | np.integer) else [(s, 0) for s in seed]
         if len(seeds) != len(rows):
             raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts; help: one int, or one of each prompt")
+        rows = [row.astype(np.int32) for row in rows]
         return self._tokens(rows, lengths, count, how, [np.random.default_rng(s) for s in seeds], eos, stop, decode)
 
     def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode) -> Iterator[np.ndarray]:
@@ -288,7 +289,7 @@ def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:
         ragged = len({len(row) for row in rows if row.ndim}) > 1
     if not rows or any(row.ndim != 1 or not row.size or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("tokens are ids (N, T) with N and T at least 1, or N lists of at least one id")
-    return [row.astype(np.int32) for row in rows], ragged
+    return [row.astype(np.int64) for row in rows], ragged
 
 
 def _stops(stop: str | Sequence[str], decode: Callable | None) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from tengen.base.dtype import dtype
 from tengen.base.errors import ArgumentError, DownloadError, FileFormatError
-from tengen.base.files import writing
+from tengen.base.files import read_regular, writing
 from tengen.deploy.tensorfile import write_tensors
 from tengen.interop import weights
-from tengen.interop.weights.store import INDEX, WEIGHTS, fail, inside, read_json, read_state
+from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
 from tengen.models.configs import KINDS, Fields, kind_of
 from tengen.models.generation import LanguageModel
 from tengen.module import Module
@@ -111,9 +111,11 @@ def load_tokenizer(folder: str | os.PathLike, revision: str | None = None) -> An
     except ModuleNotFoundError as e:
         raise ModuleNotFoundError("tokenizers are read by the package tokenizers; help: pip install 'tengen[hub]'") from e
     path = inside(_folder(folder, revision), TOKENIZER)
-    read_json(path)
+    raw = read_regular(path)
+    if len(raw) > JSON_LIMIT:
+        fail(f"{path}: it has {len(raw)} bytes, at most {JSON_LIMIT} are read")
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        return tokenizers.Tokenizer.from_buffer(raw)
     except Exception as e:  # the package raises nothing more special
         raise FileFormatError(f"{path}: {str(e)[:200]}") from e
 

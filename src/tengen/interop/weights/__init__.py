@@ -78,7 +78,7 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
         problems += wrong or [f"  {n}: {a.dtype} are no weights" for n, a in zip(names, parts) if not _is_weight(a, e)]
         if not wrong:
             arrays[e.ours] = (e, parts)
-    left = sorted(given.keys() - used)
+    left = sorted(given.keys() - used - _tied(given, table, used))
     left = [n for n in left if not (table.ignored and re.fullmatch(table.ignored, n))]
     heads = [n for n in left if table.heads and re.fullmatch(table.heads, n)]
     problems += [f"  unexpected: {n} {given[n].shape}" for n in left if n not in heads]
@@ -122,6 +122,14 @@ def options(family: str, layout: str) -> Mapping[str, object]:
     return table.options if table is not None else {}
 
 
+def _tied(given: Mapping[str, np.ndarray], table: Table, used: set[str]) -> set[str]:
+    """A head that the network has not because it is the embedding, where the checkpoint has it a second time with the same values."""
+    if table.tied is None or not all(name in given for name in table.tied) or table.tied[0] in used:
+        return set()
+    head, embedding = (given[name] for name in table.tied)
+    return {table.tied[0]} if head.dtype == embedding.dtype and np.array_equal(head, embedding) else set()
+
+
 def _loaded(e: Entry, parts: list[np.ndarray]) -> Tensor:
     """The parts as a tensor of the network's dtype. The caller's arrays may change, and are copied; a mapped file's are not."""
     a = np.ascontiguousarray(e.loaded(parts), e.tensor.dtype.numpy).reshape(e.tensor.shape)
@@ -129,7 +137,12 @@ def _loaded(e: Entry, parts: list[np.ndarray]) -> Tensor:
 
 
 def _family(net: Module) -> dict[str, Table]:
-    return next((TABLES[c.__name__] for c in type(net).__mro__ if c.__name__ in TABLES and c.__module__.startswith("tengen.models")), {})
+    return TABLES.get(_class(net), {})
+
+
+def _class(net: Module) -> str:
+    """The name of the class of `tengen.models` that it is, or inherits from."""
+    return next((c.__name__ for c in type(net).__mro__ if c.__module__.startswith("tengen.models")), "")
 
 
 def _table(net: Module, layout: str) -> Table:
@@ -149,10 +162,10 @@ def _table(net: Module, layout: str) -> Table:
 
 def _lists(net: Module) -> Lists:
     names = [name for name, _ in net.named_tensors()]
-    flat = FLAT.get(type(net).__name__)
-    if flat is None:
+    family = _class(net)
+    if family not in FLAT:
         return Lists(names)
-    start, more = flat
+    start, more = FLAT[family]
     return Lists(names, start, [depth + more for depth in net.depths])
 
 

@@ -28,7 +28,7 @@ from tengen.tensor import Tensor
 _PLACE = re.compile(r"\{(?:(\w+)/)?(\w+)(?::(\w+)(?: of (\d+))?)?\}")
 _TERM = re.compile(r"\{(?:(\d+)\*)?(\w+)([+-]\d+)?\}")
 _PARTS = re.compile(r"\(([^()]*\|[^()]*)\)")
-CONVOLUTIONS = (M.Conv1d, M.Conv2d, M.Conv3d, M.ConvTranspose2d, M.ConvTranspose3d)
+CONVOLUTIONS = {M.Conv1d: 1, M.Conv2d: 2, M.Conv3d: 3, M.ConvTranspose2d: 2, M.ConvTranspose3d: 3}  # and their axes of space
 NORMS = (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d)
 # how others store an array of ours: from ours to theirs, and back to the order of ours
 STORED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
@@ -50,7 +50,7 @@ class Table:
             names that carry no weights. heads: a pattern of names of a head that the network has not, which is told as a warning.
         renamed: older spellings, (pattern, what it is now). options: what the network must have been made with, by attribute.
         spelling: their words for ours, at the end of a name. linear: how weights of linear layers are stored.
-        own_shapes: their shapes are those of our state dict.
+        own_shapes: their shapes are those of our state dict. tied: a head, and the embedding whose values it has where they are one.
     """
 
     rules: str = ""
@@ -62,6 +62,7 @@ class Table:
     spelling: Mapping[str, str] = field(default_factory=dict)
     linear: str = ""
     own_shapes: bool = False
+    tied: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -194,10 +195,11 @@ def entries(net: M.Module, table: Table, lists: Lists) -> list[Entry]:
 def _torch_shape(name: str, t: Tensor, owner: M.Module | None) -> tuple[int, ...]:
     """Of the same values in PyTorch: no axes of one around vectors, and the filters of all groups one after the other."""
     shape = tuple(t.shape)
-    if isinstance(owner, CONVOLUTIONS):
+    space = next((n for kind, n in CONVOLUTIONS.items() if isinstance(owner, kind)), None)
+    if space is not None:
         if name.endswith("bias"):
             return (t.size,)
-        return (shape[0] * shape[1], *shape[2:]) if len(shape) > int(type(owner).__name__[-2]) + 2 else shape
+        return (shape[0] * shape[1], *shape[2:]) if len(shape) > space + 2 else shape
     return (t.size,) if isinstance(owner, NORMS) else shape
 
 
