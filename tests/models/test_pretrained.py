@@ -151,10 +151,12 @@ def test_end_tokens_and_half_precision(tmp_path):
     state = {k: a.astype(np.float16) for k, a in read_state(folder).items()}
     write_tensors(folder / "model.safetensors", state, {}, padded=False)
     (folder / "generation_config.json").write_text('{"eos_token_id": [7, 99]}')
+    (folder / "config.json").write_text(json.dumps({**CONFIGS["gpt2"], "activation_function": "relu"}))
     net = models.from_pretrained(folder)
-    assert net.eos == (7,) and net.tokens.weight.dtype == "float32"
+    assert net.eos == (7,) and net.blocks[1].activation == "relu" and net.tokens.weight.dtype == "float32"
     models.save_pretrained(net, tmp_path / "m")
-    assert json.loads((tmp_path / "m" / "config.json").read_text())["eos_token_id"] == 7
+    written = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert written["eos_token_id"] == 7 and written["activation_function"] == "relu"
 
 
 def test_files_as_repositories_have_them(tmp_path):

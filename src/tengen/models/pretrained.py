@@ -45,7 +45,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
 
     >>> import tempfile, tengen
     >>> folder = tempfile.mkdtemp()
-    >>> net = tengen.models.gpt(1, 16, 2, 8, 11, activation="gelu_tanh")
+    >>> net = tengen.models.gpt(1, 16, 2, 8, 11)
     >>> tengen.models.save_pretrained(net, folder)
     >>> same = tengen.models.from_pretrained(folder)
     >>> (same.tokens.weight.numpy() == net.tokens.weight.numpy()).all()
@@ -63,7 +63,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
     if (least := kind.least(options)) > held:
         fail(f"{where}: it describes a network of at least {least:,} numbers, and the folder's weights are {held:,}")
     try:
-        net = weights.load(kind.build(**options), state, "transformers")
+        net = weights.fill(kind.build(**options), state, "transformers")
     except FileFormatError:
         raise
     except ValueError as e:  # heads that do not share the width, weights that do not fit
@@ -86,7 +86,7 @@ def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = Non
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(net, LanguageModel) and net.eos:
         settings["eos_token_id"] = net.eos[0] if len(net.eos) == 1 else list(net.eos)
-    state = {k: np.ascontiguousarray(a) for k, a in weights.state(net, "transformers").items()}
+    state = {k: np.ascontiguousarray(a) for k, a in weights.stored(net, "transformers").items()}
     files = _sharded(state, shard)
     for file, arrays in files.items():
         write_tensors(folder / file, arrays, {"format": "pt"}, padded=False)

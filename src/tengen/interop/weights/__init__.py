@@ -60,8 +60,13 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
     (6,)
     >>> _ = tengen.interop.weights.load(tengen.models.lenet(), theirs, "torch")
     """
+    _check_options(net, _table(net, layout), layout)
+    return fill(net, source, layout)
+
+
+def fill(net: Module, source: Any, layout: str) -> Module:
+    """`load` for who has made the network as the checkpoint's configuration says."""
     table, found = _table(net, layout), read_state(source)
-    _check_options(net, table, layout)
     wanted = entries(net, table, _lists(net))
     given = _renamed(found, table, wanted)
     arrays, used, problems = {}, set(), []
@@ -96,8 +101,13 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
 
 def state(net: Module, layout: str = "tengen") -> dict[str, np.ndarray]:
     """A network's weights under the names and in the shapes of a layout, as `load` reads them. Arguments and errors as of `load`."""
+    _check_options(net, _table(net, layout), layout)
+    return stored(net, layout)
+
+
+def stored(net: Module, layout: str) -> dict[str, np.ndarray]:
+    """`state` for who writes a configuration beside it, which says how the network was made."""
     table = _table(net, layout)
-    _check_options(net, table, layout)
     found: dict[str, np.ndarray] = {}
     for e in entries(net, table, _lists(net)):
         found.update(zip(e.names[0], e.stored(e.tensor.numpy())))
