@@ -23,7 +23,7 @@ from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import FileFormatError
 from tengen.deploy.tensorfile import read_tensors, write_tensors
-from tengen.interop import migrate, weights
+from tengen.interop import migrate, onnx, weights
 
 HERE = Path(__file__).resolve().parent
 TRACED, RESULTS, DUMPED = HERE / "traced.safetensors", HERE / "traced.npz", HERE / "dumped.safetensors"
@@ -107,6 +107,12 @@ def test_keras_itself(tmp_path):
     net = M.Sequential(*layers).eval()
     weights.load(net, tmp_path / "net.safetensors", KERAS)
     same_as(lambda x: net(x.transpose(0, 3, 1, 2)), tmp_path)
+    run(python, migrate.script(), "tensorflow", tmp_path / "saved", tmp_path / "variables.safetensors")
+    theirs, found = (read_tensors(tmp_path / f"{n}.safetensors").arrays for n in ("net", "variables"))
+    assert {a.tobytes() for a in theirs.values()} == {a.tobytes() for a in found.values()}
+    pytest.importorskip("onnx", reason="onnx is not installed: tf2onnx's file is not read")
+    run(python, "-m", "tf2onnx.convert", "--saved-model", tmp_path / "saved", "--output", tmp_path / "net.onnx")
+    same_as(onnx.load(tmp_path / "net.onnx"), tmp_path)
 
 
 def test_the_script_alone_with_numpy_and_pytorch(tmp_path):
