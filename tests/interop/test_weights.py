@@ -208,6 +208,13 @@ def test_floats_of_other_widths():
     assert all(a.dtype == np.float32 and (a == half[k].astype(np.float32)).all() for k, a in net.state_dict().items())
 
 
+def test_files_of_our_own(tmp_path):
+    net = tengen.models.lenet()
+    tengen.save(net.state_dict(), tmp_path / "net.tgn")
+    again = tengen.models.lenet(weights=tmp_path / "net.tgn")
+    assert all((a == b).all() for a, b in zip(net.state_dict().values(), again.state_dict().values()))
+
+
 def test_arrays_of_the_caller_may_change():
     net = tengen.models.mlp((3, 2))
     given = {k: a.copy() for k, a in weights.state(net, "torch").items()}

@@ -49,8 +49,8 @@ class Sampling:
     def key(self) -> tuple[bool, ...]:
         """Which steps there are: what decides the program. Their numbers are arguments of it."""
         drawn = self.temperature > 0
-        filters = (self.top_k, self.top_p, self.min_p)
-        return drawn, *(drawn and f is not None for f in filters), self.repetition_penalty != 1
+        filters = (self.top_k is not None, self.top_p is not None and self.top_p < 1, bool(self.min_p))
+        return drawn, *(drawn and f for f in filters), self.repetition_penalty != 1
 
     def numbers(self) -> np.ndarray:
         """(5,) float32, as `chosen` reads them."""
@@ -81,7 +81,8 @@ def chosen(logits: Tensor, how: tuple[bool, ...], numbers: Tensor, uniform: Tens
         p = F.where(p >= numbers[3] * p[:, :1], p, 0.0)
     upto = F.cumsum(p, 1)
     index = F.sum((upto <= uniform * upto[:, -1:]).astype("int32"), 1, keepdims=True)
-    index = F.minimum(index, F.sum((p > 0).astype("int32"), 1, keepdims=True) - 1)  # where the product was rounded up to the sum
+    most = F.sum((p > 0).astype("int32"), 1, keepdims=True) - 1  # the product may have been rounded up to the sum
+    index = F.maximum(F.minimum(index, most), 0)  # and logits that are NaN give no probability at all
     return F.gather(tokens.astype("int32"), 1, index)[:, 0]
 
 

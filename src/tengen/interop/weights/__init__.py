@@ -210,7 +210,7 @@ def _fits(theirs: tuple[int, ...], want: tuple[int, ...]) -> bool:
 
 
 def _is_weight(a: np.ndarray, e: Entry) -> bool:
-    return dtype(a.dtype).is_float == e.tensor.dtype.is_float and not dtype(a.dtype).is_complex
+    return dtype(a.dtype).kind == e.tensor.dtype.kind
 
 
 def _few(lines: list[str]) -> list[str]:
