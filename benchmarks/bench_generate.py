@@ -14,6 +14,7 @@ from compare import Case, Cell, Goal, Row
 from networks import NETWORKS, VOCABULARY
 
 import tengen
+from tengen.models.generation import Sampling
 
 torch = compare.peer("torch")
 CONTEXT, PROMPT, NEW = 1088, 16, 128
@@ -99,9 +100,11 @@ def places() -> list[Row]:
     net, _ = network("6 x 384")
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (1, PROMPT)).astype(np.int32)
     _, caches = net.step(tengen.Tensor(ids))
-    decode, new = net._decoder(caches, CONTEXT), ids[:, :1]
+    how = Sampling()
+    decode, new = net._decoder(caches, np.array([PROMPT]), CONTEXT, how.key(), np.zeros((1, 1), bool)), ids[:, :1]
+    more = tengen.Tensor(how.numbers()), tengen.Tensor(np.zeros((1, 1), np.float32))
     args = compare.arguments("generate", 4.0)
-    times, _ = compare.run_rounds(Case("a token", {str(t): lambda t=t: decode(new, t) for t in PLACES}), args)
+    times, _ = compare.run_rounds(Case("a token", {str(t): lambda t=t: decode(new, np.array([t]), *more) for t in PLACES}), args)
     rows = []
     for t in PLACES:
         ratio = float(np.median(np.array(times[str(t)]) / np.array(times[str(PLACES[0])])))

@@ -37,7 +37,7 @@ RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()
 # The folders inside of a floor, top row first; "." are the files that lie in the floor's own folder. A file imports from its own
 # folder and from rows below it: two folders of one row know nothing of each other. A new folder needs its place here.
 ROOMS = {
-    "interop": [".", "onnx tflite torch weights", "networks"],
+    "interop": [".", "migrate onnx tflite torch weights", "networks"],
     "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
     "jit": [".", "script"],
@@ -58,6 +58,7 @@ ALLOWED_INSIDE = {
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",
     ("tensor/eager.py", "tengen.tensor.batching"): "it calls ops, which `eager.py` runs; and only `vmap` needs it",
+    ("cli/main.py", "tengen.models.pretrained"): "it brings every network, and one command needs that",
     ("cli/main.py", "tengen.cli.packing"): "it runs every network, and two commands need that",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }

@@ -7,6 +7,7 @@
 import hashlib
 import json
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -205,6 +206,36 @@ def test_floats_of_other_widths():
     half = {k: a.astype(np.float16) for k, a in weights.state(net).items()}
     weights.load(net, half)
     assert all(a.dtype == np.float32 and (a == half[k].astype(np.float32)).all() for k, a in net.state_dict().items())
+
+
+def test_files_of_our_own(tmp_path):
+    net = tengen.models.lenet()
+    tengen.save(net.state_dict(), tmp_path / "net.tgn")
+    again = tengen.models.lenet(weights=tmp_path / "net.tgn")
+    assert all((a == b).all() for a, b in zip(net.state_dict().values(), again.state_dict().values()))
+
+
+def test_arrays_of_the_caller_may_change():
+    net = tengen.models.mlp((3, 2))
+    given = {k: a.copy() for k, a in weights.state(net, "torch").items()}
+    weights.load(net, given, "torch")
+    before = {k: a.copy() for k, a in net.state_dict().items()}
+    for a in given.values():
+        a += 1
+    assert all((a == before[k]).all() for k, a in net.state_dict().items())
+
+
+def test_memory_for_large_weights(tmp_path):
+    """Loading makes what the network holds and one tensor beside it, and not all a second time."""
+    net = M.Sequential(*(M.Linear(512, 512, bias=False) for _ in range(24)))
+    state = {k: a.astype(np.float16) for k, a in weights.state(net, "torch").items()}
+    write_tensors(tmp_path / "w.safetensors", state, {})
+    tracemalloc.start()
+    weights.load(net, tmp_path / "w.safetensors", "torch")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    one = 4 * 512 * 512
+    assert peak < 24 * one + 3 * one, "as float32, and some of it while it is made"
 
 
 def test_lines_of_ones_own_and_the_layouts_of_any_network():

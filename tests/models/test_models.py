@@ -255,6 +255,8 @@ def test_draws_among_the_likeliest():
     assert among(2, 0.9) == {1, 3} and among(2, 0.6) == {1} and among(None, None) == {0, 1, 2, 3}
     assert among(None, None, 0.45) == {1, 3} and among(None, None, 0.25) == {1, 2, 3} and among(None, None, 0.0) == {0, 1, 2, 3}
     assert among(1, None, None, 3.0) == {3}, "log 0.5 times 3 is less than log 0.25"
+    broken = chosen(logits * float("nan"), Sampling(1.0).key(), Tensor(Sampling(1.0).numbers()), Tensor(uniform), Tensor(said)).numpy()
+    assert ((0 <= broken) & (broken < 4)).all(), "some token, and no access outside of the table"
     every = drawn(None, None)
     upto = np.cumsum(np.sort(p)[::-1])  # the definition: the likeliest first, and the first whose sum passes the number
     assert (every == np.argsort(-p)[(upto[None] <= uniform).sum(1)]).all()

@@ -16,6 +16,7 @@ from tengen.models.gpt import GPT, gpt
 from tengen.models.llama import Llama, llama
 from tengen.models.lstm import LSTMClassifier, lstm
 from tengen.models.mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large
+from tengen.models.pretrained import from_pretrained, load_tokenizer, save_pretrained
 from tengen.models.resnet import BasicBlock, Bottleneck, ResNet, resnet, resnet18, resnet34, resnet50
 from tengen.models.shufflenet import ShuffleNetV2, shufflenet_v2_x1_0
 from tengen.models.small import MLP, LeNet, lenet, mlp
@@ -57,5 +58,6 @@ def create(name: str, **options) -> Module:
 
 __all__ = [
     "BERT", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet",
-    "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT", "create", "list_models", *sorted(_BUILDERS),
+    "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT", "create", "from_pretrained", "list_models",
+    "load_tokenizer", "save_pretrained", *sorted(_BUILDERS),
 ]  # fmt: skip

@@ -49,8 +49,8 @@ class Sampling:
     def key(self) -> tuple[bool, ...]:
         """Which steps there are: what decides the program. Their numbers are arguments of it."""
         drawn = self.temperature > 0
-        filters = (self.top_k, self.top_p, self.min_p)
-        return drawn, *(drawn and f is not None for f in filters), self.repetition_penalty != 1
+        filters = (self.top_k is not None, self.top_p is not None and self.top_p < 1, bool(self.min_p))
+        return drawn, *(drawn and f for f in filters), self.repetition_penalty != 1
 
     def numbers(self) -> np.ndarray:
         """(5,) float32, as `chosen` reads them."""
@@ -81,7 +81,8 @@ def chosen(logits: Tensor, how: tuple[bool, ...], numbers: Tensor, uniform: Tens
         p = F.where(p >= numbers[3] * p[:, :1], p, 0.0)
     upto = F.cumsum(p, 1)
     index = F.sum((upto <= uniform * upto[:, -1:]).astype("int32"), 1, keepdims=True)
-    index = F.minimum(index, F.sum((p > 0).astype("int32"), 1, keepdims=True) - 1)  # where the product was rounded up to the sum
+    most = F.sum((p > 0).astype("int32"), 1, keepdims=True) - 1  # the product may have been rounded up to the sum
+    index = F.maximum(F.minimum(index, most), 0)  # and logits that are NaN give no probability at all
     return F.gather(tokens.astype("int32"), 1, index)[:, 0]
 
 
@@ -95,6 +96,7 @@ class LanguageModel(M.Module):
     vocabulary: int
     context: int
     blocks: list
+    eos: tuple[int, ...] = ()  # tokens that end a text
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self._logits(self._states(tokens, None)[0])
@@ -106,7 +108,7 @@ class LanguageModel(M.Module):
 
     def generate(
         self, tokens: Any, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int | Sequence[int] = 0,
-        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] = (),
+        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] | None = None,
         stop: str | Sequence[str] = (), decode: Callable[[list[int]], str] | None = None,
         callback: Callable[[np.ndarray], Any] | None = None,
     ) -> np.ndarray | list[np.ndarray]:  # fmt: skip
@@ -119,7 +121,8 @@ class LanguageModel(M.Module):
                 of each row, which then draws as alone with it. top_p: draws only among the likeliest whose probabilities reach this
                 sum together (after top_k), at least one. min_p: only among those at least so many times as likely as the likeliest.
             repetition_penalty: divides positive logits of tokens that have occurred, and multiplies negative ones (Keskar et al.,
-                arXiv 1909.05858). eos: a token, or several, behind which a row ends. stop: texts behind which a row ends, found
+                arXiv 1909.05858). eos: a token, or several, behind which a row ends; default: those of
+                the folder that the network came from. stop: texts behind which a row ends, found
                 in `decode` of its new tokens; decode: ids -> text. callback: is called with each step's tokens, as `stream` gives them.
 
         Returns: ids (N, T + n), int32, where n is the most that a row has added; rows that ended earlier are filled with the first of
@@ -132,25 +135,25 @@ class LanguageModel(M.Module):
         rows, ragged = _rows(tokens)
         kept: list[np.ndarray] = []
         for new in self._stream(
-            rows, count, Sampling(temperature, top_k, top_p, min_p, repetition_penalty), seed, _ends(eos), _stops(stop, decode), decode
+            rows, count, Sampling(temperature, top_k, top_p, min_p, repetition_penalty), seed, self._ends(eos), _stops(stop, decode), decode
         ):
             kept.append(new)
             if callback is not None:
                 callback(new)
         added = np.stack(kept, 1) if kept else np.zeros((len(rows), 0), np.int32)
         if ragged:
-            return [np.concatenate([row, new[new >= 0]]) for row, new in zip(rows, added)]
-        fill = (_ends(eos) or (0,))[0]
-        return np.concatenate([np.stack(rows), np.where(added < 0, np.int32(fill), added)], 1)
+            return [np.concatenate([row, new[new >= 0]]).astype(np.int32) for row, new in zip(rows, added)]
+        fill = (self._ends(eos) or (0,))[0]
+        return np.concatenate([np.stack(rows), np.where(added < 0, fill, added)], 1).astype(np.int32)
 
     def stream(
         self, tokens: Any, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int | Sequence[int] = 0,
-        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] = (),
+        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] | None = None,
         stop: str | Sequence[str] = (), decode: Callable[[list[int]], str] | None = None,
     ) -> Iterator[np.ndarray]:  # fmt: skip
         """The tokens of `generate` as they come: for each step (N,), int32, -1 for rows that have ended. Arguments and errors as there."""
         how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        return self._stream(_rows(tokens)[0], count, how, seed, _ends(eos), _stops(stop, decode), decode)
+        return self._stream(_rows(tokens)[0], count, how, seed, self._ends(eos), _stops(stop, decode), decode)
 
     def _stream(self, rows, count, how, seed, eos, stop, decode) -> Iterator[np.ndarray]:
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -162,6 +165,7 @@ class LanguageModel(M.Module):
         seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int | np.integer) else [(s, 0) for s in seed]
         if len(seeds) != len(rows):
             raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts; help: one int, or one of each prompt")
+        rows = [row.astype(np.int32) for row in rows]
         return self._tokens(rows, lengths, count, how, [np.random.default_rng(s) for s in seeds], eos, stop, decode)
 
     def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode) -> Iterator[np.ndarray]:
@@ -212,6 +216,10 @@ class LanguageModel(M.Module):
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in self.__dict__.items() if k != "_decoder_of_last_call"}  # a copy makes its own
+
+    def _ends(self, eos: int | Sequence[int] | None) -> tuple[int, ...]:
+        eos = self.eos if eos is None else eos
+        return (int(eos),) if isinstance(eos, int | np.integer) else tuple(int(e) for e in eos)
 
     def _states(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
         raise NotImplementedError
@@ -282,11 +290,7 @@ def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:
         ragged = len({len(row) for row in rows if row.ndim}) > 1
     if not rows or any(row.ndim != 1 or not row.size or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("tokens are ids (N, T) with N and T at least 1, or N lists of at least one id")
-    return [row.astype(np.int32) for row in rows], ragged
-
-
-def _ends(eos: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(eos),) if isinstance(eos, int | np.integer) else tuple(int(e) for e in eos)
+    return [row.astype(np.int64) for row in rows], ragged
 
 
 def _stops(stop: str | Sequence[str], decode: Callable | None) -> tuple[str, ...]:

@@ -156,7 +156,10 @@ class Llama(LanguageModel):
         if features % 2:
             raise ValueError(f"heads of {features} features have no pairs to turn")
         self.vocabulary, self.context = vocabulary, context
+        self.base, self.scaling = base, dict(scaling) if scaling else None
         windows = list(window) if isinstance(window, Sequence) else [window] * layers
+        if len(windows) != layers or any(w is not None and w < 1 for w in windows):
+            raise ValueError(f"window={window} is no number above 0, nor one or None for each of {layers} layers")
         self.tokens, self.turns = M.Embedding(vocabulary, width), frequencies(features, base, scaling).tolist()
         self.blocks = [
             LlamaBlock(GroupedAttention(width, heads, groups or heads, features, qkv_bias, bias, w), width, hidden, eps, mlp_bias)

@@ -20,6 +20,8 @@ from tengen.interop.weights.rules import Entry, Lists, Table, entries
 from tengen.interop.weights.store import read_state
 from tengen.interop.weights.tables import FLAT, GENERIC, TABLES
 from tengen.module import Module
+from tengen.runtime import mapped
+from tengen.tensor import Tensor, from_numpy
 
 __all__ = ["layouts", "load", "options", "save", "state"]
 
@@ -58,8 +60,13 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
     (6,)
     >>> _ = tengen.interop.weights.load(tengen.models.lenet(), theirs, "torch")
     """
+    _check_options(net, _table(net, layout), layout)
+    return fill(net, source, layout)
+
+
+def fill(net: Module, source: Any, layout: str) -> Module:
+    """`load` for who has made the network as the checkpoint's configuration says."""
     table, found = _table(net, layout), read_state(source)
-    _check_options(net, table, layout)
     wanted = entries(net, table, _lists(net))
     given = _renamed(found, table, wanted)
     arrays, used, problems = {}, set(), []
@@ -76,7 +83,7 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
         problems += wrong or [f"  {n}: {a.dtype} are no weights" for n, a in zip(names, parts) if not _is_weight(a, e)]
         if not wrong:
             arrays[e.ours] = (e, parts)
-    left = sorted(given.keys() - used)
+    left = sorted(given.keys() - used - _tied(given, table, used))
     left = [n for n in left if not (table.ignored and re.fullmatch(table.ignored, n))]
     heads = [n for n in left if table.heads and re.fullmatch(table.heads, n)]
     problems += [f"  unexpected: {n} {given[n].shape}" for n in left if n not in heads]
@@ -87,15 +94,20 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
         raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}")
     if heads:
         warn_once(f"load(): {type(net).__name__} has no such head: {', '.join(heads[:SHOWN])} are left out", UsageWarning)
-    values = {name: e.loaded(parts).astype(e.tensor.dtype.numpy, copy=False) for name, (e, parts) in arrays.items()}
-    net.load_state_dict(values)
+    for e, parts in arrays.values():  # one after the other: what stood there goes before the next is made
+        e.tensor._reset(_loaded(e, parts))
     return net
 
 
 def state(net: Module, layout: str = "tengen") -> dict[str, np.ndarray]:
     """A network's weights under the names and in the shapes of a layout, as `load` reads them. Arguments and errors as of `load`."""
+    _check_options(net, _table(net, layout), layout)
+    return stored(net, layout)
+
+
+def stored(net: Module, layout: str) -> dict[str, np.ndarray]:
+    """`state` for who writes a configuration beside it, which says how the network was made."""
     table = _table(net, layout)
-    _check_options(net, table, layout)
     found: dict[str, np.ndarray] = {}
     for e in entries(net, table, _lists(net)):
         found.update(zip(e.names[0], e.stored(e.tensor.numpy())))
@@ -120,8 +132,27 @@ def options(family: str, layout: str) -> Mapping[str, object]:
     return table.options if table is not None else {}
 
 
+def _tied(given: Mapping[str, np.ndarray], table: Table, used: set[str]) -> set[str]:
+    """A head that the network has not because it is the embedding, where the checkpoint has it a second time with the same values."""
+    if table.tied is None or not all(name in given for name in table.tied) or table.tied[0] in used:
+        return set()
+    head, embedding = (given[name] for name in table.tied)
+    return {table.tied[0]} if head.dtype == embedding.dtype and np.array_equal(head, embedding) else set()
+
+
+def _loaded(e: Entry, parts: list[np.ndarray]) -> Tensor:
+    """The parts as a tensor of the network's dtype. The caller's arrays may change, and are copied; a mapped file's are not."""
+    a = np.ascontiguousarray(e.loaded(parts), e.tensor.dtype.numpy).reshape(e.tensor.shape)
+    return from_numpy(a, copy=not mapped.is_mapped(a) and any(np.may_share_memory(a, part) for part in parts))
+
+
 def _family(net: Module) -> dict[str, Table]:
-    return next((TABLES[c.__name__] for c in type(net).__mro__ if c.__name__ in TABLES and c.__module__.startswith("tengen.models")), {})
+    return TABLES.get(_class(net), {})
+
+
+def _class(net: Module) -> str:
+    """The name of the class of `tengen.models` that it is, or inherits from."""
+    return next((c.__name__ for c in type(net).__mro__ if c.__module__.startswith("tengen.models")), "")
 
 
 def _table(net: Module, layout: str) -> Table:
@@ -141,10 +172,10 @@ def _table(net: Module, layout: str) -> Table:
 
 def _lists(net: Module) -> Lists:
     names = [name for name, _ in net.named_tensors()]
-    flat = FLAT.get(type(net).__name__)
-    if flat is None:
+    family = _class(net)
+    if family not in FLAT:
         return Lists(names)
-    start, more = flat
+    start, more = FLAT[family]
     return Lists(names, start, [depth + more for depth in net.depths])
 
 
@@ -179,7 +210,7 @@ def _fits(theirs: tuple[int, ...], want: tuple[int, ...]) -> bool:
 
 
 def _is_weight(a: np.ndarray, e: Entry) -> bool:
-    return dtype(a.dtype).is_float == e.tensor.dtype.is_float and not dtype(a.dtype).is_complex
+    return dtype(a.dtype).kind == e.tensor.dtype.kind
 
 
 def _few(lines: list[str]) -> list[str]:

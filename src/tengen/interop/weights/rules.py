@@ -17,7 +17,7 @@ after ``;`` are other spellings that are read too. A word behind ``:`` says how 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,14 +28,16 @@ from tengen.tensor import Tensor
 _PLACE = re.compile(r"\{(?:(\w+)/)?(\w+)(?::(\w+)(?: of (\d+))?)?\}")
 _TERM = re.compile(r"\{(?:(\d+)\*)?(\w+)([+-]\d+)?\}")
 _PARTS = re.compile(r"\(([^()]*\|[^()]*)\)")
-CONVOLUTIONS = (M.Conv1d, M.Conv2d, M.Conv3d, M.ConvTranspose2d, M.ConvTranspose3d)
+CONVOLUTIONS = {M.Conv1d: 1, M.Conv2d: 2, M.Conv3d: 3, M.ConvTranspose2d: 2, M.ConvTranspose3d: 3}  # and their axes of space
 NORMS = (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d)
-# how others store an array of ours
-STORED = {
-    "T": lambda a: a.T,  # (in, out) instead of (out, in)
-    "1x1": lambda a: a.reshape(*a.shape, 1, 1),  # a linear layer as a convolution
-    "7x7": lambda a: a.reshape(len(a), -1, 7, 7),
-    "column": lambda a: a.reshape(-1, 1, 1),
+# how others store an array of ours: from ours to theirs, and back to the order of ours
+STORED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+    "T": (lambda a: a.T, lambda a: a.T),  # (in, out) instead of (out, in)
+    "HWIO": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),  # filters of Keras and Flax
+    "HWCM": (lambda a: a.transpose(2, 3, 0, 1), lambda a: a.transpose(2, 3, 0, 1)),  # Keras' depthwise filters
+    "1x1": (lambda a: a.reshape(*a.shape, 1, 1), lambda a: a),  # a linear layer as a convolution
+    "7x7": (lambda a: a.reshape(len(a), -1, 7, 7), lambda a: a),
+    "column": (lambda a: a.reshape(-1, 1, 1), lambda a: a),
 }
 
 
@@ -48,7 +50,7 @@ class Table:
             names that carry no weights. heads: a pattern of names of a head that the network has not, which is told as a warning.
         renamed: older spellings, (pattern, what it is now). options: what the network must have been made with, by attribute.
         spelling: their words for ours, at the end of a name. linear: how weights of linear layers are stored.
-        own_shapes: their shapes are those of our state dict.
+        own_shapes: their shapes are those of our state dict. tied: a head, and the embedding whose values it has where they are one.
     """
 
     rules: str = ""
@@ -60,6 +62,7 @@ class Table:
     spelling: Mapping[str, str] = field(default_factory=dict)
     linear: str = ""
     own_shapes: bool = False
+    tied: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,12 @@ class Entry:
         a = a.reshape(self.plain)
         if len(self.shapes) > 1:
             return np.split(a, np.cumsum([s[0] for s in self.shapes])[:-1])
-        return [STORED[self.how](a) if self.how else a]
+        return [STORED[self.how][0](a) if self.how else a]
 
     def loaded(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """The parts of a checkpoint, whose shapes fit, as our array."""
         a = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        return (a.T if self.how == "T" else a).reshape(self.tensor.shape)
+        return (STORED[self.how][1](a) if self.how else a).reshape(self.tensor.shape)
 
 
 class Rule:
@@ -192,14 +195,15 @@ def entries(net: M.Module, table: Table, lists: Lists) -> list[Entry]:
 def _torch_shape(name: str, t: Tensor, owner: M.Module | None) -> tuple[int, ...]:
     """Of the same values in PyTorch: no axes of one around vectors, and the filters of all groups one after the other."""
     shape = tuple(t.shape)
-    if isinstance(owner, CONVOLUTIONS):
+    space = next((n for kind, n in CONVOLUTIONS.items() if isinstance(owner, kind)), None)
+    if space is not None:
         if name.endswith("bias"):
             return (t.size,)
-        return (shape[0] * shape[1], *shape[2:]) if len(shape) > int(type(owner).__name__[-2]) + 2 else shape
+        return (shape[0] * shape[1], *shape[2:]) if len(shape) > space + 2 else shape
     return (t.size,) if isinstance(owner, NORMS) else shape
 
 
 def _shapes(plain: tuple[int, ...], parts: int, how: str, owner: M.Module | None) -> list[tuple[int, ...]]:
     if parts > 1:
         return [(n, *plain[1:]) for n in getattr(owner, "parts", None) or [plain[0] // parts] * parts]
-    return [STORED[how](np.broadcast_to(np.float32(0), plain)).shape if how else plain]
+    return [STORED[how][0](np.broadcast_to(np.float32(0), plain)).shape if how else plain]

@@ -26,15 +26,13 @@ _PICKLES = {
     ".pt": "torch", ".pth": "torch", ".bin": "torch", ".ckpt": "torch", ".pkl": "megengine", ".mge": "megengine",
     ".pdparams": "paddle", ".h5": "keras", ".keras": "keras", ".msgpack": "flax",
 }  # fmt: skip
+SCRIPT = Path(__file__).parent.parent / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
 CONVERT = {
     "torch": (
         "python -c \"import torch, safetensors.torch as s; s.save_file({{k: v.contiguous() for k, v in "
         "torch.load('{0}', weights_only=True).items()}}, '{1}')\""
     ),
-    "megengine": "python migrate/megengine.py {0} {1}",
-    "paddle": "python migrate/paddle.py {0} {1}",
-    "keras": "python migrate/keras.py {0} {1}",
-    "flax": "python migrate/flax.py {0} {1}",
+    **{kind: f"python {SCRIPT} {kind} {{0}} {{1}}" for kind in ("megengine", "paddle", "keras", "flax")},
 }  # fmt: skip
 
 

@@ -286,6 +286,7 @@ TABLES: dict[str, dict[str, Table]] = {
             "transformer.",
             r"(.*\.)?h\.\d+\.attn\.(masked_)?bias",
             options={"activation": "gelu_tanh"},
+            tied=("lm_head.weight", "transformer.wte.weight"),
         ),
     },
     "Llama": {
@@ -303,6 +304,7 @@ TABLES: dict[str, dict[str, Table]] = {
             """,
             "model.",
             r".*rotary_emb\.inv_freq",
+            tied=("lm_head.weight", "model.embed_tokens.weight"),
         ),
     },
 }  # fmt: skip

@@ -1,0 +1,168 @@
+"""Folders in Hugging Face's layout, read and written: config.json, safetensors, perhaps in shards, and a tokenizer.
+
+In: a folder, or the name of a repository with the commit that is meant. Out: a network with its weights. Nothing of a folder is executed,
+and what lies outside of it is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import dtype
+from tengen.base.errors import ArgumentError, DownloadError, FileFormatError
+from tengen.base.files import read_regular, writing
+from tengen.deploy.tensorfile import write_tensors
+from tengen.interop import weights
+from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
+from tengen.models.configs import KINDS, Fields, kind_of
+from tengen.models.generation import LanguageModel
+from tengen.module import Module
+
+CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
+PATTERNS = [CONFIG, GENERATION, TOKENIZER, "model*.safetensors", INDEX]
+SHARD = 5_000_000_000  # bytes of a file, as transformers writes them
+
+
+def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> Module:
+    """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, BERT, ViT, ResNet.
+
+    Args:
+        source: a folder with config.json and model.safetensors (or shards with their index), or a repository "owner/name", which
+            huggingface_hub fetches. revision: the commit of a repository that is meant, 40 hexadecimal digits: what a name stands for
+            may change, and huggingface_hub names a commit's files by their hashes.
+
+    Returns: the network, in evaluation; BERT is transformers' BertModel. A language model has the folder's end tokens as `eos`, which
+        `generate` stops at.
+    Errors: FileFormatError for a folder that is not such a one, for settings that Tengen's network does not have, and for weights that
+        do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
+    Numerics: float16 and bfloat16 weights become float32. Results are transformers' but for rounding.
+
+    >>> import tempfile, tengen
+    >>> folder = tempfile.mkdtemp()
+    >>> net = tengen.models.gpt(1, 16, 2, 8, 11)
+    >>> tengen.models.save_pretrained(net, folder)
+    >>> same = tengen.models.from_pretrained(folder)
+    >>> (same.tokens.weight.numpy() == net.tokens.weight.numpy()).all()
+    np.True_
+    """
+    folder = _folder(source, revision)
+    where = str(folder / CONFIG)
+    table = read_json(inside(folder, CONFIG))
+    name = table.get("model_type")
+    if not isinstance(name, str) or name not in KINDS:
+        fail(f"{where}: model_type is {str(name)[:40]!r}; Tengen reads {', '.join(KINDS)}")
+    kind, state = KINDS[name], read_state(folder)
+    options = kind.read(Fields(table, where))
+    held = sum(a.size for a in state.values())
+    if (least := kind.least(options)) > held:
+        fail(f"{where}: it describes a network of at least {least:,} numbers, and the folder's weights are {held:,}")
+    try:
+        net = weights.fill(kind.build(**options), state, "transformers")
+    except FileFormatError:
+        raise
+    except ValueError as e:  # heads that do not share the width, weights that do not fit
+        raise FileFormatError(f"{folder}: {e}") from e
+    if isinstance(net, LanguageModel):
+        net.eos = _end_tokens(folder, table, net.vocabulary)
+    return net.eval()
+
+
+def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = None, shard: int = SHARD) -> None:
+    """Writes a folder that `from_pretrained` and transformers load: config.json, model.safetensors, or shards with their index.
+
+    Args: net: a GPT, Llama, BERT, ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
+        is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
+    Errors: ValueError for another network. OSError where it cannot be written.
+    """
+    name, kind = kind_of(net)
+    settings = {"model_type": name, "architectures": [kind.architecture], "dtype": "float32", **kind.write(net)}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(net, LanguageModel) and net.eos:
+        settings["eos_token_id"] = net.eos[0] if len(net.eos) == 1 else list(net.eos)
+    state = {k: np.ascontiguousarray(a) for k, a in weights.stored(net, "transformers").items()}
+    files = _sharded(state, shard)
+    for file, arrays in files.items():
+        write_tensors(folder / file, arrays, {"format": "pt"}, padded=False)
+    if len(files) > 1:
+        total = {"total_size": sum(a.nbytes for a in state.values())}
+        _write_json(folder / INDEX, {"metadata": total, "weight_map": {k: file for file, arrays in files.items() for k in arrays}})
+    _write_json(folder / CONFIG, settings)
+    if tokenizer is not None:
+        tokenizer.save(str(folder / TOKENIZER))
+    if len(files) > 1:  # what would be read instead
+        (folder / WEIGHTS).unlink(missing_ok=True)
+
+
+def load_tokenizer(folder: str | os.PathLike, revision: str | None = None) -> Any:
+    """The tokenizer of a folder in Hugging Face's layout, one of the package tokenizers: ``encode(text).ids``, ``decode(ids)``.
+
+    Args: as of `from_pretrained`.
+    Errors: ModuleNotFoundError without the package (``pip install tokenizers``); FileFormatError for a tokenizer.json that is none.
+    """
+    try:
+        import tokenizers
+    except ModuleNotFoundError as e:
+        raise ModuleNotFoundError("tokenizers are read by the package tokenizers; help: pip install 'tengen[hub]'") from e
+    path = inside(_folder(folder, revision), TOKENIZER)
+    raw = read_regular(path)
+    if len(raw) > JSON_LIMIT:
+        fail(f"{path}: it has {len(raw)} bytes, at most {JSON_LIMIT} are read")
+    try:
+        return tokenizers.Tokenizer.from_buffer(raw)
+    except Exception as e:  # the package raises nothing more special
+        raise FileFormatError(f"{path}: {str(e)[:200]}") from e
+
+
+def _folder(source: str | os.PathLike, revision: str | None) -> Path:
+    path = Path(source)
+    if path.is_dir():
+        return path
+    name = os.fspath(source)
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) or path.exists():
+        fail(f"{name!r} is no folder; help: a folder with {CONFIG} and {WEIGHTS}, or a repository 'owner/name' with its revision")
+    if revision is None or not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise ArgumentError(f"{name}: which commit is meant? help: revision='...', the 40 digits that its page shows under History")
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as e:
+        raise DownloadError(
+            f"{name}: repositories are fetched by huggingface_hub; help: pip install 'tengen[hub]', or pass a folder"
+        ) from e
+    try:
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=PATTERNS))
+    except Exception as e:  # of the network, of the repository, of the disk: many classes, of several packages
+        told = (str(e).strip().splitlines() or [""])[0][:200]
+        raise DownloadError(f"{name} at {revision[:12]} could not be had: {type(e).__name__}: {told}; help: pass a folder") from e
+
+
+def _end_tokens(folder: Path, table: dict[str, Any], vocabulary: int) -> tuple[int, ...]:
+    if (folder / GENERATION).exists():
+        table = {**table, **read_json(inside(folder, GENERATION))}
+    found = table.get("eos_token_id")
+    ids = found if isinstance(found, list) else [] if found is None else [found]
+    if len(ids) > 1000 or any(type(i) is not int for i in ids):
+        fail(f"{folder}: eos_token_id is {str(found)[:60]!r}, which is no token")
+    return tuple(i for i in ids if 0 <= i < vocabulary)  # configs of small tests keep the large ones' ids
+
+
+def _sharded(state: dict[str, np.ndarray], most: int) -> dict[str, dict[str, np.ndarray]]:
+    """The tensors of each file, those of large elements first, so that each begins at a multiple of its element."""
+    groups: list[dict[str, np.ndarray]] = [{}]
+    for name, a in sorted(state.items(), key=lambda row: (-dtype(row[1].dtype).size, row[0])):
+        if groups[-1] and sum(x.nbytes for x in groups[-1].values()) + a.nbytes > most:
+            groups.append({})
+        groups[-1][name] = a
+    n = len(groups)
+    return {WEIGHTS: groups[0]} if n == 1 else {f"model-{i:05}-of-{n:05}.safetensors": g for i, g in enumerate(groups, 1)}
+
+
+def _write_json(path: Path, table: dict[str, Any]) -> None:
+    with writing(path) as f:
+        f.write((json.dumps(table, indent=2) + "\n").encode())
