@@ -295,7 +295,9 @@ def test_dtypes():
         d = getattr(D, name)(*args)
         q = getattr(D, f"convert_to_{name}")(x, d)
         assert q.tolist() == want and D.is_quantize(q.dtype) and D.get_scale(d) == 0.5
-        np.testing.assert_array_equal(getattr(D, f"convert_from_{name}")(q), (np.array(want) - D.get_zero_point(d)) * np.float32(0.5))
+        np.testing.assert_array_equal(
+            getattr(D, f"convert_from_{name}")(q), (np.array(want) - D.get_zero_point(d)) * np.float32(0.5)
+        )
         with pytest.raises(ValueError, match="should be"):
             getattr(D, f"convert_to_{name}")(x, np.dtype("int8"))
     with pytest.raises(ValueError, match="within"):

@@ -81,7 +81,9 @@ def batch_conv_bias_activation(
     images = _centred(inp, za).reshape(1, n * c, *space)
     total = conv_int(images, filters, stride, padding, dilation, n * groups)
     total = total.reshape(n, -1, *total.shape[2:])
-    return _finished(total, a.reshape(()) * b.reshape(()), None if bias is None else bias.reshape(1, -1, 1, 1), dtype, nonlinear_mode)
+    return _finished(
+        total, a.reshape(()) * b.reshape(()), None if bias is None else bias.reshape(1, -1, 1, 1), dtype, nonlinear_mode
+    )
 
 
 def conv_transpose2d(
@@ -94,5 +96,9 @@ def conv_transpose2d(
     """
     (a, za), (b, zb) = _scale(inp, "inp"), _scale(weight, "weight")
     wide = [_centred(x, z).astype("float64") for x, z in ((inp, za), (weight, zb))]  # in which such sums are exact
-    total = REGISTRY["conv_transposed"](*wide, None, stride, padding, dilation, groups, output_padding, "direct").astype("int32")
-    return _finished(total, a.reshape(()) * b.reshape(()), None if bias is None else bias.reshape(1, -1, 1, 1), dtype, "identity")
+    total = REGISTRY["conv_transposed"](*wide, None, stride, padding, dilation, groups, output_padding, "direct").astype(
+        "int32"
+    )
+    return _finished(
+        total, a.reshape(()) * b.reshape(()), None if bias is None else bias.reshape(1, -1, 1, 1), dtype, "identity"
+    )

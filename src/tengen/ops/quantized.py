@@ -37,7 +37,11 @@ from tengen.ops.reduce import sum_to
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-_LARGEST = {int8: 128, uint8: 255, int16: 255}  # dtype of an operand -> the largest magnitude; int16 is a code less its zero point
+_LARGEST = {
+    int8: 128,
+    uint8: 255,
+    int16: 255,
+}  # dtype of an operand -> the largest magnitude; int16 is a code less its zero point
 
 
 # ---- element by element ------------------------------------------------------------------------------------------------------
@@ -129,7 +133,9 @@ def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
         wrong = (not floats and not x.dtype.is_int) or x.dtype.kind not in "fiu" or not scale.dtype.is_float
         if wrong or (zero is not None and not zero.dtype.is_int) or (dtype is not float32 and not dtype.is_int):
             what = "numbers" if floats else "integers"
-            raise DTypeError(f"takes {what}, a scale of floats and a zero point of integers, got {x}, {scale}, {zero}; to {dtype}")
+            raise DTypeError(
+                f"takes {what}, a scale of floats and a zero point of integers, got {x}, {scale}, {zero}; to {dtype}"
+            )
         if dtype is not float32 and not (np.iinfo(dtype.numpy).min <= low <= high <= np.iinfo(dtype.numpy).max):
             raise ArgumentError(f"{dtype} does not hold the integers from {low} to {high}")
         return TensorType(broadcast_shapes(*(t.shape for t in (x, scale, zero) if t is not None)), dtype)
@@ -253,7 +259,9 @@ def _check_operands(x: TensorType, y: TensorType, terms) -> None:
     largest = _LARGEST[x.dtype] * _LARGEST[y.dtype]
     most, n = ((1 << 31) - 1) // largest, as_int(terms)
     if n is not None and n > most:
-        raise ShapeError(f"sums of {n} products of {x.dtype} and {y.dtype} may not fit int32, which holds {most}; help: cut the sum")
+        raise ShapeError(
+            f"sums of {n} products of {x.dtype} and {y.dtype} may not fit int32, which holds {most}; help: cut the sum"
+        )
 
 
 def _terms(extents) -> object:
@@ -402,8 +410,11 @@ _U8 = lambda *shape: (0, 256, shape, "uint8")
 quantize_linear.reference(_np_quantize)
 quantize_linear.cases(
     Case(lambda r: (r.uniform(-40, 40, (3, 37)), np.float32(0.25)), grad=False),
-    Case(lambda r: (r.uniform(-40, 40, (2, 3, 5)), r.uniform(0.1, 1, (3, 1)), np.array([[3], [-7], [0]], np.int32)),
-         {"low": 0, "high": 255, "dtype": "uint8"}, grad=False),  # fmt: skip
+    Case(
+        lambda r: (r.uniform(-40, 40, (2, 3, 5)), r.uniform(0.1, 1, (3, 1)), np.array([[3], [-7], [0]], np.int32)),
+        {"low": 0, "high": 255, "dtype": "uint8"},
+        grad=False,
+    ),  # fmt: skip
     Case(lambda r: (np.array([0.5, 1.5, -2.5, np.inf, -np.inf, np.nan, 3e4]), np.float32(1.0), np.int32(5)), grad=False),
 )
 dequantize_linear.reference(_np_dequantize)
@@ -411,10 +422,14 @@ dequantize_linear.cases(Case(_integers(_U8(3, 37), (0.25,), (0, 256, (), "int32"
 requantize_linear.reference(_np_requantize)
 requantize_linear.cases(
     Case(_integers((-(2**31), 2**31, (4, 33), "int32"), (1e-7,))),
-    Case(_integers((-9999, 9999, (4, 33), "int32"), (0.01,), (0, 255, (33,), "int32")), {"low": 0, "high": 255, "dtype": "uint8"}),
+    Case(
+        _integers((-9999, 9999, (4, 33), "int32"), (0.01,), (0, 255, (33,), "int32")), {"low": 0, "high": 255, "dtype": "uint8"}
+    ),
 )
 fake_quantize.reference(
-    lambda x, scale, zero=None, low=-128, high=127: _np_dequantize(_np_quantize(x, scale, zero, low, high, "int64"), scale, zero)
+    lambda x, scale, zero=None, low=-128, high=127: _np_dequantize(
+        _np_quantize(x, scale, zero, low, high, "int64"), scale, zero
+    )
 )
 fake_quantize.cases(
     Case(lambda r: (r.uniform(-4, 4, (3, 37)), np.float32(0.25)), grad=False),

@@ -27,7 +27,11 @@ def keep_codes(graph: Graph) -> Graph:
     scales = {c.name for c in graph.constants.values() if c.data is not None and _is_plain(c.data)}
 
     def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value] | None:
-        if n.op != "quantize_linear" or not ins[1] or not any(g.constants.get(c) and g.constants[c].value is ins[1] for c in scales):
+        if (
+            n.op != "quantize_linear"
+            or not ins[1]
+            or not any(g.constants.get(c) and g.constants[c].value is ins[1] for c in scales)
+        ):
             return None
         between, v = [], ins[0]
         while v is not None and v.node is not None and _does_the_same(v.node):

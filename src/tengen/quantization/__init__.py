@@ -27,6 +27,8 @@ _OF_MODULES = {
         "apply_easy_quant disable_fake_quant disable_observer enable_fake_quant enable_observer propagate_qconfig quantize quantize_qat "
         "reset_qconfig"
     ),
+    "post_training": "Quantized auto_mix ptq",
+    "reporting": "Report report",
 }
 _HOMES = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

@@ -41,7 +41,9 @@ class Histogram:
             raise QuantizationError("calibration data makes NaN or inf; help: debug.check_finite finds where it comes from")
         self.low, self.high = min(self.low, low), max(self.high, high)
         a = self.average
-        self.average = (low, high) if a is None else tuple(self.decay * o + (1 - self.decay) * n for o, n in zip(a, (low, high)))
+        self.average = (
+            (low, high) if a is None else tuple(self.decay * o + (1 - self.decay) * n for o, n in zip(a, (low, high)))
+        )
         most = max(-low, high)
         if not self.edge:
             self.edge = most

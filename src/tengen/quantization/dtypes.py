@@ -49,7 +49,9 @@ class QuantDtypeMeta(_Meta):
     def __new__(cls, name: str, cname: str | None, np_dtype_str: str, qmin: int, qmax: int, is_unsigned: bool | None = None):
         if not isinstance(np_dtype_str, str):
             raise TypeError(f"np_dtype_str={np_dtype_str!r} must be the name of a dtype")
-        return super().__new__(cls, name, cname, np_dtype_str, qmin, qmax, np_dtype_str[0] == "u" if is_unsigned is None else is_unsigned)
+        return super().__new__(
+            cls, name, cname, np_dtype_str, qmin, qmax, np_dtype_str[0] == "u" if is_unsigned is None else is_unsigned
+        )
 
     def __copy__(self) -> QuantDtypeMeta:
         return self
@@ -125,7 +127,9 @@ def create_quantized_dtype(dtype_meta: QuantDtypeMeta, scale: float, zp: int | N
         check_zero(zp, dtype_meta)
         known["zero_point"] = int(zp)
     elif zp is not None:
-        raise ValueError(f"'{dtype_meta.name}' only supports symmetric quantization, zero_point should be None, but actually got '{zp}'")
+        raise ValueError(
+            f"'{dtype_meta.name}' only supports symmetric quantization, zero_point should be None, but actually got '{zp}'"
+        )
     return np.dtype(dtype_meta.np_dtype_str, metadata={"mgb_dtype": known})
 
 

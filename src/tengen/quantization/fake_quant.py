@@ -56,7 +56,9 @@ class FakeQuantize(_FakeQuantize):
         """The rounded numbers."""
         if qparams is None or qparams.dtype_meta is not self.dtype:
             found = None if qparams is None else qparams.dtype_meta
-            raise QuantizationError(f"input qparams' dtype is not equal to self.dtype.\nqparams.dtype_meta={found}\nself.dtype={self.dtype}")
+            raise QuantizationError(
+                f"input qparams' dtype is not equal to self.dtype.\nqparams.dtype_meta={found}\nself.dtype={self.dtype}"
+            )
         return fake_quant_tensor(inp, qparams)
 
 

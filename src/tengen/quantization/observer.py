@@ -248,7 +248,9 @@ class PassiveObserver(Observer):
         Errors: QuantizationError where nothing was
         """
         if self.qparams is None:
-            raise QuantizationError("a PassiveObserver has no scale yet; help: set_qparams, or reset_qconfig of a calibrated network")
+            raise QuantizationError(
+                "a PassiveObserver has no scale yet; help: set_qparams, or reset_qconfig of a calibrated network"
+            )
         return self.qparams
 
     def set_qparams(self, qparams: QParams) -> None:

@@ -34,7 +34,9 @@ class QParams:
 
     __slots__: Any = ("mode", "dtype_meta", "scale", "zero_point")
 
-    def __init__(self, mode: QuantMode | None, dtype_meta: QuantDtypeMeta | None, scale: Tensor | None, zero_point: Tensor | None):
+    def __init__(
+        self, mode: QuantMode | None, dtype_meta: QuantDtypeMeta | None, scale: Tensor | None, zero_point: Tensor | None
+    ):
         self.mode, self.dtype_meta, self.scale, self.zero_point = mode, dtype_meta, scale, zero_point
 
     def update(self, qparams: QParams) -> None:

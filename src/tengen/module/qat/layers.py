@@ -97,7 +97,9 @@ class _WithBatchNorm(Multiplying):
         n, inner = self.bn.num_features, self.layer()
         beta = 0.0 if self.bn.bias is None else self.bn.bias.reshape(n)
         bias = 0.0 if inner.bias is None else inner.bias.reshape(n)
-        return self.scaled_weight(), (beta + (bias - self.bn.running_mean.reshape(n)) * self.factor()).reshape(self.bias_shape())
+        return self.scaled_weight(), (beta + (bias - self.bn.running_mean.reshape(n)) * self.factor()).reshape(
+            self.bias_shape()
+        )
 
     def result(self, inp: Tensor) -> Tensor:
         """In training the batch's statistics decide, so the product of rounded folded weights is brought back to the layer's own scale
@@ -208,4 +210,3 @@ class DequantStub(_Rounded, Float.DequantStub):
     """Where integers end: nothing is rounded."""
 
     with_act = False
-

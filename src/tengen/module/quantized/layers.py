@@ -32,7 +32,9 @@ class _Layer(Multiplying, QuantizedModule):
         made = cls.__new__(cls)
         plain = (Tensor, Module, type(None))
         kept = {k: v for k, v in settings.__dict__.items() if (k[:1] != "_" or k == "_name") and not isinstance(v, plain)}
-        made.__dict__.update({**kept, "output_padding": getattr(settings, "output_padding", 0), "training": qat_module.training})
+        made.__dict__.update(
+            {**kept, "output_padding": getattr(settings, "output_padding", 0), "training": qat_module.training}
+        )
         weight, bias = qat_module.folded()
         w_q = qat_module.get_weight_qparams()
         name = f"{type(qat_module).__name__} {qat_module._name or ''}".strip()
