@@ -29,6 +29,7 @@ _OF_MODULES = {
     ),
     "post_training": "Quantized auto_mix ptq",
     "reporting": "Report report",
+    "weights": "quantize_weights",
 }
 _HOMES = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

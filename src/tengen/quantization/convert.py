@@ -30,7 +30,7 @@ FLOAT_TO_QAT: dict[type, Any] = {getattr(Float, name): getattr(QAT, name) for na
 QAT_TO_QUANTIZED: dict[type, Any] = {getattr(QAT, name): getattr(Quantized, name) for name in NAMES}
 
 
-def _replaced(module: Module, make: Callable[[Module], Module | None]) -> Module:
+def replace_modules(module: Module, make: Callable[[Module], Module | None]) -> Module:
     """The module with what `make` gives in the place of each module that it gives something for, the same for the same one."""
     made: dict[int, Module] = {}
 
@@ -83,7 +83,7 @@ def quantize_qat(
             return m
         return table[type(m)].from_float_module(m) if type(m) in table else None
 
-    made = _replaced(module if inplace else copy.deepcopy(module), make)
+    made = replace_modules(module if inplace else copy.deepcopy(module), make)
     propagate_qconfig(made, qconfig)
     return made
 
@@ -96,7 +96,7 @@ def quantize(module: Module, inplace: bool = True, mapping: dict | None = None) 
     Errors: QuantizationError where something has no scale yet, or one that cannot be
     """
     table = QAT_TO_QUANTIZED | (mapping or {})
-    return _replaced(
+    return replace_modules(
         module if inplace else copy.deepcopy(module), lambda m: table[type(m)].from_qat_module(m) if type(m) in table else None
     )
 
