@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 FLOORS = [
     "__main__ cli serve visual",
     "traced_module",
-    "hub models interop utils",
+    "hub models interop utils core",
     "module optimizer data quantization amp distributed",
     "array_api arrays fft custom_ops debug",
     "device functional linalg random distributions autodiff jit tuning dtr memory logger serialization",
@@ -41,6 +41,8 @@ ROOMS = {
     "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
     "jit": [".", "script"],
+    "module": ["quantized", "qat", "."],
+    "core": ["tensor", "."],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
 

@@ -15,7 +15,6 @@ import tengen.functional as F
 from tengen import Parameter, Tensor
 from tengen.autodiff import GradManager
 
-QUANTISED = "quantisation is an issue of its own"
 SEVERAL = "needs several processes: an issue of its own"
 INTERNAL = "MegEngine's own insides or tools, not for programs"
 HARDWARE = "for hardware or a compiler that Tengen has no programs for"
@@ -27,18 +26,12 @@ NOT_HERE = {
         f"{SETTING}: every run is synchronous, deterministic and planned"
     ),
     "megengine: check_misc": INTERNAL,
-    "megengine: quantization": QUANTISED,
-    "functional.quantized": QUANTISED,
     "functional.external": HARDWARE,
     "functional.debug_param": f"{SETTING}: kernels are chosen by rules, and `tengen.tune` measures",
     "functional.einsum": INTERNAL,
     "module: Dilation FillPoly": "CUDA kernels of MegEngine's last sources, which no release has and no text describes",
-    "module.qat": QUANTISED,
-    "module.quantized": QUANTISED,
-    "module.Module: disable_quantize": QUANTISED,
     "data.transform: CudaTransform": HARDWARE,
     "jit: xla_trace": HARDWARE,
-    "quantization": QUANTISED,
     "distributed: Client Server get_client get_mm_server_addr get_py_server_addr group": SEVERAL,
     "utils.tensorboard": INTERNAL,
     "utils.hook": INTERNAL,
@@ -47,7 +40,6 @@ NOT_HERE = {
     "tools.draw_graph": INTERNAL,
     "tools.load_network_and_run": INTERNAL,
     "random.rng": "its names stand in `random`",
-    "core.tensor.dtype": QUANTISED,
     "xla": HARDWARE,
     "experimental": HARDWARE,
     "amp: Xla_GradScaler": HARDWARE,
@@ -56,7 +48,6 @@ NOT_HERE = {
     ),
     "serialization: dmap": "maps names of devices in a file; files here name none",
     "Tensor: dmap_callback": "maps names of devices in a file; files here name none",
-    "Tensor: qparams": QUANTISED,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from tengen.passes.lowered import Lowered
 from tengen.passes.pipeline import graph_passes, optimize
 from tengen.passes.run import Form, Pass, observing, run_passes
 
-GRAPHS = ["remove_dead_code", "remove_identities", "remove_examples", "remove_broadcasts", "merge_common", "narrow"]
+GRAPHS = ["remove_dead_code", "remove_identities", "remove_examples", "remove_broadcasts", "merge_common", "keep_codes", "narrow"]
 FUSED = ["remove_dead_code", "fuse", "optimize_regions"]
 LOWERING = ["destinations", "layouts", "aliases", "image_loops", "launches"]
 LAST = ["memory", "emit"]
@@ -72,7 +72,7 @@ def test_an_observer_sees_every_pass_in_order():
         program, _ = compile_graph(graph(), None, [], "g")
     assert seen.names == [*GRAPHS, *FUSED, *LOWERING, *LAST]
     assert [p.name for p in passes(Target.host())] == seen.names
-    kinds = [Graph] * 9 + [Placed] * 4 + [Lowered, Planned, Program]
+    kinds = [Graph] * 10 + [Placed] * 4 + [Lowered, Planned, Program]
     assert [type(after) for _, _, after, *_ in seen] == kinds and seen[-1][2] is program
     for (_, _, after, *_), (_, before, *_) in zip(seen, seen[1:]):
         assert after is before
@@ -178,11 +178,11 @@ def test_what_passes_break_is_found():
     seen = Seen()
     with observing(seen):
         compile_graph(graph(), None, [], "g")
-    lowered = next(after for p, _, after, *_ in seen if p.name == "launches")
+    launches, lowered = next((p, after) for p, _, after, *_ in seen if p.name == "launches")
     step = lowered.lo.steps[-1]
     lowered.lo.steps[-1] = type(step)(step.kernel, step.ids[:-1])
     with config.scope(check=True), pytest.raises(VerifyError):
-        run_passes(lowered, [Pass("lost", lambda x: x, seen[13][0].form)])
+        run_passes(lowered, [Pass("lost", lambda x: x, launches.form)])
 
 
 @pytest.mark.parametrize("level", range(5))

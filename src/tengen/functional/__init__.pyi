@@ -471,7 +471,7 @@ def quantize_linear(
     zero: TensorLike | None = None,
     low: int = -128,
     high: int = 127,
-    dtype: DTypeLike = 'int8',
+    dtype: DTypeLike = ...,
 ) -> Tensor:
     """The integers that stand for numbers: clip(round(inp / scale) + zero, low, high), halves to even."""
 def real(inp: TensorLike) -> Tensor:
@@ -513,7 +513,7 @@ def requantize_linear(
     zero: TensorLike | None = None,
     low: int = -128,
     high: int = 127,
-    dtype: DTypeLike = 'int8',
+    dtype: DTypeLike = ...,
 ) -> Tensor:
     """Sums of products as integers of few bits: clip(round(inp * multiplier) + zero, low, high), halves to even."""
 def reshape(x: TensorLike, shape: NewShape) -> Tensor:

@@ -67,6 +67,7 @@ class Module(Watched):
         return m
 
     _unused_states: tuple[str, ...] = ()  # names in a state dict of PyTorch's that say nothing to this module
+    quantize_disabled = False  # see `disable_quantize`
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
@@ -244,6 +245,11 @@ class Module(Watched):
     def eval(self) -> Module:
         """Evaluation mode; returns self."""
         return self.train(False)
+
+    def disable_quantize(self, value: bool = True) -> None:
+        """Says that `quantization.quantize_qat` leaves this module and all inside as they are; False takes it back."""
+        for m in self.modules():
+            m.quantize_disabled = value
 
     def zero_grad(self) -> None:
         """Forgets all gradients."""

@@ -9,23 +9,27 @@ definition. A sum of int32 is exact in any order, and scaling it takes one multi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import int8, int16, int32, uint8
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.dtype import DType, float32, int8, int16, int32, uint8
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
+from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
-from tengen.loops.lang import as_int
+from tengen.kernels.source import Elementwise, broadcast
+from tengen.loops import lang
+from tengen.loops.lang import Expr, as_int, cast
 from tengen.ops.attributes import DTypeLike, Groups, Naturals, Positives
 from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
 from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis
 from tengen.ops.conv_strategies import RESULTS, Convolution, lower
-from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, same_extent
-from tengen.ops.elementwise import add, astype, clip, div, mul, round, sub, where
+from tengen.ops.define import Case, Op, broadcast_shapes, composite, primitive, same_axes, same_extent
+from tengen.ops.elementwise import add, astype, div, mul, round, sub, where
 from tengen.ops.indexing import take
 from tengen.ops.logic import greater, less
 from tengen.ops.reduce import sum_to
@@ -33,15 +37,19 @@ from tengen.ops.reduce import sum_to
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-_LARGEST = {int8: 128, uint8: 255, int16: 255}  # dtype of an operand -> the largest magnitude; int16 is a code less its zero point
+_LARGEST = {
+    int8: 128,
+    uint8: 255,
+    int16: 255,
+}  # dtype of an operand -> the largest magnitude; int16 is a code less its zero point
 
 
 # ---- element by element ------------------------------------------------------------------------------------------------------
 
 
-@composite(functional="nn")
+@primitive(functional="nn", own=(0, 1, 2))
 def quantize_linear(
-    inp: Tensor, scale: Tensor, zero: Tensor | None = None, low: int = -128, high: int = 127, dtype: DTypeLike = "int8"
+    inp: Tensor, scale: Tensor, zero: Tensor | None = None, low: int = -128, high: int = 127, dtype: DTypeLike = int8
 ) -> Tensor:
     """The integers that stand for numbers: clip(round(inp / scale) + zero, low, high), halves to even.
 
@@ -56,19 +64,9 @@ def quantize_linear(
     >>> F.quantize_linear(Tensor([-9.0, 0.25, 0.75, 1.0]), Tensor(0.5)).tolist()
     [-18, 0, 2, 2]
     """
-    return _codes(div(astype(inp, "float32"), scale), zero, low, high, dtype)
 
 
-def _codes(v, zero, low: int, high: int, dtype):
-    """Floats in units of the scale, as integers: rounded, saturated, and moved by the zero point."""
-    if zero is None:
-        return astype(clip(round(v), float(low), float(high)), dtype)
-    z = astype(zero, "float32")
-    q = astype(clip(round(v), sub(float(low), z), sub(float(high), z)), "int32")  # a NaN gives 0
-    return astype(add(q, astype(zero, "int32")), dtype)
-
-
-@composite(functional="nn")
+@primitive(functional="nn", own=(0, 1, 2))
 def dequantize_linear(inp: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """What integers stand for: scale (inp - zero).
 
@@ -80,14 +78,11 @@ def dequantize_linear(inp: Tensor, scale: Tensor, zero: Tensor | None = None) ->
     >>> F.dequantize_linear(Tensor([0, 10, 20], "uint8"), Tensor(0.5), Tensor(10, "int32")).tolist()
     [-5.0, 0.0, 5.0]
     """
-    q = astype(inp, "int32")
-    q = q if zero is None else sub(q, astype(zero, "int32"))
-    return mul(astype(q, "float32"), scale)
 
 
-@composite(functional="nn")
+@primitive(functional="nn", own=(0, 1, 2))
 def requantize_linear(
-    inp: Tensor, multiplier: Tensor, zero: Tensor | None = None, low: int = -128, high: int = 127, dtype: DTypeLike = "int8"
+    inp: Tensor, multiplier: Tensor, zero: Tensor | None = None, low: int = -128, high: int = 127, dtype: DTypeLike = int8
 ) -> Tensor:
     """Sums of products as integers of few bits: clip(round(inp * multiplier) + zero, low, high), halves to even.
 
@@ -102,7 +97,69 @@ def requantize_linear(
     >>> F.requantize_linear(Tensor([100, 300, -5000], "int32"), Tensor(0.05)).tolist()
     [5, 15, -128]
     """
-    return _codes(mul(astype(inp, "float32"), multiplier), zero, low, high, dtype)
+
+
+def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
+    """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that."""
+    r = lang.unary("rint", v)
+    if zero is None:
+        return cast(lang.minimum(lang.maximum(r, float(low)), float(high)), d)
+    z = cast(zero, float32)
+    q = cast(lang.minimum(lang.maximum(r, float(low) - z), float(high) - z), int32)
+    return cast(q + cast(zero, int32), d)
+
+
+def _quantized(x: Expr, scale: Expr, zero: Expr | None, low: int, high: int, dtype: DType) -> Expr:
+    return _codes(cast(cast(x, x.dtype.compute), float32) / cast(scale, float32), zero, low, high, dtype)
+
+
+def _dequantized(q: Expr, scale: Expr, zero: Expr | None) -> Expr:
+    centred = cast(q, int32) if zero is None else cast(q, int32) - cast(zero, int32)
+    return cast(centred, float32) * cast(scale, float32)
+
+
+def _requantized(total: Expr, multiplier: Expr, zero: Expr | None, low: int, high: int, dtype: DType) -> Expr:
+    return _codes(cast(total, float32) * cast(multiplier, float32), zero, low, high, dtype)
+
+
+def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
+    """The rules of an op that is one expression of (inp, scale, zero or None), each of a dtype of its own.
+
+    Args: floats: whether inp may be floats.
+    """
+
+    @op.infer
+    def _(x, scale, zero, dtype=float32, low=0, high=0):
+        wrong = (not floats and not x.dtype.is_int) or x.dtype.kind not in "fiu" or not scale.dtype.is_float
+        if wrong or (zero is not None and not zero.dtype.is_int) or (dtype is not float32 and not dtype.is_int):
+            what = "numbers" if floats else "integers"
+            raise DTypeError(
+                f"takes {what}, a scale of floats and a zero point of integers, got {x}, {scale}, {zero}; to {dtype}"
+            )
+        if dtype is not float32 and not (np.iinfo(dtype.numpy).min <= low <= high <= np.iinfo(dtype.numpy).max):
+            raise ArgumentError(f"{dtype} does not hold the integers from {low} to {high}")
+        return TensorType(broadcast_shapes(*(t.shape for t in (x, scale, zero) if t is not None)), dtype)
+
+    @op.source
+    def _(ins, out, **attrs):
+        there = [s for s in ins if s is not None]
+        fn = lambda x, scale, zero=None: body(x, scale, zero, **attrs)
+        return Elementwise(fn, [broadcast(s, out.shape) for s in there], out.shape, out.dtype)
+
+    @op.parts
+    def _(types, **attrs):
+        shape = broadcast_shapes(*(t.shape for t in types if t is not None))
+        return [[] if t is None else same_axes(t.shape, shape) for t in types]
+
+    @op.layout
+    def _(arrays, out, **attrs):
+        first = arrays[0]
+        return memory_order(first) if first is not None and first.shape == out.shape else list(range(len(out.shape)))
+
+
+_by_element(quantize_linear, _quantized, floats=True)
+_by_element(dequantize_linear, _dequantized, floats=False)
+_by_element(requantize_linear, _requantized, floats=False)
 
 
 @composite(functional="nn")
@@ -118,7 +175,7 @@ def fake_quantize(inp: Tensor, scale: Tensor, zero: Tensor | None = None, low: i
     >>> F.fake_quantize(Tensor([-100.0, 0.3, 0.8]), Tensor(0.5)).tolist()
     [-64.0, 0.5, 1.0]
     """
-    return dequantize_linear(quantize_linear(inp, scale, zero, low, high, "int32"), scale, zero)
+    return dequantize_linear(quantize_linear(inp, scale, zero, low, high, int32), scale, zero)
 
 
 @fake_quantize.vjp
@@ -202,7 +259,9 @@ def _check_operands(x: TensorType, y: TensorType, terms) -> None:
     largest = _LARGEST[x.dtype] * _LARGEST[y.dtype]
     most, n = ((1 << 31) - 1) // largest, as_int(terms)
     if n is not None and n > most:
-        raise ShapeError(f"sums of {n} products of {x.dtype} and {y.dtype} may not fit int32, which holds {most}; help: cut the sum")
+        raise ShapeError(
+            f"sums of {n} products of {x.dtype} and {y.dtype} may not fit int32, which holds {most}; help: cut the sum"
+        )
 
 
 def _terms(extents) -> object:
@@ -351,8 +410,11 @@ _U8 = lambda *shape: (0, 256, shape, "uint8")
 quantize_linear.reference(_np_quantize)
 quantize_linear.cases(
     Case(lambda r: (r.uniform(-40, 40, (3, 37)), np.float32(0.25)), grad=False),
-    Case(lambda r: (r.uniform(-40, 40, (2, 3, 5)), r.uniform(0.1, 1, (3, 1)), np.array([[3], [-7], [0]], np.int32)),
-         {"low": 0, "high": 255, "dtype": "uint8"}, grad=False),  # fmt: skip
+    Case(
+        lambda r: (r.uniform(-40, 40, (2, 3, 5)), r.uniform(0.1, 1, (3, 1)), np.array([[3], [-7], [0]], np.int32)),
+        {"low": 0, "high": 255, "dtype": "uint8"},
+        grad=False,
+    ),  # fmt: skip
     Case(lambda r: (np.array([0.5, 1.5, -2.5, np.inf, -np.inf, np.nan, 3e4]), np.float32(1.0), np.int32(5)), grad=False),
 )
 dequantize_linear.reference(_np_dequantize)
@@ -360,10 +422,14 @@ dequantize_linear.cases(Case(_integers(_U8(3, 37), (0.25,), (0, 256, (), "int32"
 requantize_linear.reference(_np_requantize)
 requantize_linear.cases(
     Case(_integers((-(2**31), 2**31, (4, 33), "int32"), (1e-7,))),
-    Case(_integers((-9999, 9999, (4, 33), "int32"), (0.01,), (0, 255, (33,), "int32")), {"low": 0, "high": 255, "dtype": "uint8"}),
+    Case(
+        _integers((-9999, 9999, (4, 33), "int32"), (0.01,), (0, 255, (33,), "int32")), {"low": 0, "high": 255, "dtype": "uint8"}
+    ),
 )
 fake_quantize.reference(
-    lambda x, scale, zero=None, low=-128, high=127: _np_dequantize(_np_quantize(x, scale, zero, low, high, "int64"), scale, zero)
+    lambda x, scale, zero=None, low=-128, high=127: _np_dequantize(
+        _np_quantize(x, scale, zero, low, high, "int64"), scale, zero
+    )
 )
 fake_quantize.cases(
     Case(lambda r: (r.uniform(-4, 4, (3, 37)), np.float32(0.25)), grad=False),

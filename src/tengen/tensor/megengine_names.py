@@ -31,6 +31,15 @@ def _set_name(self: Tensor, value: str | None) -> None:
     self._name = "" if value is None else str(value)
 
 
+def _qparams(self: Tensor) -> Any:
+    """What the tensor's numbers were rounded to (`quantization.QParams`); None where nobody said, as of all that is computed."""
+    return getattr(self, "_qparams", None)
+
+
+def _set_qparams(self: Tensor, value: Any) -> None:
+    self._qparams = value
+
+
 def _format(self: Tensor) -> str:
     """How an image's axes lie, in MegEngine: always "default" here, for the compiler chooses."""
     return "default"
@@ -76,6 +85,7 @@ MEMBERS: dict[str, Any] = {
     "name": property(_name, _set_name, doc=_name.__doc__), "format": property(_format, doc=_format.__doc__),
     "requires_grad": refused("requires_grad", "attach to the GradManager, and give the optimizer, only the tensors to train"),
     "data": refused("data", "x[...] = values writes in place; x.detach() is off the tape"),
+    "qparams": property(_qparams, _set_qparams, doc=_qparams.__doc__),
     "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,
     "__floor__": _whole("floor"), "__ceil__": _whole("ceil"), "__trunc__": _whole("trunc"), "__array_wrap__": _wrap,
 }  # fmt: skip

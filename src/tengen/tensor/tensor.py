@@ -51,7 +51,7 @@ class Tensor(Values, TensorMethods):
     [[7.0, 10.0], [15.0, 22.0]]
     """
 
-    __slots__ = ("_data", "_layout", "_node", "_grad", "_name", "__weakref__")
+    __slots__ = ("_data", "_layout", "_node", "_grad", "_name", "_qparams", "__weakref__")
     _data: Any
     _layout: Layout
     _node: Any

@@ -301,6 +301,9 @@ class TensorMethods:
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
     @property
+    def qparams(self) -> Any:
+        """What the tensor's numbers were rounded to (`quantization.QParams`); None where nobody said, as of all that is computed."""
+    @property
     def real(self) -> Tensor:
         """The real parts: a view of complex numbers."""
     def reciprocal(self, *args: Any, **kwargs: Any) -> Any:

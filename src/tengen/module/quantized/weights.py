@@ -1,0 +1,89 @@
+"""Layers whose weights alone are integers: of 8 or 4 bits, with a scale for each group of input features; activations are float32.
+
+A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, or from -8 to 7; two of 4 bits lie in a byte, the first in its
+low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.module.module import Module
+from tengen.tensor import Tensor
+
+LIMITS = {8: (-127, 127), 4: (-8, 7)}  # bits -> the smallest and the largest integer
+
+
+class GroupedWeight(Module):
+    """A matrix as integers.
+
+    Args:
+        codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32, (rows, groups).
+        bits: 8 or 4. group: columns that share a scale.
+
+    >>> import numpy as np
+    >>> from tengen.module.quantized.weights import GroupedWeight
+    >>> w = GroupedWeight(np.array([[7, -8, 1]], "int8"), np.array([[0.5, 2.0]], "float32"), 4, 2)
+    >>> w.values().tolist(), w.codes.shape
+    ([[3.5, -4.0, 2.0]], (1, 2))
+    """
+
+    def __init__(self, codes: np.ndarray, scale: np.ndarray, bits: int, group: int):
+        super().__init__()
+        self.bits, self.group, self.shape = bits, group, codes.shape
+        whole = np.pad(codes, ((0, 0), (0, -codes.shape[1] % (group + group % 2))))
+        if bits == 4:
+            low, high = (whole[:, i::2].astype(np.int16) + 8 for i in (0, 1))
+            whole = (low | high << 4).astype(np.uint8)
+        self.codes, self.scale = Tensor(whole), Tensor(np.asarray(scale, np.float32))
+
+    def values(self, rows: Tensor | None = None) -> Tensor:
+        """The matrix in float32, or some rows of it."""
+        q, scale = (t if rows is None else t[rows] for t in (self.codes, self.scale))
+        if self.bits == 4:
+            halves = F.stack([F.bitwise_and(q, 15), F.right_shift(q, 4)], -1)
+            q = halves.reshape(*q.shape[:-1], -1).astype("int8") - 8
+        groups = scale.shape[-1]
+        q = q[..., : groups * self.group].reshape(*scale.shape, self.group)
+        w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1))
+        return w.reshape(*q.shape[:-2], -1)[..., : self.shape[1]]
+
+    @property
+    def bytes(self) -> int:
+        """Of the integers and their scales."""
+        return self.codes.size + 4 * self.scale.size
+
+
+class _WeightOnly(Module):
+    def __init__(self, grouped: GroupedWeight):
+        super().__init__()
+        self.grouped = grouped
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight in float32, for those who read it: it is made of the integers each time."""
+        return self.grouped.values()
+
+
+class WeightOnlyLinear(_WeightOnly):
+    """`Linear` whose weight is integers, `grouped`. Shapes: (..., in) -> (..., out)."""
+
+    def __init__(self, weight: GroupedWeight, bias: Tensor | None):
+        super().__init__(weight)
+        self.out_features, self.in_features = weight.shape
+        self.bias = None if bias is None else Tensor(bias.detach().numpy())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class WeightOnlyEmbedding(_WeightOnly):
+    """`Embedding` whose table is integers, `grouped`: only the rows that are looked up become float32."""
+
+    def __init__(self, weight: GroupedWeight):
+        super().__init__(weight)
+        self.num_embeddings, self.embedding_dim = weight.shape
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.grouped.values(inputs)

@@ -1,0 +1,183 @@
+"""The layers of a graph that can be computed by integers: found, calibrated, and replaced.
+
+In: a graph whose convolutions and products with constant weights are in float32, and histograms of what they read. Out: the same
+graph, in which they read integers: x -> quantised -> exact sums in int32 -> float32, in one kernel with what follows.
+docs/numerics.md has the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.base.dtype import float32
+from tengen.deploy.graphs import Graph, Node, Value
+from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
+from tengen.quantization.dtypes import QuantizationError, check_scale
+from tengen.tensor import Tensor
+
+MOST_TERMS = ((1 << 31) - 1) // (255 * 128)  # of a sum of products of uint8 and int8
+INT8, UINT8 = (-128, 127, "int8"), (0, 255, "uint8")
+
+
+@dataclass
+class Layer:
+    """A node that multiplies by a constant weight.
+
+    Attributes:
+        name: of its weight. op: "conv" or "matmul". where: the user's line. index: of the node in the graph.
+        why_float: why it stays in float32; "" where it does not. histogram: of its input.
+        low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
+        correction: what is added to each output channel, because rounded weights have another mean; None: nothing.
+        sqnr, cosine, saturation: of its result by integers against float32, and the share of inputs outside of the range.
+        float_ms, int8_ms: its time in float32 and in int8, where somebody measured it.
+    """
+
+    name: str
+    op: str
+    where: str
+    index: int
+    weight: np.ndarray
+    attrs: dict[str, Any]
+    why_float: str = ""
+    histogram: Histogram = field(default_factory=Histogram)
+    low: float = 0.0
+    high: float = 0.0
+    scale: float = 0.0
+    zero: int | None = None
+    dtype: tuple[int, int, str] = INT8
+    correction: np.ndarray | None = None
+    sqnr: float = float("nan")
+    cosine: float = float("nan")
+    saturation: float = float("nan")
+    float_ms: float = float("nan")
+    int8_ms: float = float("nan")
+
+    @property
+    def channel_axes(self) -> tuple[int, ...]:
+        """The axes of the weight that are output channels."""
+        if self.op == "matmul":
+            return (0,) if self.attrs["transpose_b"] else (1,)
+        return (0, 1) if self.weight.ndim == len(self.attrs["stride"]) + 3 else (0,)
+
+    def in_float(self, x: Tensor) -> Tensor:
+        """The result in float32."""
+        w, a = Tensor(self.weight), self.attrs
+        if self.op == "matmul":
+            return F.matmul(x, w, a["transpose_a"], a["transpose_b"])
+        return _convolved(x, w, a)
+
+    def codes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The weight as integers from -127 to 127, and their scales, in the shape that broadcasts with the result."""
+        inner = tuple(i for i in range(self.weight.ndim) if i not in self.channel_axes)
+        most = np.abs(self.weight).max(axis=inner, keepdims=True) if self.weight.size else np.zeros([1] * self.weight.ndim)
+        scale = np.where(most >= 2.0**-90, most / 127, 1).astype(np.float32)
+        q = np.clip(np.rint(self.weight / scale), -127, 127).astype(np.int8)
+        shape = (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
+        return q, scale.reshape(shape)
+
+    def calibrate(self, calibrator: str, asymmetric: bool) -> None:
+        """Chooses the range of its input. uint8 where nothing is negative; else int8, with a zero point if `asymmetric`."""
+        positive = self.histogram.range()[0] >= 0
+        self.dtype = UINT8 if positive or asymmetric else INT8
+        symmetric = not positive and not asymmetric
+        steps = self.dtype[1] - self.dtype[0]
+        low, high = CALIBRATORS[calibrator](self.histogram, steps, symmetric)
+        scale, zero = scale_and_zero(low, high, self.dtype[0], self.dtype[1], symmetric)
+        check_scale(scale, f"the scale of the input of {self.name}")
+        self.scale, self.zero = float(scale), zero if zero else None
+        self.low, self.high = ((q - zero) * self.scale for q in self.dtype[:2])
+
+    def by_integers(self) -> Callable[..., Tensor]:
+        """A function (input, weight in float32, which it does not read) -> the result by integers."""
+        w, w_scale = self.codes()
+        q, scale, product = Tensor(w), Tensor(np.float32(self.scale)), Tensor(np.float32(self.scale) * w_scale)
+        zero = None if self.zero is None else Tensor(np.int32(self.zero))
+        more = None if self.correction is None else Tensor(self.correction.reshape(w_scale.shape))
+        a, (low, high, d) = self.attrs, self.dtype
+
+        def computed(x: Tensor, *weight: Tensor) -> Tensor:
+            codes = F.quantize_linear(x, scale, zero, low, high, d)
+            codes = codes if zero is None else F.centre_codes(codes, zero)
+            if self.op == "matmul":
+                total = F.matmul_int(codes, q, a["transpose_a"], a["transpose_b"])
+            else:
+                total = F.conv_int(codes, q, a["stride"], a["padding"], a["dilation"], a["groups"])
+            y = F.dequantize_linear(total, product)
+            return y if more is None else y + more
+
+        return computed
+
+    def compare(self, x: np.ndarray, correct: bool) -> None:
+        """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of each output
+        channel off."""
+        t = Tensor(x)
+        want = self.in_float(t).numpy().astype(np.float64)
+        self.correction = None
+        got = self.by_integers()(t).numpy().astype(np.float64)
+        if correct and want.size:
+            channel = want.ndim - 1 if self.op == "matmul" else 1
+            mean = (want - got).mean(axis=tuple(i for i in range(want.ndim) if i != channel), keepdims=True)
+            self.correction, got = mean.astype(np.float32), got + mean
+        noise, signal = ((got - want) ** 2).sum(), (want**2).sum()
+        self.sqnr = float(10 * np.log10(signal / noise)) if noise and signal else float("inf")
+        size = np.sqrt(signal * (got**2).sum())
+        self.cosine = float((got * want).sum() / size) if size else 1.0
+        self.saturation = float(((x < self.low - self.scale / 2) | (x > self.high + self.scale / 2)).mean()) if x.size else 0.0
+
+
+def _convolved(x: Tensor, w: Tensor, a: dict[str, Any]) -> Tensor:
+    f = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(a["stride"])]
+    return f(x, w, None, a["stride"], a["padding"], a["dilation"], a["groups"])
+
+
+def find_layers(graph: Graph) -> list[Layer]:
+    """The convolutions and products of a graph with constant weights in float32; `why_float` says what cannot be computed by integers."""
+    constants = {c.value: c for c in graph.constants.values() if c.data is not None}
+    found = []
+    for i, n in enumerate(graph.nodes):
+        if n.op not in ("conv", "matmul") or n.outputs[0].type.dtype is not float32:
+            continue
+        c = constants.get(n.inputs[1])
+        if c is None:
+            continue
+        made = Layer(c.name, n.op, n.where or "", i, c.data, dict(n.attrs))
+        made.why_float = _why_float(n, made)
+        found.append(made)
+    return found
+
+
+def _why_float(n: Node, layer: Layer) -> str:
+    x = n.inputs[0]
+    assert x is not None
+    if x.type.dtype is not float32:
+        return f"its input is {x.type.dtype}"
+    if n.op == "matmul" and (layer.weight.ndim != 2 or x.type.ndim < 2):
+        return "it is no product with a matrix"
+    terms = layer.weight.size // max(1, int(np.prod([layer.weight.shape[a] for a in layer.channel_axes])))
+    if terms > MOST_TERMS:
+        return f"sums of {terms} terms may not fit int32"
+    if not np.isfinite(layer.weight).all():
+        raise QuantizationError(f"the weight {layer.name} holds NaN or inf")
+    return ""
+
+
+def replaced(graph: Graph, layers: list[Layer], chosen: Callable[[Layer], bool]) -> Graph:
+    """A copy of the graph in which the chosen layers are computed by integers."""
+    g = graph.copy()
+    nodes = [(layer, g.nodes[layer.index]) for layer in layers if not layer.why_float and chosen(layer)]
+    with g.edits():
+        for layer, n in nodes:
+            g.replace(n, layer.by_integers())
+    return g
+
+
+def input_of(graph: Graph, layer: Layer) -> Value:
+    """What a layer reads in its graph."""
+    x = graph.nodes[layer.index].inputs[0]
+    assert x is not None
+    return x

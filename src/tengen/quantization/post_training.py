@@ -1,0 +1,240 @@
+"""The short road: `ptq`, from a trained network and some data to a program that multiplies integers of 8 bits.
+
+In: a module or a function of tensors, whose forward may be any Python that records; inputs like those that it will get. The graph
+is quantised, not the modules. Out: `Quantized`, a graph to be called and saved. `auto_mix` keeps layers in float32 until a drop of
+accuracy is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import TengenError
+from tengen.deploy.graphs import Graph
+from tengen.module.module import Module
+from tengen.quantization.calibrators import CALIBRATORS
+from tengen.quantization.dtypes import QuantizationError
+from tengen.quantization.layers import Layer, find_layers, input_of, replaced
+from tengen.tensor import Tensor
+
+Batch = tuple[np.ndarray, ...]
+Metric = Callable[[list[np.ndarray]], float]
+
+
+class Quantized:
+    """A quantised program: call it like the network that it was made of.
+
+    Attributes:
+        graph: the program, a `tengen.Graph`. layers: what was found, `Layer` each, with scales and errors.
+        float_score, score: the metric of the network in float32 and of this program, in percent.
+    """
+
+    def __init__(self, graph: Graph, layers: list[Layer], float_score: float, score: float):
+        self.graph, self.layers, self.float_score, self.score = graph, layers, float_score, score
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.graph(*args, **kwargs)
+
+    def save(self, file: Any) -> Any:
+        """Writes the program as a model file, which `tengen.load_graph` reads and `tengen compile` compiles."""
+        return self.graph.save(file)
+
+    @property
+    def in_float(self) -> list[Layer]:
+        """The layers that stayed in float32."""
+        return [layer for layer in self.layers if layer.why_float]
+
+    def __repr__(self) -> str:
+        done = len(self.layers) - len(self.in_float)
+        return (
+            f"<quantized: {done} of {len(self.layers)} layers by integers, {self.score:.2f} % against {self.float_score:.2f} %>"
+        )
+
+
+def batches_of(data: Any) -> list[Batch]:
+    """Data as a list of batches, each a tuple of arrays.
+
+    Errors: QuantizationError where there is none
+    """
+    if isinstance(data, (Tensor, np.ndarray)):
+        data = [data]
+    if not isinstance(data, Iterable):
+        raise TypeError(f"data must be a tensor, an array, or batches of them, got a {type(data).__name__}")
+    plain = lambda x: x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+    found = [tuple(map(plain, b)) if isinstance(b, (tuple, list)) else (plain(b),) for b in data]
+    found = [b for b in found if all(x.size for x in b)]
+    if not found:
+        raise QuantizationError("calibration needs data: there is no batch, or none with an element")
+    return found
+
+
+class Road:
+    """A network on its way: its graph in float32, its layers, the data, and how programs are scored.
+
+    Args: as of `ptq`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        labels: Any,
+        metric: Metric | None,
+        calibrator: str,
+        asymmetric: bool,
+        bias_correction: bool,
+    ):
+        if calibrator not in CALIBRATORS:
+            raise QuantizationError(f"unknown calibrator {calibrator!r}; help: one of {', '.join(CALIBRATORS)}")
+        self.batches = batches_of(data)
+        was_training = isinstance(model, Module) and model.training
+        if was_training:
+            model.eval()
+        try:
+            self.graph = Graph.of(model, *(Tensor(x) for x in self.batches[0]))
+        finally:
+            if was_training:
+                model.train()
+        self._open(len({tuple(x.shape for x in b) for b in self.batches}) > 1)
+        self.layers = find_layers(self.graph)
+        self._calibrate(calibrator, asymmetric, bias_correction)
+        self.outputs = [self._run(self.graph, b) for b in self.batches]
+        self.metric = metric or _accuracy(self.outputs, labels)
+        self.float_score = self.metric(self.outputs)
+
+    def _open(self, must: bool) -> None:
+        """Lets the graph take any batch; where it does not, and need not, it takes the batches' own."""
+        try:
+            self.graph.set_batch("batch")
+        except TengenError as e:
+            if not must:
+                return
+            raise QuantizationError(
+                f"batches differ in size, and the network does not take any: {e}; help: batches of one size"
+            ) from e
+
+    @staticmethod
+    def _run(graph: Graph, batch: Batch) -> np.ndarray:
+        made = graph(*(Tensor(x) for x in batch))
+        return (made[0] if isinstance(made, (tuple, list)) else made).numpy()
+
+    def _calibrate(self, calibrator: str, asymmetric: bool, correct: bool) -> None:
+        able = [layer for layer in self.layers if not layer.why_float]
+        for inputs in self.inputs(able):
+            for layer, x in zip(able, inputs):
+                layer.histogram.add(x)
+        for layer in able:
+            layer.calibrate(calibrator, asymmetric)
+        for inputs in self.inputs(able):
+            for layer, x in zip(able, inputs):
+                layer.compare(x, correct)
+            break  # one batch says enough
+
+    def inputs(self, layers: Sequence[Layer]):
+        """For each batch, what the layers read."""
+        g = self.graph.copy()
+        for i, layer in enumerate(layers):
+            g.add_output(f"input of layer {i}", input_of(g, layer))
+        for batch in self.batches:
+            made = g(*(Tensor(x) for x in batch))
+            made = made if isinstance(made, (tuple, list)) else (made,)
+            yield [t.numpy() for t in made[len(made) - len(layers) :]]
+
+    def program(self, chosen: Callable[[Layer], bool]) -> Graph:
+        """The graph with the chosen layers by integers."""
+        return replaced(self.graph, self.layers, chosen)
+
+    def scored(self, graph: Graph) -> tuple[float, float]:
+        """(the metric of a program, its squared error against float32)."""
+        outputs = [self._run(graph, b) for b in self.batches]
+        error = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(outputs, self.outputs))
+        return self.metric(outputs), error
+
+    def mixed(self, drop: float) -> Quantized:
+        """The program with the fewest layers in float32 that loses at most `drop` percent, by the sensitivity of each layer."""
+        g = self.program(lambda layer: True)
+        score, _ = self.scored(g)
+        if self.float_score - score <= drop:
+            return Quantized(g, self.layers, self.float_score, score)
+        able = [layer for layer in self.layers if not layer.why_float]
+        harm: dict[int, tuple[float, float]] = {}
+        for layer in able:  # alone by integers
+            alone = self.scored(self.program(lambda other, layer=layer: other is layer))
+            harm[id(layer)] = (self.float_score - alone[0], alone[1])
+        worst = sorted(able, key=lambda layer: harm[id(layer)], reverse=True)
+        low, high, best = 0, len(worst), (self.graph.copy(), self.float_score, len(worst))
+        while low < high:
+            count = (low + high) // 2
+            kept = {id(layer) for layer in worst[:count]}
+            g = self.program(lambda layer, kept=kept: id(layer) not in kept)
+            score, _ = self.scored(g)
+            if self.float_score - score <= drop:
+                high, best = count, (g, score, count)
+            else:
+                low = count + 1
+        for layer in worst[: best[2]]:
+            layer.why_float = f"alone by integers it costs {harm[id(layer)][0]:.2f} % (drop of {drop:g} % asked for)"
+        return Quantized(best[0], self.layers, self.float_score, best[1])
+
+
+def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
+    """The share of rows whose largest element is at the label; without labels, where float32 has it."""
+    if outputs[0].ndim < 1 or outputs[0].shape[-1] < 2:
+        if labels is not None:
+            raise QuantizationError("labels need results with a number for each class; help: metric=...")
+        size = sum(float((o.astype(np.float64) ** 2).sum()) for o in outputs) or 1.0
+        error = lambda found: sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(found, outputs))
+        return lambda found: 100 * (1 - (error(found) / size) ** 0.5)
+    rows = lambda found: np.concatenate([o.argmax(-1).reshape(-1) for o in found])
+    wanted = (
+        rows(outputs) if labels is None else np.asarray(labels.numpy() if isinstance(labels, Tensor) else labels).reshape(-1)
+    )
+    if len(wanted) != len(rows(outputs)):
+        raise QuantizationError(f"there are {len(wanted)} labels for {len(rows(outputs))} rows of results")
+    return lambda found: 100 * float((rows(found) == wanted).mean())
+
+
+def ptq(
+    model: Any, data: Any, budget_drop: float | None = 0.5, *, labels: Any = None, metric: Metric | None = None, calibrator: str = "mse",
+    asymmetric: bool = False, bias_correction: bool = True,
+) -> Quantized:  # fmt: skip
+    """A trained network as a program that multiplies integers of 8 bits.
+
+    Weights have a scale for each output channel, inputs of layers one scale, which a calibrator chooses from what they were on the data; the
+    rest is computed in float32, in the kernels of the layers.
+
+    Args:
+        model: a module, or a function of tensors. It is recorded in evaluation, and stays as it is.
+        data: inputs: a tensor or array, or batches of them; a batch for several inputs is a tuple.
+        budget_drop: so many percent of accuracy may be lost; where all layers cost more, the most sensitive stay in float32. None: all
+            layers by integers, whatever they cost.
+        labels: the right class of each row of results, for the accuracy. Without them it is agreement with float32 on the largest
+            element (of results with a single column: 100 less the relative error).
+        metric: a function of the results, an array for each batch -> percent, in place of accuracy.
+        calibrator: "minmax", "moving_average", "percentile", "kl" or "mse". asymmetric: inputs have zero points. bias_correction: mean
+            errors of output channels on the first batch are taken off.
+
+    Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit
+
+    >>> import numpy as np
+    >>> from tengen import module as M
+    >>> from tengen.quantization import ptq
+    >>> ptq(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32"))
+    <quantized: 1 of 1 layers by integers, 100.00 % against 100.00 %>
+    """
+    road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction)
+    if budget_drop is not None:
+        return road.mixed(budget_drop)
+    g = road.program(lambda layer: True)
+    return Quantized(g, road.layers, road.float_score, road.scored(g)[0])
+
+
+def auto_mix(model: Any, data: Any, drop: float = 0.5, **more: Any) -> Quantized:
+    """`ptq` that keeps the fewest layers in float32 that hold a drop of accuracy, by the measured sensitivity of each.
+
+    Args: model, data: as of `ptq`, and so are all others. drop: percent of accuracy that may be lost.
+    """
+    return ptq(model, data, drop, **more)

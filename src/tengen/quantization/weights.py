@@ -1,0 +1,127 @@
+"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ against data.
+
+For networks whose time is that of reading weights: they take a quarter or an eighth of the bytes. Activations stay float32.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tengen.module.linear import Embedding, Linear
+from tengen.module.module import Module
+from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
+from tengen.quantization.convert import replace_modules
+from tengen.quantization.dtypes import QuantizationError
+from tengen.tensor import Tensor
+
+DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
+
+
+def quantize_weights(
+    model: Module, bits: int = 8, group: int = 64, method: str = "rtn", data: Any = None, inplace: bool = True
+) -> Module:
+    """Puts layers with integer weights in the place of `Linear` and `Embedding`.
+
+    Args:
+        model: the network. Layers after `disable_quantize()` stay. bits: 8 or 4. group: input features that share a scale: 32, 64 or 128,
+            or another number.
+        method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
+            features behind it (Frantar et al., "GPTQ", 2023). data: for it, inputs of the network, a batch each.
+        inplace: change the network; else a copy.
+
+    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" without data
+
+    >>> from tengen import functional as F, module as M
+    >>> from tengen.quantization import quantize_weights
+    >>> quantize_weights(M.Linear(64, 8), bits=4)(F.ones((2, 64))).shape
+    (2, 8)
+    """
+    if bits not in LIMITS or method not in ("rtn", "gptq") or type(group) is not int or group < 2 or group % 2:
+        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8 or 4, an even number, 'rtn' or 'gptq'")
+    model = model if inplace else copy.deepcopy(model)
+    seen = _second_moments(model, data) if method == "gptq" else {}
+
+    def make(m: Module) -> Module | None:
+        if m.quantize_disabled or type(m) not in (Linear, Embedding):
+            return m if m.quantize_disabled else None
+        w = m.weight.numpy().astype(np.float64)
+        if not np.isfinite(w).all():
+            raise QuantizationError(f"the weight of {m!r} holds NaN or inf")
+        moments = seen.get(id(m))
+        codes, scale = nearest(w, bits, group) if moments is None else gptq(w, moments, bits, group)
+        weight = GroupedWeight(codes, scale, bits, group)
+        made = WeightOnlyLinear(weight, m.bias) if type(m) is Linear else WeightOnlyEmbedding(weight)
+        return made.train(m.training)
+
+    return replace_modules(model, make)
+
+
+def _scales(w: np.ndarray, bits: int) -> np.ndarray:
+    """A scale for each row: the largest magnitude over the largest integer. Rows of nothing but zeros have scale 1."""
+    most = np.abs(w).max(axis=-1)
+    return np.where(most >= 2.0**-90, most / LIMITS[bits][1], 1).astype(np.float32)
+
+
+def _rounded(w: np.ndarray, scale: np.ndarray, bits: int) -> np.ndarray:
+    return np.clip(np.rint(w / scale), *LIMITS[bits])
+
+
+def nearest(w: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """(integers, scales) of a matrix, each number rounded to the nearest."""
+    parts = np.pad(w, ((0, 0), (0, -w.shape[1] % group))).reshape(len(w), -1, group)
+    scale = _scales(parts, bits)
+    codes = _rounded(parts, scale[..., None], bits).reshape(len(w), -1)[:, : w.shape[1]]
+    return codes.astype(np.int8), scale
+
+
+def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """(integers, scales) of a matrix by GPTQ.
+
+    Args: moments: the sum over inputs x of x x^T.
+    """
+    h, w = moments.copy(), w.copy()
+    dead = np.diag(h) == 0  # features that no input has
+    h[dead, dead] = 1
+    h[np.diag_indices(len(h))] += DAMPING * np.mean(np.diag(h))
+    upper = np.linalg.cholesky(np.linalg.inv(h)).T
+    codes, scales = np.zeros(w.shape, np.int8), []
+    for k in range(w.shape[1]):
+        if k % group == 0:
+            scales.append(_scales(w[:, k : k + group], bits))
+        q = _rounded(w[:, k], scales[-1], bits)
+        codes[:, k] = q
+        error = (w[:, k] - q * scales[-1]) / upper[k, k]
+        w[:, k + 1 :] -= np.outer(error, upper[k, k + 1 :])
+    return codes, np.stack(scales, 1)
+
+
+def _second_moments(model: Module, data: Any) -> dict[int, np.ndarray]:
+    """For each linear layer, the sum over its inputs x of x x^T."""
+    found: dict[int, np.ndarray] = {}
+
+    def watching(layer: Linear) -> Callable[..., None]:
+        def watch(module: Module, inputs: tuple) -> None:
+            x = inputs[0].numpy().astype(np.float64).reshape(-1, layer.in_features)
+            found[id(layer)] = found.get(id(layer), 0) + x.T @ x
+
+        return watch
+
+    handles = [m.register_forward_pre_hook(watching(m)) for m in model.modules() if type(m) is Linear]
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in [] if data is None else [data] if isinstance(data, (Tensor, np.ndarray)) else data:
+            model(*(x if isinstance(x, Tensor) else Tensor(x) for x in (batch if isinstance(batch, tuple) else (batch,))))
+    finally:
+        model.train(was_training)
+        for h in handles:
+            h.remove()
+    if not found:
+        raise QuantizationError("method='gptq' needs data: inputs that reach a linear layer")
+    if not all(np.isfinite(m).all() for m in found.values()):
+        raise QuantizationError("calibration data makes NaN or inf; help: debug.check_finite finds where it comes from")
+    return found

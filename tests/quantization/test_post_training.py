@@ -1,0 +1,205 @@
+"""The short road: digits lose at most 0.3 points by `ptq` and nothing by training with integers in mind; files and an emulated ARM give the
+same bytes; calibrators against their definitions; mixed precision; reports; data that cannot be used."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from needs import needs
+
+import tengen.functional as F
+import tengen.module as M
+import tengen.quantization as Q
+from tengen import Tensor, load_graph, random, trace
+from tengen.autodiff import GradManager
+from tengen.deploy.compile import compile_model
+from tengen.deploy.run import run_artifact
+from tengen.optimizer import SGD
+from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
+from tengen.quantization.layers import find_layers
+
+TRAINED = 1200
+
+
+class Digits(M.Module):
+    """Its forward has plain functions: nothing of it is named for quantisation."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn = M.Conv2d(1, 16, 3, padding=1), M.BatchNorm2d(16)
+        self.second, self.fc = M.Conv2d(16, 32, 3, padding=1), M.Linear(32 * 4, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn(self.first(x))), 2)
+        return self.fc(F.flatten(F.max_pool2d(F.relu(self.second(x)), 2), 1))
+
+
+def train(net, x, y, epochs, lr):
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=lr, momentum=0.9)
+
+    @trace
+    def step(x, y):
+        with gm:
+            loss = F.loss.cross_entropy(net(x), y)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    net.train()
+    for _ in range(epochs):
+        for i in range(0, TRAINED, 100):
+            step(x[i : i + 100], y[i : i + 100])
+    return net.eval()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """(network, images, labels)."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    images, labels = datasets.load_digits(return_X_y=True)
+    random.seed(0)
+    x = Tensor((images / 16).reshape(-1, 1, 8, 8).astype("float32"))
+    return train(Digits(), x, Tensor(labels.astype("int32")), 15, 0.05), x, labels
+
+
+def accuracy(f, x, labels):
+    return 100 * (f(x[TRAINED:]).numpy().argmax(1) == labels[TRAINED:]).mean()
+
+
+def test_digits_lose_at_most_a_third_of_a_point(digits):
+    net, x, labels = digits
+    made = Q.ptq(net, x[:TRAINED], 0.3, labels=labels[:TRAINED])
+    assert accuracy(net, x, labels) > 93 and accuracy(made, x, labels) >= accuracy(net, x, labels) - 0.3
+    assert not made.in_float and len(made.layers) == 3 and made.graph.find(op="*_int") and not made.graph.find(op="conv")
+    assert all(layer.sqnr > 25 and layer.cosine > 0.999 for layer in made.layers)
+    with pytest.raises(AttributeError):
+        net.no_such  # noqa: B018  (the network itself is what it was)
+    assert type(net.first) is M.Conv2d and net.first.weight.dtype == "float32"
+
+
+def test_training_with_integers_in_mind_loses_nothing(digits):
+    net, x, labels = digits
+    y = Tensor(labels.astype("int32"))
+    qat = Q.quantize_qat(net, inplace=False)
+    train(qat, x, y, 3, 0.01)
+    deployed = Q.quantize(qat, inplace=False)
+    assert accuracy(deployed, x, labels) >= accuracy(net, x, labels)
+    assert deployed(x).numpy().tobytes() == qat(x).numpy().tobytes()
+
+
+def test_a_file_gives_the_same_bytes(digits, tmp_path):
+    net, x, _ = digits
+    made = Q.ptq(net, [x[:100], x[100:150]], None)
+    made.save(tmp_path / "digits.tgn")
+    for part in (x[:7], x[50:51]):
+        assert load_graph(tmp_path / "digits.tgn")(part).numpy().tobytes() == made(part).numpy().tobytes()
+
+
+@needs("qemu")
+def test_an_artifact_gives_the_same_bytes_on_arm(digits, tmp_path):
+    net, x, _ = digits
+    deployed = Q.quantize_qat(net, inplace=False)
+    deployed.train()
+    deployed(x[:100])
+    qat = deployed.eval()
+    deployed = Q.quantize(qat, inplace=False)
+    two = x[:2]
+    trace(deployed, example_input=two).dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    artifact = compile_model(load_graph(tmp_path / "net.tgn"), "aarch64", tmp_path / "out")
+    got = run_artifact(artifact, [two.numpy()])
+    assert got[0].tobytes() == qat(two).numpy().tobytes()
+
+
+def test_layers_that_cost_too_much_stay_in_float(digits):
+    net, x, labels = digits
+    bad = Digits().eval()
+    bad.load_state_dict(net.state_dict())
+    # one channel in 32 is large, and its weights small: few integers are left for the others
+    bad.second.weight[0] *= 400.0
+    bad.second.bias[:, 0] *= 400.0
+    bad.fc.weight[:, :4] *= 1 / 400
+    loses = Q.ptq(bad, x[:400], None, calibrator="minmax")
+    made = Q.auto_mix(bad, x[:400], 0.3, calibrator="minmax")
+    assert loses.score < 99.7 <= made.score and [layer.name for layer in made.in_float] == ["fc.weight"]
+    assert re.match(r"alone by integers it costs \d+\.\d\d % \(drop of 0.3 % asked for\)", made.in_float[0].why_float)
+
+
+def test_a_report(digits):
+    net, x, labels = digits
+    made = Q.report(net, x[:200], timed=True, labels=labels[:200])
+    text = str(made)
+    assert [r[:2] for r in made.rows()] == [("first.weight", "conv"), ("second.weight", "conv"), ("fc.weight", "matmul")]
+    assert text.count(" dB") == 3 and text.count(" ms") == 6 and "% by integers" in text and made.svg().count("<rect") == 3
+    for layer in made.layers:
+        assert layer.low <= 0 < layer.high and 0 <= layer.saturation < 0.02 and layer.float_ms > 0 and layer.int8_ms > 0
+
+
+def test_what_stays_in_float_says_why():
+    def f(x, y):
+        return (
+            F.matmul(x, Tensor(np.ones((70_000, 2), "float32"))),
+            F.matmul(y.astype("float64"), Tensor(np.ones((4, 2)))),
+            F.matmul(x, x.T),
+        )
+
+    from tengen.deploy.graphs import Graph
+
+    found = find_layers(Graph.of(f, Tensor(np.ones((1, 70_000), "float32")), Tensor(np.ones((3, 4), "float32"))))
+    assert [layer.why_float for layer in found] == ["sums of 70000 terms may not fit int32"]
+
+
+def test_calibrators():
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal(5000), rng.standard_normal(5000) * 2, np.concatenate([rng.standard_normal(5000), [40.0]])]
+    h = Histogram()
+    for x in parts:
+        h.add(x)
+    all_of = np.concatenate(parts)
+    ranges = {name: f(h, 255, True) for name, f in CALIBRATORS.items()}
+    assert ranges["minmax"] == (all_of.min(), 40.0)
+    low, high = parts[0].min(), parts[0].max()
+    for x in parts[1:]:
+        low, high = 0.9 * low + 0.1 * x.min(), 0.9 * high + 0.1 * x.max()
+    np.testing.assert_allclose(ranges["moving_average"], (low, high))
+    np.testing.assert_allclose(ranges["percentile"], np.quantile(all_of, [0.00005, 0.99995], method="inverted_cdf"), rtol=0.02)
+    error = lambda most: ((np.clip(np.rint(all_of / most * 127), -127, 127) * most / 127 - all_of) ** 2).sum()
+    assert error(ranges["mse"][1]) < 1.1 * min(error(m) for m in np.linspace(2, 40, 200))
+    assert all(r[0] < -4 and 5 < r[1] <= 40 for r in ranges.values()) and ranges["kl"][1] < 40
+
+
+@pytest.mark.parametrize(
+    "low, high, symmetric", [(0.0, 0.0, True), (0.0, 0.0, False), (-0.0, 1e-38, True), (-3.0, -1.0, False), (2.0, 2.0, False)]
+)
+def test_ranges_of_one_value(low, high, symmetric):
+    """Scales are numbers, and 0 stands for itself."""
+    scale, zero = scale_and_zero(low, high, *((-128, 127) if symmetric else (0, 255)), symmetric)
+    assert np.isfinite(scale) and scale > 0 and (-128 if symmetric else 0) <= zero <= 255
+    for x in (low, high):
+        assert abs((np.clip(np.rint(x / scale) + zero, *((-128, 127) if symmetric else (0, 255))) - zero) * scale - x) <= scale
+
+
+def test_constant_channels_and_zero_inputs():
+    net = M.Sequential(M.Conv2d(2, 3, 3, padding=1), M.ReLU(), M.Flatten(), M.Linear(27, 4)).eval()
+    net[0].weight[1] = 0.0
+    x = np.zeros((4, 2, 3, 3), "float32")
+    np.testing.assert_allclose(Q.ptq(net, x, None)(Tensor(x)).numpy(), net(Tensor(x)).numpy(), atol=0.02)
+
+
+@pytest.mark.parametrize("data, more, words", [
+    ([], {}, "calibration needs data"), (np.zeros((0, 4), "float32"), {}, "calibration needs data"),
+    (np.full((2, 4), np.nan, "float32"), {}, "makes NaN or inf"),
+    (np.ones((2, 4), "float32"), {"calibrator": "max"}, "unknown calibrator 'max'"),
+    (np.ones((2, 4), "float32"), {"labels": [1]}, "there are 1 labels for 2 rows"),
+])  # fmt: skip
+def test_data_that_cannot_be_used(data, more, words):
+    with pytest.raises(Q.QuantizationError, match=words):
+        Q.ptq(M.Sequential(M.Linear(4, 3)), data, **more)
+
+
+def test_weights_that_are_no_numbers():
+    net = M.Sequential(M.Linear(4, 3))
+    net[0].weight[0, 0] = float("inf")
+    with pytest.raises(Q.QuantizationError, match="0.weight holds NaN or inf"):
+        Q.ptq(net, np.ones((2, 4), "float32"))

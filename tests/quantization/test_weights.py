@@ -1,0 +1,96 @@
+"""Weights as integers in groups: the values written out in NumPy, the bytes they take, GPTQ's error against that of the nearest, a language
+model, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, load_graph, trace
+from tengen.models import GPT
+from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
+from tengen.quantization import QuantizationError, quantize_weights
+from tengen.quantization.weights import gptq, nearest
+
+RNG = np.random.default_rng(0)
+
+
+def rounded(w, bits, group):
+    """The matrix after rounding, group by group."""
+    out = np.zeros_like(w)
+    for i in range(len(w)):
+        for k in range(0, w.shape[1], group):
+            part = w[i, k : k + group]
+            scale = np.float32(np.abs(part).max() / LIMITS[bits][1]) if part.any() else np.float32(1)
+            out[i, k : k + group] = np.clip(np.rint(part / scale), *LIMITS[bits]) * scale
+    return out
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("columns, group", [(128, 32), (100, 64), (6, 128), (64, 64)])
+def test_values(bits, columns, group):
+    w = RNG.standard_normal((5, columns)).astype("float32")
+    w[2] = 0
+    made = GroupedWeight(*nearest(w.astype("float64"), bits, group), bits, group)
+    np.testing.assert_allclose(made.values().numpy(), rounded(w.astype("float64"), bits, group), rtol=1e-6)
+    whole = -(-columns // group) * group
+    assert made.bytes == 5 * whole * bits // 8 + 4 * 5 * (whole // group) and made.values().shape == w.shape
+    rows = Tensor([[4, 1], [0, 0]])
+    np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
+
+
+def test_gptq_is_nearer_than_the_nearest():
+    """On inputs whose features depend on each other."""
+    x = RNG.standard_normal((400, 16)) @ RNG.standard_normal((16, 96)) + 0.1 * RNG.standard_normal((400, 96))
+    w = RNG.standard_normal((24, 96))
+
+    def error(codes, scale):
+        q = GroupedWeight(codes, scale, 4, 32).values().numpy()
+        return np.square(x @ (q - w).T).sum()
+
+    assert error(*gptq(w, x.T @ x, 4, 32)) < 0.5 * error(*nearest(w, 4, 32))
+
+
+def test_networks(tmp_path):
+    net = M.Sequential(M.Linear(64, 32), M.ReLU(), M.Linear(32, 8, bias=False)).eval()
+    x = Tensor(RNG.standard_normal((10, 64)).astype("float32"))
+    for method, data in (("rtn", None), ("gptq", [x])):
+        made = quantize_weights(net, 8, 32, method, data, inplace=False)
+        assert type(made[0]) is WeightOnlyLinear and type(net[0]) is M.Linear
+        got, want = made(x).numpy(), net(x).numpy()
+        assert np.abs(got - want).max() < 0.02 * np.abs(want).max()
+    traced = trace(made, example_input=x)
+    assert traced(x).numpy().tobytes() == got.tobytes()
+    traced.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    assert load_graph(tmp_path / "net.tgn")(x=x).numpy().tobytes() == got.tobytes()
+
+
+def test_a_language_model():
+    net = GPT(vocabulary=50, layers=2, width=32, heads=2, context=16).eval()
+    tokens = Tensor(RNG.integers(0, 50, (2, 16)).astype("int32"))
+    want = F.softmax(net(tokens), -1).numpy()
+    made = quantize_weights(net, 8, 32, inplace=False)
+    kinds = {type(m) for m in made.modules()}
+    assert WeightOnlyLinear in kinds and WeightOnlyEmbedding in kinds and M.Linear not in kinds
+    assert np.abs(F.softmax(made(tokens), -1).numpy() - want).max() < 0.02
+
+
+@pytest.mark.parametrize("more, words", [
+    ({"bits": 3}, "bits=3"), ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "awq"}, "'rtn' or 'gptq'"),
+    ({"method": "gptq"}, "needs data"), ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"),
+])  # fmt: skip
+def test_what_is_refused(more, words):
+    with pytest.raises(QuantizationError, match=words):
+        quantize_weights(M.Sequential(M.Linear(4, 3)), **more)
+
+
+def test_weights_that_are_no_numbers_and_layers_that_stay():
+    net = M.Sequential(M.Linear(4, 3), M.Linear(3, 2))
+    net[1].disable_quantize()
+    net[1].weight[0, 0] = float("nan")
+    assert type(quantize_weights(net, inplace=False)[1]) is M.Linear
+    net[1].disable_quantize(False)
+    with pytest.raises(QuantizationError, match="holds NaN or inf"):
+        quantize_weights(net)
