@@ -21,7 +21,7 @@ CAUSES = [
 ]  # fmt: skip
 # cause -> the functions whose time it is: (module, name)
 WRAPPED = {
-    "recording": [("tengen.jit.trace", "trace._record")],
+    "recording": [("tengen.jit.recordings", "Recordings._record")],
     "lowering": [("tengen.compiler.plans", "make_plan"), ("tengen.compiler.plans", "make_overwrite")],
     "programs kept": [("tengen.compiler.program_cache", name) for name in ("identity", "find", "keep")],
     "files": [("tengen.runtime.cache", "get_named"), ("tengen.runtime.cache", "put")],

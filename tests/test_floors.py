@@ -4,6 +4,7 @@ Reads the sources with `ast`; nothing is imported. A new folder or top-level fil
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -87,8 +88,9 @@ def room_of(module):
     return parts[2] if inside else "."
 
 
+@functools.cache
 def imports(module, source):
-    """Yields (imported module, line, inside a function?) of a source's imports of Tengen, except those for type checkers."""
+    """(imported module, line, inside a function?) of each of a source's imports of Tengen, except those for type checkers."""
     is_package = module in FILES and FILES[module].name == "__init__.py"
 
     def visit(node, inside):
@@ -113,7 +115,7 @@ def imports(module, source):
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
 
-    yield from visit(ast.parse(source), False)
+    return tuple(visit(ast.parse(source), False))
 
 
 def complaints(module, source):

@@ -9,7 +9,7 @@ import numpy as np
 from tengen.compiler.program import build
 from tengen.kernels.lowering import Lowering
 from tengen.loops.lang import Expr
-from tengen.runtime import native
+from tengen.runtime import native, tiers
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import load_object
 
@@ -22,7 +22,7 @@ class Compiled:
     def __init__(self, lo: Lowering, memory: dict, outs: list, values: dict[Expr, int] | None = None, parallel: bool = True):
         ids = [i for i in memory if i not in outs]
         program = build(lo, ids, outs, "test")
-        data = compiled(program.text, lo.target)
+        data = compiled(program.text, lo.target, tiers.kept_level(lo.target))
         self.code_bytes, self.program = len(data), program
         self._loaded = load_object(data, lo.target)
         numbers = [(values or {})[v] for v in lo.ints]

@@ -11,6 +11,7 @@ from tengen.base.dtype import ALL, bfloat16, bool_, dtype, float16, float32, flo
 from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops import lang
 from tengen.loops.builder import Builder
+from tengen.loops.exact import fma32
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import (
     binary,
@@ -165,6 +166,24 @@ def test_float_arithmetic_rounds_once(op, d):
         want = exact(op, args, d)
         if want is not None:
             assert float(got[i]) == want, (op, args)
+
+
+def test_an_fma_of_float32_alone():
+    """One at a time: among others one that needs two roundings to be corrected would have all of them corrected. Products here lie half
+    way between two float32 or next to that, and sums may be tiny."""
+    rng = np.random.default_rng(4)
+    ones = 1 + 2.0**-12 * rng.choice([-3, -1, 1, 3], (2, 400))
+    small = rng.choice([1.0, 2.0**-70], 400)
+    a, b = (ones * small).astype(np.float32)
+    c = (rng.choice([-1, 0, 1], 400) * 2.0 ** rng.integers(-149, -50, 400)).astype(np.float32)
+    corrected = 0
+    for x, y, z in zip(a, b, c):
+        want = exact("fma", [float(x), float(y), float(z)], float32)
+        if want is not None:
+            got = fma32(x, y, z)
+            assert float(got) == want, (x, y, z)
+            corrected += float(np.float32(float(x) * float(y) + float(z))) != want
+    assert corrected > 9  # two roundings alone would have been wrong
 
 
 def test_fma_specials():

@@ -76,9 +76,9 @@ def whole(name: str, folder: Path, make: Callable[[], Callable], inputs: Sequenc
 # ---- ops and pairs of ops ------------------------------------------------------------------------------------------------
 
 
-def singles(folder: Path, seed: int, part: slice = slice(None)) -> Iterable[Whole]:
-    """Every op on each of its sample inputs, in a dtype by chance, or in float32 where it does not take that one."""
-    for p in CASES[part]:
+def singles(folder: Path, seed: int, cases: Sequence = CASES) -> Iterable[Whole]:
+    """Ops on sample inputs, in a dtype by chance, or in float32 where they do not take that one."""
+    for p in cases:
         op, case = p.values
         for name in dict.fromkeys([of_artifact(p.id, seed), "float32"]):
             if (ins := given(op, case, name)) is not None:

@@ -24,12 +24,13 @@ def shrunk(a, change):
 
 
 def variants(op):
-    """(operands, attributes) of each sample with one extent made 0, or all 1; elementwise ops also of 0-d operands."""
+    """(operands, attributes) of an op's first sample with one extent made 0, or all 1, and of its second, which has other attributes or
+    other operands that are absent, with all made 1; of both also 0-d operands."""
     seen = set()
-    for case in op.samples[:2]:
+    for number, case in enumerate(op.samples[:2]):
         arrays = samples(case)
         extents = sorted({d for a in arrays if a is not None for d in np.shape(a)})
-        changes = [*({e: 0} for e in extents), dict.fromkeys(extents, 1)]
+        changes = [*({e: 0} for e in extents if number == 0), dict.fromkeys(extents, 1)]
         made = [tuple(None if a is None else shrunk(a, c) for a in arrays) for c in changes]
         made.append(tuple(None if a is None else np.asarray(a).ravel()[:1].reshape(()) for a in arrays if a is None or np.size(a)))
         for m in made:

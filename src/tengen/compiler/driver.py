@@ -151,11 +151,11 @@ def compile_graph(
             BudgetError where that is too little. of_graphs: the passes from graph to graph.
     """
     folded: list[Folded] = []
-    evaluate = (lambda g: _folded(g, folded)) if fold else None
+    folding = (lambda g: _folded(g, folded)) if fold else None
     given = {v.name: a for v, a in (placed or {}).items()}
     seen = _Seen()
     every = passes(
-        target or target_of(device), names, given, schedules or tuned_schedules(target), row_major, evaluate, name, device, log_launches,
+        target or target_of(device), names, given, schedules or tuned_schedules(target), row_major, folding, name, device, log_launches,
         of_graphs, budget,
     )  # fmt: skip
     program: Program = run_passes(graph, every, seen)

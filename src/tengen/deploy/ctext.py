@@ -128,6 +128,27 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
+def _other_functions(f: Interface) -> str:
+    """What the header declares besides the run, for programs that have it: the check of the weights, the first state, the threads."""
+    p = f.prefix
+    threads = f"""
+/* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
+int64_t {p}_set_threads(int64_t threads);
+
+/* Ends the workers; the next run starts them again. Call it before the code is unloaded. */
+void {p}_stop_threads(void);
+""" if f.threads > 1 else ""  # fmt: skip
+    check = f"""
+/* Whether these are the weights that this program was compiled with: 0 yes, 1 another size, 2 other content. */
+int {p}_check(const void *weights, size_t bytes);
+""" if f.weights_bytes else ""  # fmt: skip
+    reset = f"""
+/* Gives the state its first values; call it once before the first run. */
+void {p}_reset(const void *weights, void *state);
+""" if f.states else ""  # fmt: skip
+    return check + reset + threads
+
+
 def header_text(f: Interface) -> str:
     """The header."""
     p, P = f.prefix, f.prefix.upper()
@@ -146,21 +167,6 @@ def header_text(f: Interface) -> str:
         functions = f"""
 /* Extents are numbers from their MIN to their MAX in steps. The bytes of what they decide; {OUTSIDE} where one is not in its range. */
 {functions}"""
-    threads = f"""
-/* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
-int64_t {p}_set_threads(int64_t threads);
-
-/* Ends the workers; the next run starts them again. Call it before the code is unloaded. */
-void {p}_stop_threads(void);
-""" if f.threads > 1 else ""  # fmt: skip
-    check = f"""
-/* Whether these are the weights that this program was compiled with: 0 yes, 1 another size, 2 other content. */
-int {p}_check(const void *weights, size_t bytes);
-""" if f.weights_bytes else ""  # fmt: skip
-    reset = f"""
-/* Gives the state its first values; call it once before the first run. */
-void {p}_reset(const void *weights, void *state);
-""" if f.states else ""  # fmt: skip
     sums = f"#define {P}_WEIGHTS_SUM {f.weights_sum:#018x}u /* what {p}_check computes */\n" if f.weights_bytes else ""
     lines = "".join(f"\n *   {FIRST_CHECK + i}: {_comment(what)}" for i, what in enumerate(f.checks))
     checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
@@ -193,7 +199,7 @@ extern "C" {{
  * Several threads may run it at once, each on other {"state, " if f.states else ""}workspace and arrays.{alone}
  */
 int {p}_run({", ".join([*extents, *(f"{a.c_type} *{a.name}" for a in arguments)]) or "void"});
-{check}{reset}{threads}
+{_other_functions(f)}
 #ifdef __cplusplus
 }}
 #endif
