@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from launching import Symbols, array_of, run
 
-from tengen.base.dtype import dtype
-from tengen.kernels.lowering import Lowering
+import tengen
+import tengen.functional as F
+from tengen import Tensor
+from tengen.base.dtype import dtype, float32
+from tengen.codegen.targets import Target
+from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Elementwise, Leaf, broadcast
 from tengen.loops.lang import cast
@@ -202,3 +206,24 @@ def test_fused_source_finish_and_cast():
             if zv is not None:
                 want = want + data((4, 6)).T[:, 0]
             assert same(out, (want * np.float32(0.125)).astype(out_dt))
+
+
+@pytest.mark.parametrize("shape, copied", [((2, 48, 9, 7), True), ((1, 300, 5, 6), True), ((3, 15, 8, 8), False), ((2, 64, 1, 1), False)])
+def test_images_that_lie_channels_last_are_folded_in_logical_order(shape, copied):
+    """All of an image, or of each image: the bits of the same numbers where they lie in logical order."""
+    n, c, h, w = shape
+    x = np.random.default_rng(c).standard_normal((n, h, w, c)).astype("float32")
+    x[0, 0, 0, :3] = -0.0, 0.0, -0.0
+    reductions = [
+        lambda x: x.sum(), lambda x: x.sum((1, 2, 3)), lambda x: x.max(), lambda x: F.mean(x * x), lambda x: F.argmax(x), lambda x: x.var(),
+        lambda x: x.astype("float16").prod((1, 2, 3)), lambda x: (x > 2).any(),
+    ]  # fmt: skip
+    all_of_them = lambda x: tuple(f(x) for f in reductions)
+    traced = tengen.trace(lambda x: all_of_them(x.transpose(0, 3, 1, 2)))
+    out = traced(Tensor(x))
+    for got, want in zip(out, all_of_them(Tensor(np.ascontiguousarray(x.transpose(0, 3, 1, 2))))):
+        assert got.numpy().tobytes() == want.numpy().tobytes()
+    lo = Lowering(Target.host())
+    source = Array("x", float32, shape, (h * w * c, 1, w * c, c))
+    reduce(lo, "add", Leaf(source), Array("y", float32, (), ()), (0, 1, 2, 3))
+    assert any("in_order" in launch.kernel.name for launch in lo.launches) == copied

@@ -20,17 +20,31 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
-from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.axes import memory_order, store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import L1_SET_BYTES
-from tengen.kernels.pointwise import grain
+from tengen.kernels.pointwise import copy, grain
 from tengen.kernels.reduction.columns import Columns, columns_width, flat_source
 from tengen.kernels.reduction.fold_along_rows import fold_along_row, fold_along_rows
 from tengen.kernels.reduction.folding import Fold, Several, State, assign, joint_fold, simple_fold
 from tengen.kernels.reduction.frame import Frame, make_frame, settled
 from tengen.kernels.source import At, Source, View, broadcast, costs
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
+from tengen.loops.lang import (
+    LANES,
+    Expr,
+    Index,
+    as_int,
+    cast,
+    cdiv,
+    const,
+    is_const,
+    maximum,
+    minimum,
+    not_equal,
+    select,
+    splat,
+)
 
 LEAST_PIECES = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
 ROWS_ABREAST = 4  # rows that are folded side by side, where enough pieces are left
@@ -168,6 +182,7 @@ def drive(
         n = len(source.shape)
         source = View(source, (*source.shape, 1), (*range(n), None), (0,) * (n + 1), (1,) * (n + 1))
         axes = (n,)
+    source = _in_order(lo, source, axes, name)
     frame = make_frame([source], outs, axes, merge=merge)
     work = _Work(f, frame, lo.temp, grain(lo, f"{name} of {source.dtype}", frame.extents, frame.outs))
     k = lo.kernel(name)
@@ -183,6 +198,24 @@ def drive(
     lo.launch(k)
     if not is_const(work.split, False):
         _join_partials(lo, work, finish, name)
+
+
+def _in_order(lo: Lowering, source: Source, axes: Sequence[int], name: str) -> Source:
+    """The source of a fold over an array that is dense along another reduced axis than the last, as all of a channels-last image is,
+    over a copy in logical order: squares of it are transposed in registers. Its elements are combined in logical order, so they would be
+    gathered one by one, each from another cache line."""
+    found = source.leaves()
+    array = found[0] if found is not None and len({*found}) == 1 else None
+    if array is None or array.shape != source.shape or any(as_int(d) is None for d in array.shape):
+        return source  # where extents are open, calls that take long have a program of their own
+    last = max((a for a in axes if as_int(array.shape[a]) != 1), default=axes[-1])
+    dense = [i for i, (d, st) in enumerate(zip(array.shape, array.strides)) if as_int(st) == 1 and (as_int(d) or 0) >= LANES]
+    if not {*dense} & {*axes} or as_int(array.strides[last]) in (0, 1):
+        return source
+    order = [*(i for i in memory_order(array) if i not in axes), *sorted(axes)]
+    there = lo.temp(array.dtype, array.shape, order)
+    copy(lo, array, there, f"{name}_in_order")
+    return source.rebind({array: there})
 
 
 class _Work:
