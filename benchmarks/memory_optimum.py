@@ -23,20 +23,20 @@ from scipy.sparse import csr_array
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from recorded import graph_of  # noqa: E402  (its folder is known now)
+from recorded import graph_of
 
-import tengen  # noqa: E402
-import tengen.functional as F  # noqa: E402
-import tengen.module as M  # noqa: E402
-from tengen import Tensor  # noqa: E402
-from tengen.autodiff import GradManager  # noqa: E402
-from tengen.compiler.budget import FAR, SEGMENTS  # noqa: E402
-from tengen.passes.lower import lowering_passes  # noqa: E402
-from tengen.passes.pipeline import optimize  # noqa: E402
-from tengen.passes.recompute import Short, plan, segments  # noqa: E402
-from tengen.passes.run import run_passes  # noqa: E402
-from tengen.passes.units import Units, freeing_order, least, peak, pruned, units_of  # noqa: E402
-from tengen.runtime import native  # noqa: E402
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor
+from tengen.autodiff import GradManager
+from tengen.compiler.budget import FAR, SEGMENTS
+from tengen.passes.lower import lowering_passes
+from tengen.passes.pipeline import optimize
+from tengen.passes.recompute import Short, plan, segments
+from tengen.passes.run import run_passes
+from tengen.passes.units import Units, freeing_order, least, peak, pruned, units_of
+from tengen.runtime import native
 
 SHARES = (0.85, 0.7, 0.55, 0.4, 0.25)  # of what lies between the lower bound and what is needed without a budget
 
@@ -104,7 +104,7 @@ def optimum(u: Units, order: Sequence[int], limit: int, seconds: float) -> tuple
                 p.bound({runs[t, k]: 1}, 0, 0)
             memory = dict(memory)
             memory[runs[t, k]] = memory.get(runs[t, k], 0.0) + sum(u.size[v] for v in u.outs[i]) * unit
-            p.bound(memory | {}, -np.inf, limit * unit - u.work[i] * unit)
+            while_it_runs = dict(memory)
             for v in {*u.ins[i], *u.outs[i]}:
                 if u.held[v] or not u.size[v]:
                     continue
@@ -116,6 +116,9 @@ def optimum(u: Units, order: Sequence[int], limit: int, seconds: float) -> tuple
                     if k < j <= t:
                         p.bound({free: 1, runs[t, j]: 1}, -np.inf, 1)
                 memory[free] = memory.get(free, 0.0) - u.size[v] * unit
+                if u.over.get(i) == v:  # the result lies over it
+                    while_it_runs[free] = -u.size[v] * unit
+            p.bound(while_it_runs, -np.inf, limit * unit - u.work[i] * unit)
     return p.solved(seconds)
 
 

@@ -166,7 +166,7 @@ def compile_graph(
     else:
         at = next(i for i, p in enumerate(lowering) if p.name == "launches")
         fused, start = run_passes(graph, of_graph, timed), time.perf_counter()
-        planned, memory = within(fused, budget, lowering[:at], lowering[at:], _to_program(chosen, **how, frugal=True)[at:-1], name)
+        planned, memory = within(fused, budget, lowering[:at], lowering[at:], _to_program(chosen, **how, frugal=True)[:-1], name)
         times.append(("within a budget", time.perf_counter() - start))
     program: Program = run_passes(planned, [emit], timed)
     program.memory = memory
