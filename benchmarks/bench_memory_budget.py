@@ -64,7 +64,6 @@ def tengen_side(name: str, how: str) -> dict:
 
 def tengen_budget(name: str, how: str) -> dict:
     """The budget in bytes: the smallest that can be met, where the one that is asked for cannot."""
-    import compare  # noqa: F401
     from networks import NETWORKS, Trainer
 
     import tengen
