@@ -41,8 +41,8 @@ class Region(Recorder):
 
     Attributes:
         outside: by an identity, each tensor from outside that the body reads, and its input. changed: by the same identity, those to
-            which it gives another value. begun: the order of what is put on the tape from its beginning on. function: the name of an
-            `autodiff.Function` that was called in it, whose own gradient a graph does not hold.
+            which it gives another value. begun: the order of what is put on the tape from its beginning on. function: what was called in
+            it whose own gradient a graph does not hold (a function with `jit.ignore`, or an `autodiff.Function` by its rule for vmap).
     """
 
     of_a_body = True
@@ -222,12 +222,12 @@ def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, 
     wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_inexact and _taped(x))
     if wants and function:
         raise GradientError(
-            f"{user_line()}: the body of a {op.name} calls {function}, an autodiff.Function, whose own gradient would be lost: a body is "
-            "differentiated by its ops; help: call it outside of the loop, or use ops (and detach()) that have the gradient"
+            f"{user_line()}: the body of a {op.name} calls {function}, whose own gradient would be lost: a body is differentiated by its ops; "
+            "help: call it outside of the loop, or use ops (and detach()) that have the gradient"
         )
     attrs = attrs | {"wants": wants}
     if "keep" in op.attrs:
-        attrs["keep"] = bool(wants) and attrs.get("limit", 0) is not None
+        attrs["keep"] = bool(attrs.get("keep") or (wants and attrs.get("limit", 0) is not None))  # a node that is replayed may have kept them
     out = dispatch.run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
     return list(out if isinstance(out, tuple) else (out,))[:made]
 
@@ -358,6 +358,60 @@ def run_cond(
         assign(t, new)
     _report([c for _, c in checks], out[n + len(changes) :])
     return out[:n]
+
+
+def run_function(forward: Callable[..., Any], backward: Callable[..., Any], xs: Sequence[Tensor], name: str) -> tuple[bool, list[Tensor]]:
+    """(whether a function returned a tuple, its results), where its gradient is what another function says.
+
+    Args:
+        forward: of the tensors. backward: of the gradients of its results, None for those of integers, gives for each tensor its gradient, or
+            None. What it reads of `forward` are results of that, too.
+
+    Errors: GradientError for gradients that do not fit, and where `backward` changes a tensor.
+    """
+    several = True
+
+    def body(inside: list[Tensor]) -> list[Tensor]:
+        nonlocal several
+        made = forward(*inside)
+        several = isinstance(made, tuple)
+        return list(made) if several else [made]
+
+    draft = _Draft("forward", body, [x._layout.type for x in xs])
+    made = [x._layout.type for x in draft.made]
+    gives: list[int] = []
+
+    def back(gs: list[Tensor]) -> list[Tensor]:
+        rest = iter(gs)
+        found = backward(*(next(rest) if t.dtype.is_inexact else None for t in made))
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != len(xs):
+            raise GradientError(f"{name}.backward() gave {len(found)} gradients for {len(xs)} tensors")
+        gives.extend(i for i, g in enumerate(found) if g is not None and xs[i].dtype.is_inexact)
+        for i in gives:
+            if as_tensor(found[i])._layout.type != xs[i]._layout.type:
+                raise GradientError(f"{name}.backward() gave {found[i]._layout.type!r} for {xs[i]._layout.type!r}; help: it has its type")
+        return [found[i] for i in gives]
+
+    b = recorded("backward", back, [t for t in made if t.dtype.is_inexact])
+    if b.changes:
+        raise GradientError(f"{user_line()}: {name}.backward() changes a tensor inside of a loop or a branch; help: forward() may")
+    region, inside = draft.region, {id(x._data): i for i, x in enumerate(draft.arguments)}
+    kept = {key: t for key, (t, _) in b.outside.items() if region._is_inside(t) and id(t._data) not in inside}
+    f = draft.finished([*draft.made, *kept.values()])
+    outside = {key: t for key, (t, _) in f.outside.items()}
+    outside |= {key: t for key, (t, _) in b.outside.items() if not region._is_inside(t) and key not in outside}
+    reads = {key: _input(f, f"unread{i}", key, t) for i, (key, t) in enumerate(outside.items())}
+    graph = _closed(f, [*f.arguments, *reads.values()], [*f.results, *(v for _, v in f.changes.values()), *(c.bad for c in f.checks)])
+    of_arguments = {i: key for key, (t, _) in b.outside.items() if (i := inside.get(id(t._data))) is not None}
+    read = lambda i: b.outside[of_arguments[i]][1] if i in of_arguments else b.graph.add_input(f"operand{i}", xs[i]._layout.type)
+    operands = [read(i) for i in range(len(xs))]
+    operands += [_input(b, f"unread{i}", key, t) for i, (key, t) in enumerate(outside.items())]
+    of_gradient = _closed(b, [*b.arguments, *(b.outside[key][1] for key in kept), *operands], b.results)
+    attrs = {"forward": graph, "backward": of_gradient, "results": len(made), "kept": len(kept), "gives": tuple(gives)}
+    out = _call(REGISTRY["own_gradient"], [*xs, *outside.values()], attrs, len(graph.outputs))
+    _finish(f, out[len(made) + len(kept) :])
+    return several, out[: len(made)]
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
@@ -492,6 +546,18 @@ def _(g, pred, *operands, then, otherwise, wants):
 
     found = run_cond(pred, back(then), back(otherwise), [*(x for _, x in seeded), *operands])
     return _placed(len(operands) + 1, [*zip(wants, found)])
+
+
+@REGISTRY["own_gradient"].vjp
+def _(g, *operands, out, forward, backward, results, kept, gives):
+    g, out = _tuple(g), _tuple(out)
+    seeds = [_zeros(o) if x is None else x for x, o in zip(g[:results], out) if o.dtype.is_inexact]
+    found: dict[int, Tensor] = dict(zip(gives, replayed(backward, [*seeds, *out[results : results + kept], *operands])))
+    if any(x is not None for x in g[results:]):  # a gradient of the gradient, by what was kept
+        which = _floats(operands)
+        later = [None if i < results else x for i, x in enumerate(g)]
+        found |= {i: _sum(x, found.get(i)) for i, x in zip(which, _pulled(forward, operands, which, later))}
+    return _placed(len(operands), list(found.items()))
 
 
 # ---- examples of `vmap` ----------------------------------------------------------------------------------------------
