@@ -325,8 +325,37 @@ def test_examples_of_vmap():
     grads = lambda x: grad(lambda x: sum(y.sum() for y in product(x)))(x)
     for g in (vmap(grads), trace(vmap(grads)), grad(lambda xs: sum(y.sum() for y in vmap(product)(xs)))):
         equal(g(xs), F.stack([grads(x) for x in xs]))
-    with pytest.raises(tengen.base.errors.VmapError, match="differs by example"):
-        vmap(lambda x: F.scan(lambda s, _: (s + x, None), Tensor(0.0), length=2)[0])(T(3))
+    x = T(3)
+    outside = lambda x: F.scan(lambda s, _: (s + x, None), Tensor(0.0), length=2)[0]
+    equal(vmap(outside)(x), x + x)
+    equal(vmap(vmap(outside))(xs), xs + xs)
+    equal(grad(lambda xs: vmap(vmap(outside))(xs).sum())(xs), xs * 0 + 2)
+
+
+def test_branches_of_examples():
+    """Both branches are computed for all examples, each has its own; gradients are those of the example's branch alone."""
+    xs = Tensor([[4.0, 9.0], [-1.0, -4.0], [0.25, 0.0], [0.0, 0.0]])
+
+    def f(x, w=2.0):
+        flag = x.sum() > 0
+        y = F.cond(flag, lambda: F.sqrt(x) * w, lambda: F.cond(x[0] < 0, lambda: x - 1, lambda: x * 3))
+        return F.cond(w is not None, lambda: y + 1, lambda: y)
+
+    wanted = F.stack([f(x) for x in xs])
+    for run in (vmap(f), trace(vmap(f)), lambda xs: vmap(vmap(f))(xs[None])[0]):
+        equal(run(xs), wanted)
+    total = lambda x: f(x).sum()
+    gradients = F.stack([grad(total)(x) for x in xs[:2]])
+    for run in (vmap(grad(total)), trace(vmap(grad(total))), grad(lambda xs: vmap(total)(xs).sum())):
+        equal(run(xs[:2]), gradients)
+    same = lambda x: F.cond(xs.sum() > 0, lambda: x * 2, lambda: x)  # one condition for all
+    equal(vmap(same)(xs), xs * 2)
+    ends = lambda x: F.cond(x[0] > 0, lambda: F.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x), lambda: x)
+    equal(vmap(ends)(xs), F.stack([ends(x) for x in xs]))  # the loop has no end where it is not asked for
+    picked = lambda x: F.cond(x[0] > 3, lambda: xs[x[0].astype("int32") - 2].sum(), lambda: x.sum())
+    equal(vmap(picked)(xs[:2]), F.stack([picked(x) for x in xs[:2]]))  # a check of the branch that is not taken is none
+    with pytest.raises(IndexOutOfRange):
+        vmap(lambda x: F.cond(x[0] > 3, lambda: xs[x[0].astype("int32")].sum(), lambda: x.sum()))(xs)
 
 
 BAD = {

@@ -279,3 +279,27 @@ def test_another_process_finds_the_program_and_calls_its_own_function(tmp_path):
         for how in ("one", "one", "other")
     ]
     assert outs == ["a 1.0\nb 2.0\n"] * 2 + ["b 1.0\na 2.0\n"]
+
+
+def halved_or_refused(x):
+    if x.sum() > 100:
+        raise ValueError("too large")
+    y = x
+    for i in range(3):
+        if y[0] > 1:
+            y = y / 2
+        elif i == 2:
+            return y - 1
+    return y
+
+
+def test_ifs_inside_of_vmap():
+    wanted = F.stack([halved_or_refused(x) for x in X])
+    for run in (script(of_all_rows), vmap(script(halved_or_refused)), trace(vmap(script(halved_or_refused)))):
+        assert run(X).numpy().tobytes() == wanted.numpy().tobytes()
+        with pytest.raises(ValueError, match="too large"):
+            run(X * 100)
+
+
+def of_all_rows(x):
+    return vmap(halved_or_refused)(x)

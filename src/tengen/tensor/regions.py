@@ -25,7 +25,7 @@ from tengen.ir.graph import Check, Graph, Value, graph_key
 from tengen.ir.types import TensorType
 from tengen.ops.batching import RULES, again, everywhere
 from tengen.ops.define import REGISTRY, Op, dispatch, lookup
-from tengen.tensor.batched import Mapping, mapping_of
+from tengen.tensor.batched import Mapping, mapping_of, mappings
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, limits, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
@@ -41,7 +41,8 @@ class Region(Recorder):
 
     Attributes:
         outside: by an identity, each tensor from outside that the body reads, and its input. changed: by the same identity, those to
-            which it gives another value. begun: the order of what is put on the tape from its beginning on. function: what was called in
+            which it gives another value. begun: the order of what is put on the tape from its beginning on. around: the runs of `vmap` that it
+            is inside of. function: what was called in
             it whose own gradient a graph does not hold (a function with `jit.ignore`, or an `autodiff.Function` by its rule for vmap).
     """
 
@@ -53,6 +54,7 @@ class Region(Recorder):
         self.outside: dict[int, tuple[Tensor, Value]] = {}
         self.changed: dict[int, Tensor] = {}
         self.begun = new_limit()
+        self.around = mappings()
         self.function = ""
 
     def take(self, t: TensorType) -> Tensor:
@@ -68,10 +70,10 @@ class Region(Recorder):
     def value(self, t: Tensor) -> Value:
         if self._is_inside(t):
             return t._data
-        if mapping_of(t) is not None:
+        if mapping_of(t) not in (None, *self.around):
             raise VmapError(
-                f"{user_line()}: the body of a loop or a branch inside of vmap uses {t._layout.type!r}, which differs by example; help: "
-                "make it an operand: a part of the state, of what is scanned, or an operand of cond"
+                f"{user_line()}: the body of a loop or a branch gives {t._layout.type!r}, an example of a vmap inside of it; help: return it "
+                "from the function that vmap calls"
             )
         key = id(t._data) if isinstance(t._data, Value) else id(t)  # a traced value may be held by several tensors
         if key not in self.outside:
@@ -97,6 +99,10 @@ class Region(Recorder):
         node = node_of(x)[0]
         seen._node = x._node if node is not None and node.order > self.begun else None
         return seen
+
+    def operand(self, x: Tensor | None) -> Tensor | None:
+        """What is an example of a `vmap` around the body is an operand of the loop or the branch, and plain in the body."""
+        return self.here(x) if x is not None and mapping_of(x) in self.around else x
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
         if id(target) not in self._written and not self._is_inside(target):
@@ -206,11 +212,18 @@ def _noted(r: Recorded) -> tuple[list[Value], list[Value]]:
 def _report(checks: Sequence[Check], violated: Sequence[Tensor]) -> None:
     """Raises the error of a check that was violated, or leaves that to the run of what is being recorded."""
     recorder = tracing.recorder
-    for c, bad in zip(checks, violated):
+    for c, bad in zip(checks, map(in_any_example, violated)):
         if recorder is not None:
             recorder.check(bad, c.error, c.message, c.where)
         elif bad.item():
             raise errors.class_of_check(c.error)(f"{c.message} [at {c.where}]")
+
+
+def in_any_example(bad: Tensor) -> Tensor:
+    """Whether a bool is true in any example of the `vmap`s around."""
+    while mapping_of(bad) is not None:
+        bad = REGISTRY["any"].call(bad._data)
+    return bad
 
 
 def _false() -> Tensor:
@@ -422,7 +435,7 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     recorder = tracing.recorder
     at: dict[Value, Tensor] = dict(zip(graph.inputs, inputs))
     for c in graph.constants.values():
-        at[c.value] = recorder.constant(c.data, c.value.type)
+        at[c.value] = Tensor(c.data) if recorder is None else recorder.constant(c.data, c.value.type)
     for n in graph.nodes:
         xs, op = [None if v is None else at[v] for v in n.inputs], lookup(n.op)
         if op.has_bodies:
@@ -587,4 +600,29 @@ def _scan_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: 
     return tuple(out[:carries]) + tuple(moveaxis(y, 1, 0) for y in out[carries:])
 
 
-RULES["scan"] = _scan_of_examples
+def _cond_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> tuple | None:
+    """A branch for all examples together: one branch of all where the condition is the same for all; else both are computed, and each
+    example has its own. Where one of the two may have no end for examples that do not take it, does something, or is differentiated (a
+    gradient that is no number, times 0, is none), the examples have a branch each, one after the other."""
+    graphs, rest = (attrs["then"], attrs["otherwise"]), batched[1:]
+
+    def all_of(graph: Graph, flag: Any, leaves: Sequence[Tensor]) -> list[Tensor]:
+        with Mapping(size, "error") as mapping:
+            inside = [examples(x, mapping) if b else x for x, b in zip(leaves, rest)]
+            made = replayed(graph, inside)
+            if flag is not None:
+                where, test = REGISTRY["where"].call, examples(flag, mapping)
+                made = [where(test, a, b) for a, b in zip(made, replayed(graphs[1], inside))]
+            return [everywhere(*whole(y, mapping), size) for y in made]
+
+    if not batched[0]:
+        then, otherwise = ((lambda leaves, g=g: all_of(g, None, leaves)) for g in graphs)
+        return tuple(run_cond(xs[0], then, otherwise, xs[1:]))
+    recorder = tracing.recorder
+    alone = any(n.op == "while_loop" or lookup(n.op).rules.effect for graph in graphs for g in graph.graphs() for n in g.nodes)
+    if alone or attrs["wants"] or (recorder is not None and recorder.of_a_body):
+        return None
+    return tuple(all_of(graphs[0], xs[0], xs[1:]))
+
+
+RULES["scan"], RULES["cond"] = _scan_of_examples, _cond_of_examples
