@@ -541,3 +541,16 @@ def test_a_checkpoint_in_a_body():
     f = lambda w: F.scan(lambda s, _: (checkpoint(block, s, w), None), x, length=2)[0].sum()
     g = lambda w: F.scan(lambda s, _: (block(s, w), None), x, length=2)[0].sum()
     close(grad(f)(w), grad(g)(w).numpy())
+
+
+def test_a_range_up_to_an_open_extent():
+    def f(x):
+        last = lambda i, s: s + x[i] * x.shape[0] + x[x.shape[0] - 1 - i]
+        return F.fori_loop(1, x.shape[0], last, F.zeros((3,))), grad(lambda x: F.fori_loop(0, x.shape[0], last, x[0]).sum())(x)
+
+    t = trace(f, dynamic_axes={0: "n"})
+    for n in (2, 5, 9):
+        x = T(n, 3)
+        for a, b in zip(t(x), f(x)):
+            equal(a, b)
+    assert len(t.stats()) == 1

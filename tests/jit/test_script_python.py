@@ -11,8 +11,9 @@ import pytest
 import tengen.functional as F
 from tengen import Tensor, jit, script, trace
 from tengen.autodiff import GradManager, grad, vmap
-from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError, VmapError
-from tengen.deploy.loader import load_graph
+from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError, VerifyError, VmapError
+from tengen.deploy.loader import derived_types, load_graph
+from tengen.ir.types import TensorType
 
 X = Tensor(np.arange(6, dtype="float32").reshape(3, 2))
 SEEN: list = []
@@ -232,6 +233,16 @@ def of_rows(x):
     for r in x:
         total = total + note(r.sum())
     return total
+
+
+def test_a_file_that_calls_python_is_refused():
+    number = TensorType((), "int64")
+    for name, types, attrs in (
+        ("host_call", [number, number], {"likes": ()}),
+        ("page_out", [TensorType((3,), "float32")], {"store": -1, "order": (0,)}),
+    ):
+        with pytest.raises(VerifyError, match=f"the op '{name}' does not stand in files"):
+            derived_types(name, types, attrs)
 
 
 def gradient_of_notes(x):
