@@ -64,7 +64,6 @@ def tengen_side(name: str, how: str) -> dict:
 
 def tengen_budget(name: str, how: str) -> dict:
     """The budget in bytes: the smallest that can be met, where the one that is asked for cannot."""
-    import compare  # noqa: F401  (it pins the threads of the peers)
     from networks import NETWORKS, Trainer
 
     import tengen
@@ -222,7 +221,7 @@ def main() -> None:
 if __name__ == "__main__":
     if "--child" in sys.argv:
         who, name, how = sys.argv[2:]
-        import compare  # noqa: F401  (it pins the threads of the peers)  (it sets the number of threads)
+        import compare  # noqa: F401  (it sets the number of threads)
 
         print(json.dumps(CHILDREN[who](name, how)), flush=True)
     else:

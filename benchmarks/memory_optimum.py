@@ -104,7 +104,7 @@ def optimum(u: Units, order: Sequence[int], limit: int, seconds: float) -> tuple
                 p.bound({runs[t, k]: 1}, 0, 0)
             memory = dict(memory)
             memory[runs[t, k]] = memory.get(runs[t, k], 0.0) + sum(u.size[v] for v in u.outs[i]) * unit
-            p.bound(memory | {}, -np.inf, limit * unit - u.work[i] * unit)
+            while_it_runs = dict(memory)
             for v in {*u.ins[i], *u.outs[i]}:
                 if u.held[v] or not u.size[v]:
                     continue
@@ -116,6 +116,9 @@ def optimum(u: Units, order: Sequence[int], limit: int, seconds: float) -> tuple
                     if k < j <= t:
                         p.bound({free: 1, runs[t, j]: 1}, -np.inf, 1)
                 memory[free] = memory.get(free, 0.0) - u.size[v] * unit
+                if u.over.get(i) == v:  # the result lies over it
+                    while_it_runs[free] = -u.size[v] * unit
+            p.bound(while_it_runs, -np.inf, limit * unit - u.work[i] * unit)
     return p.solved(seconds)
 
 

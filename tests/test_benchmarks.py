@@ -4,6 +4,7 @@ figures that the README shows."""
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,15 @@ def test_budgets_are_measured_piece_by_piece(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1]) == [["tengen", "0.8"]] * 2 + torch + last
     assert "4 left: LeNet: tengen, 0.8; LeNet: torch, 1.0" in done.stdout
     assert "0.8 beside PyTorch at no more memory: 0.5: 0.50 of its time" in done.stdout
+
+
+def test_plans_of_budgets_are_near_the_optimum():
+    pytest.importorskip("scipy")
+    command = [sys.executable, str(FOLDER / "memory_optimum.py"), "--only", "chain of 4"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    gaps = [float(g) for g in re.findall(r"([+-]\d+\.\d)%", done.stdout)]
+    assert len(gaps) == 5 and all(-0.05 <= g < 5 for g in gaps)  # no plan is better than the best one
 
 
 def test_the_next_turn_begins_when_no_thread_computes():

@@ -11,7 +11,7 @@ import pytest
 import tengen
 from tengen import Tensor, load_graph, random, trace
 from tengen import functional as F
-from tengen.autodiff import Function, GradManager, enable_grad, grad, hessian, jvp, no_grad, vmap
+from tengen.autodiff import Function, GradManager, checkpoint, enable_grad, grad, hessian, jvp, no_grad, vmap
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
@@ -325,8 +325,37 @@ def test_examples_of_vmap():
     grads = lambda x: grad(lambda x: sum(y.sum() for y in product(x)))(x)
     for g in (vmap(grads), trace(vmap(grads)), grad(lambda xs: sum(y.sum() for y in vmap(product)(xs)))):
         equal(g(xs), F.stack([grads(x) for x in xs]))
-    with pytest.raises(tengen.base.errors.VmapError, match="differs by example"):
-        vmap(lambda x: F.scan(lambda s, _: (s + x, None), Tensor(0.0), length=2)[0])(T(3))
+    x = T(3)
+    outside = lambda x: F.scan(lambda s, _: (s + x, None), Tensor(0.0), length=2)[0]
+    equal(vmap(outside)(x), x + x)
+    equal(vmap(vmap(outside))(xs), xs + xs)
+    equal(grad(lambda xs: vmap(vmap(outside))(xs).sum())(xs), xs * 0 + 2)
+
+
+def test_branches_of_examples():
+    """Both branches are computed for all examples, each has its own; gradients are those of the example's branch alone."""
+    xs = Tensor([[4.0, 9.0], [-1.0, -4.0], [0.25, 0.0], [0.0, 0.0]])
+
+    def f(x, w=2.0):
+        flag = x.sum() > 0
+        y = F.cond(flag, lambda: F.sqrt(x) * w, lambda: F.cond(x[0] < 0, lambda: x - 1, lambda: x * 3))
+        return F.cond(w is not None, lambda: y + 1, lambda: y)
+
+    wanted = F.stack([f(x) for x in xs])
+    for run in (vmap(f), trace(vmap(f)), lambda xs: vmap(vmap(f))(xs[None])[0]):
+        equal(run(xs), wanted)
+    total = lambda x: f(x).sum()
+    gradients = F.stack([grad(total)(x) for x in xs[:2]])
+    for run in (vmap(grad(total)), trace(vmap(grad(total))), grad(lambda xs: vmap(total)(xs).sum())):
+        equal(run(xs[:2]), gradients)
+    same = lambda x: F.cond(xs.sum() > 0, lambda: x * 2, lambda: x)  # one condition for all
+    equal(vmap(same)(xs), xs * 2)
+    ends = lambda x: F.cond(x[0] > 0, lambda: F.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x), lambda: x)
+    equal(vmap(ends)(xs), F.stack([ends(x) for x in xs]))  # the loop has no end where it is not asked for
+    picked = lambda x: F.cond(x[0] > 3, lambda: xs[x[0].astype("int32") - 2].sum(), lambda: x.sum())
+    equal(vmap(picked)(xs[:2]), F.stack([picked(x) for x in xs[:2]]))  # a check of the branch that is not taken is none
+    with pytest.raises(IndexOutOfRange):
+        vmap(lambda x: F.cond(x[0] > 3, lambda: xs[x[0].astype("int32")].sum(), lambda: x.sum()))(xs)
 
 
 BAD = {
@@ -393,7 +422,7 @@ def test_a_later_process_finds_the_programs_of_eager_loops(tmp_path):
 
 
 def test_what_a_body_hides_from_gradients_stays_hidden():
-    """A body is differentiated as a graph: `detach` and `no_grad` are in it; a Function's own gradient is not, and is refused."""
+    """A body is differentiated as a graph: `detach` and `no_grad` are in it."""
     xs, w = T(5, 3, 4), T(4, 4)
 
     def loops(step):
@@ -420,14 +449,108 @@ def test_what_a_body_hides_from_gradients_stays_hidden():
         equal(trace(grad(a))(w), grad(a)(w))
         close(grad(branch)(w), grad(plain)(w).numpy())
 
-    class Own(Function):
+
+def test_a_loop_in_a_loop_that_is_differentiated_twice_for_many_examples():
+    """The hessian replays for all examples a loop that has kept its states."""
+    inner = lambda s, n: F.scan(lambda s, _: (F.sin(s) * s, None), s, length=n)[0]
+    nested = lambda x: F.scan(lambda s, _: (inner(s, 2), None), x, length=2)[0].sum()
+    x = Tensor([0.1, 0.5, 0.9])
+    close(hessian(nested)(x), hessian(lambda x: inner(x, 4).sum())(x).numpy())
+
+
+class Own(Function):
+    """Several results, a kept result, a kept input, a tensor from outside; gradients that are no derivatives."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def forward(self, x, w, scale=1.0):
+        self.y, self.x, self.w = F.exp(x * 0.1), x, w
+        return self.y * w * self.k * scale, x, F.argmax(x)
+
+    def backward(self, dy, dx, di):
+        assert di is None
+        return dy * self.y * self.w * 3 + dx * self.x, (dy * self.y * self.y).sum() * self.k.sum() * 7, None
+
+
+def test_a_function_keeps_its_own_gradient_in_bodies():
+    k = Tensor([1.0, 2.0, 3.0])
+
+    def step(x, w):
+        y, z, i = Own(k)(x, w, 2.0)
+        return y + z + i * 0
+
+    def python(x, w):
+        for _ in range(3):
+            x = step(x, w)
+        return x.sum()
+
+    loops = [
+        lambda x, w: F.scan(lambda s, _: (step(s, w), None), x, length=3)[0].sum(),
+        lambda x, w: F.while_loop(lambda s, i: i < 3, lambda s, i: (step(s, w), i + 1), x, Tensor(0), max_iterations=5)[0].sum(),
+        lambda x, w: F.fori_loop(0, 3, lambda i, s: F.cond(i >= 0, lambda s: step(s, w), lambda s: s, s), x).sum(),
+        lambda x, w: F.scan(lambda s, _: (F.scan(lambda s, _: (step(s, w), None), s, length=1)[0], None), x, length=3)[0].sum(),
+    ]
+    x, w = Tensor([0.1, 0.2, 0.3]), Tensor(0.5)
+    for loop in loops:
+        equal(loop(x, w), python(x, w))
+        for which in (0, 1):
+            equal(grad(loop, which)(x, w), grad(python, which)(x, w))
+        close(hessian(lambda x, loop=loop: loop(x, w))(x), hessian(lambda x: python(x, w))(x).numpy())
+        equal(trace(grad(loop))(x, w), grad(loop)(x, w))
+    xs = Tensor(np.arange(6, dtype="float32").reshape(2, 3) / 10)
+    equal(vmap(grad(loops[0]), (0, None))(xs, w), F.stack([grad(python)(x, w) for x in xs]))
+
+
+def test_a_function_that_changes_states_and_one_that_is_wrong_in_bodies(tmp_path):
+    count = Tensor([0.0])
+
+    class Counted(Function):
+        def forward(self, x):
+            count._reset(count + 1)
+            self.n = count + 0
+            return x * 2
+
+        def backward(self, dy):
+            return dy * self.n
+
+    f = lambda x: F.scan(lambda s, _: (Counted()(s), None), x, length=3)[0].sum()
+    assert trace(grad(f))(Tensor([1.0])).tolist() == [1.0 * 2 * 3] and count.item() == 3.0
+    trace(f).trace(Tensor([1.0])).dump(tmp_path / "f.tgn")
+    assert load_graph(tmp_path / "f.tgn")(Tensor([1.0])).item() == 8.0
+
+    class Wrong(Function):
         def forward(self, x):
             return x * 2
 
         def backward(self, dy):
-            return dy * 100
+            return (dy, dy)
 
-    twice = lambda x: F.scan(lambda s, _: (F.fori_loop(0, 1, lambda i, s: Own()(s), s), None), x, length=2)[0]
-    assert twice(Tensor([1.0])).tolist() == [4.0]
-    with pytest.raises(GradientError, match="calls Own, an autodiff.Function, whose own gradient would be lost"):
-        grad(lambda x: twice(x).sum())(T(3))
+    class Odd(Wrong):
+        def backward(self, dy):
+            return dy.sum()
+
+    for kind, words in ((Wrong, r"Wrong.backward\(\) gave 2 gradients for 1 tensors"), (Odd, r"Odd.backward\(\) gave f32\[\] for f32\[3\]")):
+        with pytest.raises(GradientError, match=words):
+            F.scan(lambda s, _, kind=kind: (kind()(s), None), T(3), length=2)
+
+
+def test_a_checkpoint_in_a_body():
+    w, x = T(4, 4), T(3, 4)
+    block = lambda x, w: F.tanh(x @ w)
+    f = lambda w: F.scan(lambda s, _: (checkpoint(block, s, w), None), x, length=2)[0].sum()
+    g = lambda w: F.scan(lambda s, _: (block(s, w), None), x, length=2)[0].sum()
+    close(grad(f)(w), grad(g)(w).numpy())
+
+
+def test_a_range_up_to_an_open_extent():
+    def f(x):
+        last = lambda i, s: s + x[i] * x.shape[0] + x[x.shape[0] - 1 - i]
+        return F.fori_loop(1, x.shape[0], last, F.zeros((3,))), grad(lambda x: F.fori_loop(0, x.shape[0], last, x[0]).sum())(x)
+
+    t = trace(f, dynamic_axes={0: "n"})
+    for n in (2, 5, 9):
+        x = T(n, 3)
+        for a, b in zip(t(x), f(x)):
+            equal(a, b)
+    assert len(t.stats()) == 1

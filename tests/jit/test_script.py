@@ -13,6 +13,7 @@ from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
+from tengen.tensor.regions import Region
 from tengen.tensor.structure import flatten
 
 A = np.random.default_rng(0).standard_normal((5, 3)).astype("float32")
@@ -786,3 +787,33 @@ def test_one_program_for_every_length():
         x = Tensor(A[:n])
         assert f(x).numpy().tobytes() == sum_of_rows(x).numpy().tobytes()
     assert len(f.stats()) == 1
+
+
+def nest(x):
+    t = 0
+    for a in x:
+        if t > 50:
+            break
+        for b in x:
+            if t > 60:
+                break
+            for c in x:
+                if t > 70:
+                    break
+                for d in x:
+                    if t > 80:
+                        break
+                    t = t + (a + b + c + d).sum()
+    return t
+
+
+def test_a_loop_in_loops_is_recorded_a_few_times(monkeypatch):
+    """Each loop is tried in several ways; what was found is known when a loop around it is tried again."""
+    x = Tensor(np.ones((3, 2), "float32"))
+    wanted, regions = nest(x).numpy().tobytes(), []
+    made = Region.__init__
+    monkeypatch.setattr(Region, "__init__", lambda self, name: (regions.append(name), made(self, name))[1])
+    s = script(nest)
+    assert s(x).numpy().tobytes() == wanted
+    assert len(regions) < 500  # 1,662 if each were tried anew
+    assert sum(len(g.nodes) for g in s.graph.graphs()) < 300

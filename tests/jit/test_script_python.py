@@ -11,8 +11,9 @@ import pytest
 import tengen.functional as F
 from tengen import Tensor, jit, script, trace
 from tengen.autodiff import GradManager, grad, vmap
-from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError, VmapError
-from tengen.deploy.loader import load_graph
+from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError, VerifyError, VmapError
+from tengen.deploy.loader import derived_types, load_graph
+from tengen.ir.types import TensorType
 
 X = Tensor(np.arange(6, dtype="float32").reshape(3, 2))
 SEEN: list = []
@@ -234,6 +235,16 @@ def of_rows(x):
     return total
 
 
+def test_a_file_that_calls_python_is_refused():
+    number = TensorType((), "int64")
+    for name, types, attrs in (
+        ("host_call", [number, number], {"likes": ()}),
+        ("page_out", [TensorType((3,), "float32")], {"store": -1, "order": (0,)}),
+    ):
+        with pytest.raises(VerifyError, match=f"the op '{name}' does not stand in files"):
+            derived_types(name, types, attrs)
+
+
 def gradient_of_notes(x):
     return grad(of_rows)(x)
 
@@ -279,3 +290,27 @@ def test_another_process_finds_the_program_and_calls_its_own_function(tmp_path):
         for how in ("one", "one", "other")
     ]
     assert outs == ["a 1.0\nb 2.0\n"] * 2 + ["b 1.0\na 2.0\n"]
+
+
+def halved_or_refused(x):
+    if x.sum() > 100:
+        raise ValueError("too large")
+    y = x
+    for i in range(3):
+        if y[0] > 1:
+            y = y / 2
+        elif i == 2:
+            return y - 1
+    return y
+
+
+def test_ifs_inside_of_vmap():
+    wanted = F.stack([halved_or_refused(x) for x in X])
+    for run in (script(of_all_rows), vmap(script(halved_or_refused)), trace(vmap(script(halved_or_refused)))):
+        assert run(X).numpy().tobytes() == wanted.numpy().tobytes()
+        with pytest.raises(ValueError, match="too large"):
+            run(X * 100)
+
+
+def of_all_rows(x):
+    return vmap(halved_or_refused)(x)

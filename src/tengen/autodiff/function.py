@@ -15,6 +15,7 @@ from tengen.tensor.batched import Mapping, innermost_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, TapeNode, levels, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
+from tengen.tensor.regions import run_function
 from tengen.tensor.tape import cut
 
 
@@ -57,13 +58,16 @@ class Function:
         raise NotImplementedError(f"{type(self).__name__} needs backward()")
 
     def __call__(self, *inputs: Any) -> Any:
-        if (recorder := tracing.recorder) is not None and recorder.of_a_body:
-            recorder.function = self._name()
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         mapping = innermost_of(self._name(), tensors)
+        in_body = tracing.recorder is not None and tracing.recorder.of_a_body
         if mapping is not None:
             own = getattr(self, "vmap", None)
+            if in_body and own is not None:
+                tracing.recorder.function = f"{self._name()} by its rule for vmap"
             return self._for_all(mapping, inputs, tensors) if own is None else self._by_its_rule(own, mapping, inputs, tensors)
+        if in_body:
+            return self._in_body(inputs, tensors)
         nested = len(levels) > 1  # what forward() keeps may be differentiated
         given = [x._off_tape() for x in tensors]
         with Level() as level:
@@ -84,6 +88,21 @@ class Function:
             return out if not limits else tuple(o._off_tape() for o in outs) if isinstance(out, tuple) else out._off_tape()
         outs = self._on_tape(tuple(o._off_tape() for o in outs), inputs, tensors)
         return outs if isinstance(out, tuple) else outs[0]
+
+    def _in_body(self, inputs: tuple, tensors: list[Tensor]) -> Any:
+        """The call in the body of a loop or a branch, which is differentiated as a graph."""
+
+        def forward(*given: Tensor) -> Any:
+            rest = iter(given)
+            return self.forward(*(next(rest) if isinstance(x, Tensor) else x for x in inputs))
+
+        def backward(*grads: Tensor | None) -> tuple:
+            found = self.backward(*grads)
+            found = found if isinstance(found, tuple) else (found,)
+            return tuple(r for r, x in zip(found, inputs) if isinstance(x, Tensor)) if len(found) == len(inputs) else found
+
+        several, outs = run_function(forward, backward, tensors, self._name())
+        return tuple(outs) if several else outs[0]
 
     def _name(self) -> str:
         """What messages call it."""

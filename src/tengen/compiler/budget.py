@@ -44,7 +44,7 @@ def within(
 
     Args:
         graph: after fusion; its extents are numbers. placing: the passes that say where values lie; lowering: those from there to
-            launches; frugal: the same for a program that computes again. name: of the program, for messages.
+            launches; frugal: all of these for a program that computes again. name: of the program, for messages.
 
     Errors: BudgetError where it cannot be met.
     """
@@ -130,7 +130,7 @@ class _Search:
     def _lowered(self, runs: Sequence[Run]) -> Planned:
         again = Pass("recompute", partial(_again, units=self.units, runs=runs), GRAPH)
         clean = [Pass(f.__name__, f, GRAPH) for f in (remove_dead_code, fuse)]
-        return run_passes(self.graph, [again, *clean, *self.placing, *self.frugal])
+        return run_passes(self.graph, [again, *clean, *self.frugal])
 
     def _learn(self, planned: Planned) -> None:
         """Takes over what kernels need besides the values of their node, from a program."""

@@ -61,7 +61,7 @@ def passes(
     if budget is not None:
         frugal = [*lowering_passes(*how, frugal=True), *hoist, MEMORY]
         at = next(i for i, p in enumerate(to_memory) if p.name == "launches")
-        search = partial(within, budget=budget, placing=to_memory[:at], lowering=to_memory[at:], frugal=frugal[at:], name=name)
+        search = partial(within, budget=budget, placing=to_memory[:at], lowering=to_memory[at:], frugal=frugal, name=name)
         to_memory = [Pass("within_budget", search, MEMORY.form)]
     return [*of_graphs(evaluate), *to_memory, EMIT]
 

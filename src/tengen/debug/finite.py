@@ -165,7 +165,7 @@ def _seeing(name: str, gradient_of: Mapping[int, tuple[str, str | None]], allowe
 
     def see(at: Place, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> None:
         n = at.node
-        if n.op in ("scan", "while_loop", "cond") or lookup(n.op).kind == "view":
+        if n.op in ("scan", "while_loop", "cond", "own_gradient") or lookup(n.op).kind == "view":
             return  # what is in a body was seen
         if told := _complaint(n.op, ins, n.attrs.values(), outs, n.where, allowed):
             of = gradient_of.get(at.number) if not at.inside else None

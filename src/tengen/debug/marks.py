@@ -209,4 +209,14 @@ def _cond(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Va
     return outs[:-1], outs[-1]
 
 
-_LOOPS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}
+def _own_gradient(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
+    body, bad = _marked_body(n.attrs["forward"], how)
+    types = [v.type for v in n.outputs]
+    if bad is None:
+        return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
+    body.add_output("not_finite", bad)
+    outs = list(g.add_node(n.op, ins, {**n.attrs, "forward": body}, [*types, BOOL], n.where).outputs)
+    return outs[:-1], outs[-1]
+
+
+_LOOPS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond, "own_gradient": _own_gradient}

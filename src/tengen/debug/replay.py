@@ -124,4 +124,8 @@ def _cond(n: Node, ins: list[Tensor], see: See, inside: tuple[str, ...]) -> list
     return _body(n.attrs["then" if held else "otherwise"], ins[1:], see, (*inside, f"cond, where it is {held}"))
 
 
-_LOOPS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}
+def _own_gradient(n: Node, ins: list[Tensor], see: See, inside: tuple[str, ...]) -> list[Tensor]:
+    return _body(n.attrs["forward"], ins, see, inside)
+
+
+_LOOPS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond, "own_gradient": _own_gradient}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tengen.base.errors import ArgumentError, ShapeError, user_line
-from tengen.ops.define import differ
+from tengen.loops.lang import Expr
+from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor
 from tengen.tensor.regions import run_cond, run_scan, run_while
 from tengen.tensor.structure import flatten, objects_of, unflatten
@@ -144,7 +145,7 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
     """Runs ``state = body(i, state)`` for i = start, ..., stop - 1.
 
     Args:
-        start, stop: ints, or int tensors []. With ints it is a `scan`, and has a gradient; else a `while_loop` without one.
+        start, stop: ints, extents, or int tensors []. With tensors it is a `while_loop` without a gradient, else a `scan`, which has one.
         body: of the number of the iteration, an int64 tensor [], and the state; gives the next state, with the same structure,
             shapes and dtypes. init: the first state: tensors, numbers, or tuples, lists and dicts of them.
 
@@ -157,6 +158,8 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
     if isinstance(start, int) and isinstance(stop, int):
         numbers = Tensor(list(range(start, stop)), dtype="int64")
         return scan(lambda state, i: (body(i, state), None), init, numbers)[0]
+    if isinstance(start, (int, Expr)) and isinstance(stop, (int, Expr)):
+        return scan(lambda state, i: (body(i, state), None), init, REGISTRY["arange"].call(start, stop, dtype="int64"))[0]
     last = as_tensor(stop).astype("int64")
     step = lambda i, state: (i + 1, body(i, state))
     return while_loop(lambda i, state: i < last, step, as_tensor(start).astype("int64"), init)[1]

@@ -22,6 +22,7 @@ from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted
 from tengen.jit.script.lanes import with_lists
+from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
@@ -33,6 +34,8 @@ def _scripting(name: str) -> Iterator[None]:
     me = get_ident()
     before = tracing.scripts.get(me)
     tracing.scripts[me] = runtime.fn
+    if before is None:
+        memo.known = {}
     try:
         yield
     except Raised as e:
@@ -48,6 +51,7 @@ def _scripting(name: str) -> Iterator[None]:
         ) from None
     finally:
         if before is None:
+            memo.known = None
             del tracing.scripts[me]
 
 

@@ -3,6 +3,7 @@
     scan         a body that runs once for each slice of some tensors, and hands its state on
     while_loop   a body that runs as long as a bool in its state is true
     cond         one of two bodies, by a bool
+    own_gradient a body with a gradient of the user's own, which is another one
 
 In: operands in a fixed order, and bodies as `Graph`s in attributes, which know nothing of what is outside: all that they read are
 their inputs. Out: launches inside a `Loop`, a `While` or an `If` of the program, so a body is compiled once, whatever the number
@@ -174,5 +175,35 @@ def _(lo, arrays, outs, then, otherwise, wants):
         lo.lower_graph(otherwise, 0, arrays[1:], outs)
 
 
-for _op in (scan, while_loop, cond):
+# ---- own_gradient ----------------------------------------------------------------------------------------------------
+
+
+@primitive
+def own_gradient(operands: list[Tensor], forward: Graph, backward: Graph, results: Count, kept: Count, gives: Sequence[Count]):
+    """`forward` of the operands, whose gradient is `backward`: an `autodiff.Function` inside of a body.
+
+    Args:
+        results: how many results `forward` has. Behind them are those that it keeps for `backward`, `kept` in number, and what else it gives.
+        backward: of the gradients of those results that are no integers, of what is kept, and of the operands, gives gradients of some
+            operands. gives: which.
+    """
+
+
+@own_gradient.infer
+def _(*types, forward, backward, results, kept, gives):
+    _check_body("the forward part of a function", forward, types, [])
+    made = [v.type for v in forward.outputs]
+    if results + kept > len(made) or any(i >= len(types) for i in gives):
+        raise VerifyError(f"own_gradient gives {results} results, keeps {kept}, and has {len(made)}, for operands {gives} of {len(types)}")
+    given = [*(t for t in made[:results] if t.dtype.is_inexact), *made[results : results + kept], *types]
+    _check_body("the backward part of a function", backward, given, [types[i] for i in gives])
+    return tuple(made)
+
+
+@own_gradient.lower
+def _(lo, arrays, outs, forward, backward, results, kept, gives):
+    lo.lower_graph(forward, 0, arrays, outs)
+
+
+for _op in (scan, while_loop, cond, own_gradient):
     _op.known(_all_extents)

@@ -8,7 +8,7 @@ the elements it names, and no others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.axes import memory_order
@@ -78,10 +78,12 @@ def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, H
 
 
 def over_operands(
-    graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], temp: Callable[[Value], Hashable]
-) -> None:
+    graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], temp: Callable[[Value], Hashable],
+    pointwise: Collection[int] = (),
+) -> None:  # fmt: skip
     """Adds to `where` the operands over which an op computes a result, and those results: they have one buffer, a new `temp` or
-    an output. The operand is made by a node, for nobody who reads it later, and lies as the result does."""
+    an output. The operand is made by a node, for nobody who reads it later, and lies as the result does. pointwise: the ids of nodes that
+    may do so for being pointwise."""
     last = {v: i for i, n in enumerate(graph.nodes) for v in _reads(n)}
     last.update(dict.fromkeys(graph.results(), len(graph.nodes)))
     views = _view_sources(graph)
@@ -90,8 +92,8 @@ def over_operands(
         root = views.get(v, v)
         late[root] = max(late.get(root, -1), i)
     for i, n in reversed(list(enumerate(graph.nodes))):  # what is over a result of an earlier node is over that one's operand
-        over = {} if n.op == "fused" else lookup(n.op).rules.over
-        for result, operand in ((n.outputs[r], n.inputs[o]) for r, o in over.items()):
+        pairs = over_in(n, lies) if id(n) in pointwise else _by_rule(n)
+        for result, operand in pairs:
             root, a = (None, None) if operand is None else memory_of(operand, lies)
             if root is None or root.node is None or root in where or late[root] > i:
                 continue
@@ -101,6 +103,22 @@ def over_operands(
                 if result not in where:
                     where[result] = temp(result)
                 where[root] = where[result]
+                if id(n) in pointwise:
+                    break
+
+
+def _by_rule(n: Node) -> list[tuple[Value, Value | None]]:
+    over = {} if n.op == "fused" else lookup(n.op).rules.over
+    return [(n.outputs[r], n.inputs[o]) for r, o in over.items()]
+
+
+def over_in(n: Node, lies: Mapping[Value, Array]) -> list[tuple[Value, Value | None]]:
+    """(its result, an operand) of a pointwise node that may compute the one over the other: they lie alike."""
+    if len(n.outputs) != 1 or (n.op != "fused" and lookup(n.op).kind == "view") or not _is_pointwise(n):
+        return []
+    out = n.outputs[0]
+    found = [v for v in _reads(n) if v.type == out.type and _pointwise_in_place(n, v)]
+    return [(out, v) for v in found if memory_of(v, lies)[1] == lies[out] and not out.type.dtype.is_complex]
 
 
 def _over(result: Value, read: Value, views: Mapping[Value, Value]) -> bool:

@@ -83,14 +83,15 @@ def lowering_passes(
     Args:
         given: how inputs lie, by name (default: dense). schedules: what tuning found. row_major: every output is dense in
             logical order; otherwise it may lie as suits what computes it. name, device, log_launches: see `Lowered`. frugal: what
-            a node prepares of an operand (packed filters) is not kept for later nodes, where it would take memory meanwhile. Buffers
+            a node prepares of an operand (packed filters) is not kept for later nodes, where it would take memory meanwhile, and
+            pointwise nodes compute over operands that nobody reads later. Buffers
             are called ("in", i), ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
     """
     empty = lambda: Lowering(target, ints, schedules)
     return [
         Pass("destinations", partial(_place, given=given or {}), PLACED),
         Pass("layouts", partial(_lay_out, row_major=row_major), PLACED),
-        Pass("aliases", partial(_alias, row_major=row_major), PLACED),
+        Pass("aliases", partial(_alias, row_major=row_major, frugal=frugal), PLACED),
         Pass("image_loops", partial(_find_loops, open_extents=bool(ints)), PLACED),
         Pass("launches", partial(_launch, empty=empty, name=name, device=device, log_launches=log_launches, frugal=frugal), LOWERED),
     ]
@@ -125,7 +126,7 @@ def _lay_out(p: Placed, row_major: bool) -> Placed:
     return replace(p, lies=assign_layouts(p.graph, p.given, in_logical_order(p.graph, p.wanted, row_major)))
 
 
-def _alias(p: Placed, row_major: bool) -> Placed:
+def _alias(p: Placed, row_major: bool, frugal: bool) -> Placed:
     wanted, shared = dict(p.wanted), []
     behind_views(p.graph, p.lies, wanted, row_major)
 
@@ -133,7 +134,11 @@ def _alias(p: Placed, row_major: bool) -> Placed:
         shared.append(v)
         return "temp", len(shared) - 1
 
-    over_operands(p.graph, p.lies, wanted, temp)
+    pointwise: set[int] = set()
+    if frugal:  # but for nodes of a loop over images, which hold a part of their values
+        looped = {i for loop in find_loops(p.graph, p.lies, wanted) for i in loop.nodes}
+        pointwise = {id(n) for i, n in enumerate(p.graph.nodes) if i not in looped}
+    over_operands(p.graph, p.lies, wanted, temp, pointwise)
     return replace(p, wanted=wanted, shared=tuple(shared))
 
 

@@ -119,7 +119,7 @@ class _Plan:
             for v in sorted(ins):
                 self._bring(v, now)
                 self.locks[v] += 1
-            self._run(unit, u.outs[unit], now)
+            self._run(unit, u.outs[unit], now, self._given_up(unit, now))
             self.gone |= u.overwritten[unit]
             for v in ins:
                 self.locks[v] -= 1
@@ -145,9 +145,15 @@ class _Plan:
             return np.inf
         return float((PAGE_FLOPS + DISK_FLOPS * self.u.size[v]) * (1 if self.on_disk[v] else 2))
 
-    def _run(self, unit: int, wanted: Sequence[int], now: int) -> None:
+    def _given_up(self, unit: int, now: int) -> int:
+        """Bytes of an operand over which a unit computes its result, as nobody reads it later."""
+        x = self.u.over.get(unit)
+        return 0 if x is None or self.u.held[x] or self.uses[x] != [now] else self.bytes[x]
+
+    def _run(self, unit: int, wanted: Sequence[int], now: int, over: int = 0) -> None:
+        """Runs a unit. over: bytes of its results that lie over an operand."""
         u = self.u
-        self._make_room(sum(self.bytes[v] for v in wanted) + u.work[unit], now)
+        self._make_room(sum(self.bytes[v] for v in wanted) + u.work[unit] - over, now)
         self.runs.append(Run(unit, tuple(wanted)))
         for v in wanted:
             self.there[v] = True

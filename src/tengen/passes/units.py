@@ -19,7 +19,7 @@ from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
-from tengen.passes.inplace import memory_of
+from tengen.passes.inplace import memory_of, over_in
 from tengen.passes.lower import Placed
 
 ALIGN_BYTES = 64  # sizes of temporaries are multiples of it (`compiler/arena.py`)
@@ -53,6 +53,7 @@ class Units:
         after: units that have to run before a unit though it reads nothing of them: the last readers of a state that it overwrites.
         overwritten: for each unit the states that it overwrites, but for tiny ones. flops, cost: of each unit.
         work: bytes of the arena that it uses while it runs, besides its values.
+        over: of units that may compute their result over an operand that nobody reads later, the operand.
         store: the key of the store of files that values may be written to; None: they are not. order: for each value that may be, its axes
             from the outermost in memory to the innermost. pages: of a value that is written to a file, the unit that does that and the
             one that reads it, which stand behind those of the graph, `own` in number.
@@ -74,6 +75,7 @@ class Units:
     cost: list[int] = field(default_factory=list)
     work: list[int] = field(default_factory=list)
     number: dict[Value, int] = field(default_factory=dict)
+    over: dict[int, int] = field(default_factory=dict)
     store: int | None = None
     order: dict[int, tuple[int, ...]] = field(default_factory=dict)
     pages: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -157,6 +159,11 @@ def units_of(p: Placed, store: int | None = None) -> Units:
         u.outs.append(tuple(u.number[v] for v in n.outputs))
         for v in u.ins[-1]:
             u.readers[v].append(at)
+        if len(n.outputs) == 1 and u.size[u.outs[-1][0]] and n.outputs[0] not in inner:
+            roots = (root.get(v, v) for _, v in over_in(n, p.lies) if v is not None)
+            fits = (u.number[v] for v in roots if v in u.number and v not in inner and u.size[u.number[v]] == u.size[u.outs[-1][0]])
+            if (x := next(fits, None)) is not None:
+                u.over[at] = x
         u.flops.append(flops(n))
         moved = sum(bytes_of(v) for v in (*reads, *n.outputs))
         u.cost.append(u.flops[-1] + BYTE_FLOPS * moved + 1)
@@ -336,7 +343,9 @@ def timeline(u: Units, runs: Sequence[Run]) -> list[tuple[int, frozenset[int]]]:
             if v not in alive:
                 alive[v] = None
                 total += u.size[v]
-        found.append((total + u.work[r.unit], frozenset(alive)))
+        x = u.over.get(r.unit)
+        early = u.size[x] if x is not None and x in ends.get(at, ()) else 0
+        found.append((total + u.work[r.unit] - early, frozenset(alive)))
         for v in ends.get(at, ()):
             if v in alive:
                 del alive[v]
@@ -350,9 +359,12 @@ def peak(u: Units, runs: Sequence[Run]) -> int:
     change = [0] * (len(runs) + 2)
     made: dict[int, int] = {}
 
+    over = [u.over.get(r.unit) for r in runs]
+
     def close(v: int) -> None:
+        end = last[v]
         change[made[v]] += u.size[v]
-        change[last[v] + 1] -= u.size[v]
+        change[end if end < len(runs) and over[end] == v and not u.held[v] else end + 1] -= u.size[v]
 
     for at, r in enumerate(runs):
         for v in u.reads(r):
@@ -374,7 +386,9 @@ def peak(u: Units, runs: Sequence[Run]) -> int:
 
 def least(u: Units) -> int:
     """A lower bound of the peak of any order and any recomputing: a unit's operands and results are there at the same time."""
-    return max((sum(u.size[v] for v in {*ins, *outs}) + w for ins, outs, w in zip(u.ins, u.outs, u.work)), default=0)
+    both = (sum(u.size[v] for v in {*ins, *outs}) for ins, outs in zip(u.ins, u.outs))
+    shared = (u.size[u.over[i]] if i in u.over and not u.held[u.over[i]] else 0 for i in range(len(u.nodes)))
+    return max((n - s + w for n, s, w in zip(both, shared, u.work)), default=0)
 
 
 # ---- back to a graph ---------------------------------------------------------------------------------------------------

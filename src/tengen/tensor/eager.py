@@ -78,12 +78,16 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
         of, given = formed(op, [None if x is None else x._layout.type for x in inputs], attrs)
         if of is not op:
             return _run_form(op, of, inputs, attrs, given)
-        if any([x is not None and type(x._layout) is Batched for x in inputs]):
+        recorder, batched = tracing.recorder, any([x is not None and type(x._layout) is Batched for x in inputs])
+        if batched and recorder is not None and recorder.of_a_body:
+            inputs = tuple(map(recorder.operand, inputs))
+            batched = any([x is not None and type(x._layout) is Batched for x in inputs])
+        if batched:
             from tengen.tensor.batching import run_batched
 
             out = run_batched(op, inputs, attrs)
-        elif tracing.recorder is not None:
-            return tracing.recorder.record(op, inputs, attrs)
+        elif recorder is not None:
+            return recorder.record(op, inputs, attrs)
         else:
             out = _execute(op, inputs, attrs)
     except Exception as e:

@@ -25,7 +25,7 @@ from tengen.ir.graph import Check, Graph, Value, graph_key
 from tengen.ir.types import TensorType
 from tengen.ops.batching import RULES, again, everywhere
 from tengen.ops.define import REGISTRY, Op, dispatch, lookup
-from tengen.tensor.batched import Mapping, mapping_of
+from tengen.tensor.batched import Mapping, mapping_of, mappings
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, limits, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
@@ -42,8 +42,9 @@ class Region(Recorder):
 
     Attributes:
         outside: by an identity, each tensor from outside that the body reads, and its input. changed: by the same identity, those to
-            which it gives another value. begun: the order of what is put on the tape from its beginning on. function: the name of an
-            `autodiff.Function` that was called in it, whose own gradient a graph does not hold.
+            which it gives another value. begun: the order of what is put on the tape from its beginning on. around: the runs of `vmap` that it
+            is inside of. function: what was called in
+            it whose own gradient a graph does not hold (a function with `jit.ignore`, or an `autodiff.Function` by its rule for vmap).
     """
 
     of_a_body = True
@@ -54,6 +55,7 @@ class Region(Recorder):
         self.outside: dict[int, tuple[Tensor, Value]] = {}
         self.changed: dict[int, Tensor] = {}
         self.begun = new_limit()
+        self.around = mappings()
         self.function = ""
 
     def take(self, t: TensorType) -> Tensor:
@@ -69,10 +71,10 @@ class Region(Recorder):
     def value(self, t: Tensor) -> Value:
         if self._is_inside(t):
             return t._data
-        if mapping_of(t) is not None:
+        if mapping_of(t) not in (None, *self.around):
             raise VmapError(
-                f"{user_line()}: the body of a loop or a branch inside of vmap uses {t._layout.type!r}, which differs by example; help: "
-                "make it an operand: a part of the state, of what is scanned, or an operand of cond"
+                f"{user_line()}: the body of a loop or a branch gives {t._layout.type!r}, an example of a vmap inside of it; help: return it "
+                "from the function that vmap calls"
             )
         key = id(t._data) if isinstance(t._data, Value) else id(t)  # a traced value may be held by several tensors
         if key not in self.outside:
@@ -98,6 +100,10 @@ class Region(Recorder):
         node = node_of(x)[0]
         seen._node = x._node if node is not None and node.order > self.begun else None
         return seen
+
+    def operand(self, x: Tensor | None) -> Tensor | None:
+        """What is an example of a `vmap` around the body is an operand of the loop or the branch, and plain in the body."""
+        return self.here(x) if x is not None and mapping_of(x) in self.around else x
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
         if id(target) not in self._written and not self._is_inside(target):
@@ -207,11 +213,18 @@ def _noted(r: Recorded) -> tuple[list[Value], list[Value]]:
 def _report(checks: Sequence[Check], violated: Sequence[Tensor]) -> None:
     """Raises the error of a check that was violated, or leaves that to the run of what is being recorded."""
     recorder = tracing.recorder
-    for c, bad in zip(checks, violated):
+    for c, bad in zip(checks, map(in_any_example, violated)):
         if recorder is not None:
             recorder.check(bad, c.error, c.message, c.where)
         elif bad.item():
             raise errors.class_of_check(c.error)(f"{c.message} [at {c.where}]")
+
+
+def in_any_example(bad: Tensor) -> Tensor:
+    """Whether a bool is true in any example of the `vmap`s around."""
+    while mapping_of(bad) is not None:
+        bad = REGISTRY["any"].call(bad._data)
+    return bad
 
 
 def _false() -> Tensor:
@@ -223,12 +236,12 @@ def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, 
     wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_inexact and _taped(x))
     if wants and function:
         raise GradientError(
-            f"{user_line()}: the body of a {op.name} calls {function}, an autodiff.Function, whose own gradient would be lost: a body is "
-            "differentiated by its ops; help: call it outside of the loop, or use ops (and detach()) that have the gradient"
+            f"{user_line()}: the body of a {op.name} calls {function}, whose own gradient would be lost: a body is differentiated by its ops; "
+            "help: call it outside of the loop, or use ops (and detach()) that have the gradient"
         )
     attrs = attrs | {"wants": wants}
     if "keep" in op.attrs:
-        attrs["keep"] = bool(wants) and attrs.get("limit", 0) is not None
+        attrs["keep"] = bool(attrs.get("keep") or (wants and attrs.get("limit", 0) is not None))  # a node that is replayed may have kept them
     out = dispatch.run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
     return list(out if isinstance(out, tuple) else (out,))[:made]
 
@@ -361,6 +374,60 @@ def run_cond(
     return out[:n]
 
 
+def run_function(forward: Callable[..., Any], backward: Callable[..., Any], xs: Sequence[Tensor], name: str) -> tuple[bool, list[Tensor]]:
+    """(whether a function returned a tuple, its results), where its gradient is what another function says.
+
+    Args:
+        forward: of the tensors. backward: of the gradients of its results, None for those of integers, gives for each tensor its gradient, or
+            None. What it reads of `forward` are results of that, too.
+
+    Errors: GradientError for gradients that do not fit, and where `backward` changes a tensor.
+    """
+    several = True
+
+    def body(inside: list[Tensor]) -> list[Tensor]:
+        nonlocal several
+        made = forward(*inside)
+        several = isinstance(made, tuple)
+        return list(made) if several else [made]
+
+    draft = _Draft("forward", body, [x._layout.type for x in xs])
+    made = [x._layout.type for x in draft.made]
+    gives: list[int] = []
+
+    def back(gs: list[Tensor]) -> list[Tensor]:
+        rest = iter(gs)
+        found = backward(*(next(rest) if t.dtype.is_inexact else None for t in made))
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != len(xs):
+            raise GradientError(f"{name}.backward() gave {len(found)} gradients for {len(xs)} tensors")
+        gives.extend(i for i, g in enumerate(found) if g is not None and xs[i].dtype.is_inexact)
+        for i in gives:
+            if as_tensor(found[i])._layout.type != xs[i]._layout.type:
+                raise GradientError(f"{name}.backward() gave {found[i]._layout.type!r} for {xs[i]._layout.type!r}; help: it has its type")
+        return [found[i] for i in gives]
+
+    b = recorded("backward", back, [t for t in made if t.dtype.is_inexact])
+    if b.changes:
+        raise GradientError(f"{user_line()}: {name}.backward() changes a tensor inside of a loop or a branch; help: forward() may")
+    region, inside = draft.region, {id(x._data): i for i, x in enumerate(draft.arguments)}
+    kept = {key: t for key, (t, _) in b.outside.items() if region._is_inside(t) and id(t._data) not in inside}
+    f = draft.finished([*draft.made, *kept.values()])
+    outside = {key: t for key, (t, _) in f.outside.items()}
+    outside |= {key: t for key, (t, _) in b.outside.items() if not region._is_inside(t) and key not in outside}
+    reads = {key: _input(f, f"unread{i}", key, t) for i, (key, t) in enumerate(outside.items())}
+    graph = _closed(f, [*f.arguments, *reads.values()], [*f.results, *(v for _, v in f.changes.values()), *(c.bad for c in f.checks)])
+    of_arguments = {i: key for key, (t, _) in b.outside.items() if (i := inside.get(id(t._data))) is not None}
+    read = lambda i: b.outside[of_arguments[i]][1] if i in of_arguments else b.graph.add_input(f"operand{i}", xs[i]._layout.type)
+    operands = [read(i) for i in range(len(xs))]
+    operands += [_input(b, f"unread{i}", key, t) for i, (key, t) in enumerate(outside.items())]
+    of_gradient = _closed(b, [*b.arguments, *(b.outside[key][1] for key in kept), *operands], b.results)
+    attrs = {"forward": graph, "backward": of_gradient, "results": len(made), "kept": len(kept), "gives": tuple(gives)}
+    out = _call(REGISTRY["own_gradient"], [*xs, *outside.values()], attrs, len(graph.outputs))
+    _finish(f, out[len(made) + len(kept) :])
+    return several, out[: len(made)]
+
+
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +436,7 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     recorder = tracing.recorder
     at: dict[Value, Tensor] = dict(zip(graph.inputs, inputs))
     for c in graph.constants.values():
-        at[c.value] = recorder.constant(c.data, c.value.type)
+        at[c.value] = Tensor(c.data) if recorder is None else recorder.constant(c.data, c.value.type)
     for n in graph.nodes:
         xs, op = [None if v is None else at[v] for v in n.inputs], lookup(n.op)
         if op.has_bodies:
@@ -495,6 +562,18 @@ def _(g, pred, *operands, then, otherwise, wants):
     return _placed(len(operands) + 1, [*zip(wants, found)])
 
 
+@REGISTRY["own_gradient"].vjp
+def _(g, *operands, out, forward, backward, results, kept, gives):
+    g, out = _tuple(g), _tuple(out)
+    seeds = [_zeros(o) if x is None else x for x, o in zip(g[:results], out) if o.dtype.is_inexact]
+    found: dict[int, Tensor] = dict(zip(gives, replayed(backward, [*seeds, *out[results : results + kept], *operands])))
+    if any(x is not None for x in g[results:]):  # a gradient of the gradient, by what was kept
+        which = _floats(operands)
+        later = [None if i < results else x for i, x in enumerate(g)]
+        found |= {i: _sum(x, found.get(i)) for i, x in zip(which, _pulled(forward, operands, which, later))}
+    return _placed(len(operands), list(found.items()))
+
+
 # ---- examples of `vmap` ----------------------------------------------------------------------------------------------
 
 
@@ -522,4 +601,29 @@ def _scan_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: 
     return tuple(out[:carries]) + tuple(moveaxis(y, 1, 0) for y in out[carries:])
 
 
-RULES["scan"] = _scan_of_examples
+def _cond_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> tuple | None:
+    """A branch for all examples together: one branch of all where the condition is the same for all; else both are computed, and each
+    example has its own. Where one of the two may have no end for examples that do not take it, does something, or is differentiated (a
+    gradient that is no number, times 0, is none), the examples have a branch each, one after the other."""
+    graphs, rest = (attrs["then"], attrs["otherwise"]), batched[1:]
+
+    def all_of(graph: Graph, flag: Any, leaves: Sequence[Tensor]) -> list[Tensor]:
+        with Mapping(size, "error") as mapping:
+            inside = [examples(x, mapping) if b else x for x, b in zip(leaves, rest)]
+            made = replayed(graph, inside)
+            if flag is not None:
+                where, test = REGISTRY["where"].call, examples(flag, mapping)
+                made = [where(test, a, b) for a, b in zip(made, replayed(graphs[1], inside))]
+            return [everywhere(*whole(y, mapping), size) for y in made]
+
+    if not batched[0]:
+        then, otherwise = ((lambda leaves, g=g: all_of(g, None, leaves)) for g in graphs)
+        return tuple(run_cond(xs[0], then, otherwise, xs[1:]))
+    recorder = tracing.recorder
+    alone = any(n.op == "while_loop" or lookup(n.op).rules.effect for graph in graphs for g in graph.graphs() for n in g.nodes)
+    if alone or attrs["wants"] or (recorder is not None and recorder.of_a_body):
+        return None
+    return tuple(all_of(graphs[0], xs[0], xs[1:]))
+
+
+RULES["scan"], RULES["cond"] = _scan_of_examples, _cond_of_examples

@@ -16,6 +16,7 @@ from tengen.ir.verify import CHECK_ERRORS
 from tengen.jit.script.texts import given, static, taken
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.host import can_call, record_call
+from tengen.tensor.regions import in_any_example
 
 
 class Raised(Exception):
@@ -65,7 +66,7 @@ def _raise_in_run(e: BaseException) -> None:
 
 def record_check(bad: Tensor, raised: Raised, where: str) -> None:
     """The program raises the error where `bad` is true."""
-    e, recorder = raised.error, tracing.recorder
+    e, recorder, bad = raised.error, tracing.recorder, in_any_example(bad)
     if recorder is None:
         if bad.item():
             raise e

@@ -249,7 +249,7 @@ def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int
         return None
     variables = Variables((body,), loop.names)
     try:
-        return run_lanes(over, body, loop, variables)
+        return run_lanes(over, body, loop, variables, peeled == PEELED)
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None
@@ -316,7 +316,7 @@ def _while_region(
     variables = Variables((holder, test), loop.names)
     at = None if position is None else position[0]
     try:
-        return run_while_region(test, body, loop, variables, position)
+        return run_while_region(test, body, loop, variables, None, peeled == PEELED, position)
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None

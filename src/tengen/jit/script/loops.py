@@ -6,6 +6,7 @@ takes an iteration out of the loop and tries again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,13 +58,25 @@ class Known:
 
     Attributes:
         blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
-            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET.
+            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET. unstable: whether
+            an iteration has to be taken out of the loop.
     """
 
     blanks: dict[str, Any] = field(default_factory=dict)
     deep: set[str] = field(default_factory=set)
     ends: bool = False
     value: Any = UNSET
+    unstable: bool = False
+
+
+class _Memo(threading.local):
+    """What is known of the loops of the script that is being recorded, by the loop and the types of its variables: a loop in a loop is
+    recorded as often as that one, and every time it would have to be tried in the same ways again."""
+
+    known: dict[Any, Known] | None = None
+
+
+memo = _Memo()
 
 
 class Again(Exception):
@@ -234,23 +247,42 @@ def _zeros(blank: tuple[Any, list[Typed]]) -> Any:
     return unflatten(key, [t.zeros() for t in leaves])
 
 
-def _attempts(run: Callable[[Known], Any]) -> Any:
-    """Records a loop, again until what its state holds is known."""
-    known = Known()
+def _attempts(run: Callable[[Known], Any], key: Any, last: bool) -> Any:
+    """Records a loop, again until what its state holds is known. last: whether no iteration may be taken out of it any more. Errors: Unstable
+    where one has to be."""
+    known = Known() if memo.known is None else memo.known.setdefault(key, Known())
+    if known.unstable and not last:
+        raise Unstable("", 0, None, None)
     for _ in range(5):
         try:
             return run(known)
         except Again:
             pass
+        except (Unstable, TypeError, AttributeError, NameError):
+            known.unstable = True
+            raise
     raise ScriptError(f"{user_line()}: the variables of the loop keep changing their types; help: set them before the loop")
 
 
-def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variables) -> Signal | None:
-    """A loop over slices as a scan; where the body may leave it, as a loop with a condition."""
-    try:
-        return _attempts(lambda known: _scan(over, body, loop, variables, known))
-    except Leaves:
-        variables.restore()
+def _key(kind: str, body: Callable, loop: Loop, variables: Variables) -> Any:
+    """A loop and the types of its variables; values that are known are a part of them."""
+    leaves: list[Tensor] = []
+    structure = flatten(dict(variables.values), leaves)
+    return kind, getattr(body, "__code__", body), loop, structure, tuple((x._layout.type, isinstance(x, Number)) for x in leaves)
+
+
+def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variables, last: bool) -> Signal | None:
+    """A loop over slices as a scan; where the body may leave it, as a loop with a condition. last: as `_attempts` has it."""
+    key = _key("scan", body, loop, variables)
+    types = tuple(x._layout.type for x in over.tensors)
+    leaves = memo.known is not None and memo.known.setdefault(("leaves", key, types), Known())
+    if not (leaves and leaves.ends):
+        try:
+            return _attempts(lambda known: _scan(over, body, loop, variables, known), (key, types), last)
+        except Leaves:
+            variables.restore()
+            if leaves:
+                leaves.ends = True
     n = over.length
     position: list[Any] = [Number.of(0)]
 
@@ -260,7 +292,7 @@ def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Va
         position[0] = i + 1
         return signal
 
-    return run_while_region(lambda: position[0] < n, step, loop, variables, position, n, True)
+    return run_while_region(lambda: position[0] < n, step, loop, variables, (key, types), last, position, n, True)
 
 
 def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variables, known: Known) -> None:
@@ -313,6 +345,8 @@ def run_while_region(
     body: Callable,
     loop: Loop,
     variables: Variables,
+    key: Any,
+    last: bool,
     position: list | None,
     limit: Any = None,
     runs: bool = False,
@@ -320,8 +354,8 @@ def run_while_region(
     """A loop with a condition.
 
     Args:
-        position: of a range, a list of the number that comes next. limit: how many iterations there are at most. runs: whether there is
-            one at least.
+        key: of the loop and the types that it is given; None: those of its variables. last: as `_attempts` has it. position: of a range,
+            a list of the number that comes next. limit: how many iterations there are at most. runs: whether there is one at least.
     """
     first = None if position is None else _number(position[0])
     if position is not None and not isinstance(first, Number):
@@ -332,7 +366,8 @@ def run_while_region(
             position[0] = first
         return _WhileRegion(test, body, State(loop, variables, runs, False, known), position, limit).run()
 
-    return _attempts(run)
+    key = "while", key or _key("", body, loop, variables), position is None or isinstance(first, Number) and first.dtype
+    return _attempts(run, key, last)
 
 
 class _WhileRegion:

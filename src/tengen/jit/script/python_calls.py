@@ -61,7 +61,7 @@ class _Ignored:
     tensors, and their types."""
 
     def __init__(self, function: Callable):
-        self.function, self.what = function, f"{function.__name__}(), a function with jit.ignore,"
+        self.function, self.what = function, f"{function.__name__}(), a function with jit.ignore"
         self.results: dict[Any, tuple[Any, list[TensorType]]] = {}
         said = getattr(function, "__annotations__", {}).get("return", ...)
         self.said: tuple[Any, list[TensorType]] | None = None
