@@ -9,18 +9,16 @@ import warnings
 import numpy as np
 import pytest
 
+import tengen
+from tengen import Tensor, trace
+from tengen.autodiff import GradManager
+from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, TengenError
+from tengen.interop.torch import from_torch, load_program, to_module, to_torch
+from tengen.interop.torch.ops import OPS
+from tengen.optimizer import SGD
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-from torch import nn  # noqa: E402
-
-import tengen  # noqa: E402
-from tengen import Tensor, trace  # noqa: E402
-from tengen.autodiff import GradManager  # noqa: E402
-from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, TengenError  # noqa: E402
-from tengen.interop.torch import from_torch, load_program, to_module, to_torch  # noqa: E402
-from tengen.interop.torch.ops import OPS  # noqa: E402
-from tengen.optimizer import SGD  # noqa: E402
-
+nn = torch.nn
 BATCH = torch.export.Dim("batch", max=512)
 
 

@@ -2,14 +2,11 @@
 
 import pytest
 
+from tengen.interop.torch.ops import OPS
+from tengen.interop.torch.reader import op_name
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-import torch_cases  # noqa: E402
-import torch_samples  # noqa: E402
-
-from tengen.interop.torch.ops import OPS  # noqa: E402
-from tengen.interop.torch.reader import op_name  # noqa: E402
-
+torch_cases, torch_samples = pytest.importorskip("torch_cases"), pytest.importorskip("torch_samples")
 RANDOM = {"aten.native_dropout", "aten.rand", "aten.randn", "aten.randperm"}  # have a test of their own
 UNSET = {"aten.empty.memory_format", "aten.empty_strided"}  # PyTorch's values are what lies in memory
 IN_PLACE = {
