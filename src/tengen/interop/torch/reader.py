@@ -27,8 +27,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class NodeOf:
-    """A call. op: as in the table of ops. wanted: the numbers of the outputs that are used. where: the user's line. extents: for each axis of
-    the result the name of its open extent, or None; last: names that nothing reads after this node."""
+    """A call. op: as in the table of ops. wanted: the numbers of the outputs that are used. where: the user's line. last: names that nothing
+    reads after this node."""
 
     name: str
     op: str
@@ -71,9 +71,14 @@ class Constants:
 
 @dataclass(frozen=True)
 class Program:
-    """A program. mutated: (the number of an output, the buffer that takes its value, or the number of the input that did). outputs: how many
-    of the graph's outputs belong to the caller. form: the nest of the caller's outputs. takes: the nest of arguments. bounds: the least and
-    the greatest value of each open extent."""
+    """A program.
+
+    Attributes:
+        buffers: (the number of an output, the buffer that takes its value). inputs: (the number of an output, that of the argument that
+            takes its value). outputs: the numbers of the outputs that the caller gets.
+        form: the nest of these, with numbers in the order of its leaves. takes: the same of the arguments by position, and by name.
+        bounds: the least and the greatest value of each open extent.
+    """
 
     graph: GraphOf
     buffers: tuple[tuple[int, str], ...]
@@ -227,14 +232,10 @@ def op_name(target: Any) -> str:
     if hasattr(target, "_schema"):
         text = str(target)
         return text.removesuffix(".default")
+    if type(target).__module__.startswith("torch._higher_order_ops") or type(target).__name__ == "HigherOrderOperator":
+        return f"higher_order.{target.name()}"
     owner = getattr(target, "__module__", "").lstrip("_")
-    if (
-        type(target).__name__ == "HigherOrderOperator"
-        or hasattr(target, "_higher_order")
-        or "higher_order" in str(type(target))
-    ):
-        return f"higher_order.{target.name() if callable(getattr(target, 'name', None)) else target}"
-    return f"{owner}.{target.__name__}" if hasattr(target, "__name__") else str(target)
+    return f"{owner}.{getattr(target, '__name__', target)}"
 
 
 def place(n: Any) -> str:
