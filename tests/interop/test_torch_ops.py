@@ -58,12 +58,9 @@ def test_gradients_are_pytorchs(family):
     """Of the first output, weighted by chance, in float64."""
     ran, wrong = 0, []
     for name, args, kwargs in family(torch_samples.Maker(torch.float64)):
-        if (
-            name in OTHERWISE
-            or kwargs.get("dtype") is torch.float32
-            or "backward" in name
-            or name == "_native_batch_norm_legit"
-        ):
+        if name.startswith("var") and args[1] == []:  # PyTorch's gradient is infinite there
+            continue
+        if kwargs.get("dtype") is torch.float32 or "backward" in name or name == "_native_batch_norm_legit":
             continue
         if name == "scatter_reduce.two" and args[-1] == "prod":  # an error of Tengen's, which says why
             continue
