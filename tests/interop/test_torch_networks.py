@@ -280,9 +280,15 @@ def test_pickles_are_not_read_and_the_line_that_is_told_converts_them(tmp_path, 
         load_program("net.pt2")
     assert not os.path.exists("harm")
     weights = nn.Linear(3, 2).state_dict()
+    torch.save(weights, "old.pt", _use_new_zipfile_serialization=False)
     torch.save(weights, "net.pt")
     with pytest.raises(FileFormatError) as e:
         load_program("net.pt")
+    for read in (tengen.load, tengen.load_graph):  # whatever it is called
+        with pytest.raises(FileFormatError, match="a pickle, which is not read here; help: convert a state dict once\npython -c"):
+            read("net.pt")
+        with pytest.raises(FileFormatError, match="a pickle, which is not read here"):
+            read("old.pt")
     line = str(e.value).splitlines()[-1]
     assert line.startswith("python -c ")
     subprocess.run(

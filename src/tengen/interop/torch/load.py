@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tengen.base.errors import ArgumentError, FileFormatError
+from tengen.deploy.tensorfile import line_that_converts
 from tengen.interop.torch.network import Exported, TorchNetwork, Weight
 from tengen.interop.torch.reader import Constants, Program, array_of, read
 from tengen.tensor import Tensor
@@ -92,16 +93,7 @@ def refuse_files(source: Any) -> None:
         )
     raise FileFormatError(
         f"{name}: files of torch.save are pickles, which may run code when they are read, and are not read here; help: convert a state dict "
-        f"once with PyTorch's restricted reader\n{one_line(str(name))}"
-    )
-
-
-def one_line(name: str) -> str:
-    """The command that converts a file of torch.save with a state dict to safetensors."""
-    to = os.path.splitext(name)[0] + ".safetensors"
-    return (
-        'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
-        f"torch.load({name!r}, map_location='cpu', weights_only=True).items()}}, {to!r})\""
+        f"once with PyTorch's restricted reader\n{line_that_converts(str(name))}"
     )
 
 
