@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tengen
+from tengen.interop.torch.load import WHOLE
 from tengen.interop.torch.ops import OPS
 from tengen.interop.torch.reader import op_name
 
@@ -21,6 +22,12 @@ def test_all_core_ops_are_known():
     assert not core - OPS.keys()
     sampled = {f"aten.{name}" for f in torch_samples.FAMILIES for name, _, _ in f(torch_samples.Maker(torch.float32))}
     assert core - sampled == (RANDOM | UNSET | IN_PLACE) & core
+
+
+def test_what_is_kept_whole_is_known():
+    """Ops that are kept out of PyTorch's decompositions stand in the table; a name that PyTorch does not have would keep nothing."""
+    for name in WHOLE:
+        assert op_name(torch_samples.target_of(f"aten.{name}")) in OPS, name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
