@@ -213,9 +213,16 @@ def test_extents_that_follow_from_others():
         net(ones(5), ones(8))
 
 
+def partly(x):
+    """A branch with a part that has no gradient."""
+    with torch.no_grad():
+        z = x * 5
+    return x * 2 + z
+
+
 class Control(nn.Module):
     def forward(self, x):
-        y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+        y = torch.cond(x.sum() > 0, partly, lambda x: x - 1, (x,))
         with torch.no_grad():
             z = y * 3
         return y, z + (x * 7).detach()
