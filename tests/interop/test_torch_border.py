@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
+import tengen.functional as F
+import tengen.module as M
+from tengen import Parameter, Tensor, autodiff, trace
+from tengen.base.errors import ArgumentError, TraceError
+from tengen.interop.torch import as_torch_function, from_torch, from_torch_function, to_torch
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-import tengen.functional as F  # noqa: E402  (what is imported may be missing)
-import tengen.module as M  # noqa: E402  (what is imported may be missing)
-from tengen import Parameter, Tensor, autodiff, trace  # noqa: E402  (what is imported may be missing)
-from tengen.base.errors import ArgumentError, TraceError  # noqa: E402  (what is imported may be missing)
-from tengen.interop.torch import as_torch_function, from_torch, from_torch_function, to_torch  # noqa: E402  (what is imported may be missing)
-
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool complex64 complex128".split()
 
 

@@ -1,22 +1,18 @@
 """PyTorch's core operators: all of them are known, and give what PyTorch gives."""
 
+import numpy as np
 import pytest
 
+import tengen
+from tengen.interop.torch.load import WHOLE
+from tengen.interop.torch.ops import OPS
+from tengen.interop.torch.reader import op_name
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-import torch_cases  # noqa: E402  (what is imported may be missing)
-import torch_samples  # noqa: E402  (what is imported may be missing)
-
-from tengen.interop.torch.ops import OPS  # noqa: E402  (what is imported may be missing)
-from tengen.interop.torch.reader import op_name  # noqa: E402  (what is imported may be missing)
-
+torch_cases, torch_samples = pytest.importorskip("torch_cases"), pytest.importorskip("torch_samples")
 RANDOM = {"aten.native_dropout", "aten.rand", "aten.randn", "aten.randperm"}  # have a test of their own
 UNSET = {"aten.empty.memory_format", "aten.empty_strided"}  # PyTorch's values are what lies in memory
-IN_PLACE = {
-    "aten.resize_",
-    "aten.atan2.out",
-    "aten.sym_is_contiguous",
-}  # no functional program calls them; they are known anyhow
+IN_PLACE = {"aten.resize_", "aten.atan2.out", "aten.sym_is_contiguous"}  # no functional program calls them
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
@@ -26,6 +22,12 @@ def test_all_core_ops_are_known():
     assert not core - OPS.keys()
     sampled = {f"aten.{name}" for f in torch_samples.FAMILIES for name, _, _ in f(torch_samples.Maker(torch.float32))}
     assert core - sampled == (RANDOM | UNSET | IN_PLACE) & core
+
+
+def test_what_is_kept_whole_is_known():
+    """Ops that are kept out of PyTorch's decompositions stand in the table; a name that PyTorch does not have would keep nothing."""
+    for name in WHOLE:
+        assert op_name(torch_samples.target_of(f"aten.{name}")) in OPS, name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -56,3 +58,43 @@ def test_ops_give_what_pytorch_gives(family, dtype):
             )
     assert ran or dtype in ("int64", "bool")
     assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("family", torch_samples.FAMILIES, ids=lambda f: f.__name__)
+def test_gradients_are_pytorchs(family):
+    """Of the first output, weighted by chance, in float64."""
+    ran, wrong = 0, []
+    for name, args, kwargs in family(torch_samples.Maker(torch.float64)):
+        if name.startswith("var") and args[1] == []:  # PyTorch's gradient is infinite there
+            continue
+        if kwargs.get("dtype") is torch.float32 or "backward" in name or name == "_native_batch_norm_legit":
+            continue
+        if name == "scatter_reduce.two" and args[-1] == "prod":  # an error of Tengen's, which says why
+            continue
+        pair = torch_cases.gradients(torch_samples.target_of(f"aten.{name}"), args, kwargs)
+        if pair is None:
+            continue
+        ran += 1
+        try:
+            torch_cases.compare(*pair, rounding=1e-9)
+        except AssertionError as e:
+            wrong.append(f"{name}{[tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args]}, {kwargs}: {e}")
+    assert ran or family in (torch_samples.creation,)
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_random_tensors():
+    """Shapes, dtypes, ranges and Tengen's generator; the numbers are not PyTorch's."""
+    tengen.random.seed(1)
+    draw = lambda name, *args, **kwargs: torch_cases.call(torch_samples.target_of(f"aten.{name}"), args, kwargs)
+    u, n, p = draw("rand", [200, 3], dtype=torch.float64), draw("randn", [300, 3]), draw("randperm", 50)
+    assert u.shape == (200, 3) and u.dtype == "float64" and 0 <= u.numpy().min() < 0.05 and 0.95 < u.numpy().max() < 1
+    assert n.dtype == "float32" and abs(n.numpy().mean()) < 0.15 and 0.9 < n.numpy().std() < 1.1
+    assert p.dtype == "int64" and sorted(p.tolist()) == list(range(50)) and p.tolist() != list(range(50))
+    y, mask = draw("native_dropout", torch.ones(40, 50), 0.5, True)
+    assert ((y.numpy() == 2) == mask.numpy()).all() and set(np.unique(y.numpy())) == {0.0, 2.0}
+    tengen.random.seed(1)
+    assert draw("rand", [200, 3], dtype=torch.float64).numpy().tobytes() == u.numpy().tobytes()
+    for name in ("empty.memory_format", "empty_strided"):
+        made = draw(name, [2, 3], *([[3, 1]] if "strided" in name else []), dtype=torch.int64)
+        assert made.shape == (2, 3) and made.dtype == "int64"

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tengen import Tensor
+from tengen.autodiff import vjp
 from tengen.interop.torch.ops import OPS
 from tengen.interop.torch.reader import array_of, bound, op_name, plain
 from tengen.interop.torch.registry import SCOPED
@@ -30,6 +31,8 @@ def as_tengen(v):
     """An argument of PyTorch's as Tengen's functions take it."""
     if isinstance(v, torch.Tensor):
         return Tensor(array_of(v))
+    if isinstance(v, Tensor):
+        return v
     if isinstance(v, (list, tuple)):
         return [as_tengen(e) for e in v]
     return plain(None, v)
@@ -66,6 +69,32 @@ def compare(want, have, rounding=None):
     finite = np.isfinite(a)
     scale = max(1.0, float(np.abs(a[finite]).max(initial=0)))
     np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def gradients(target, args, kwargs):
+    """(PyTorch's, Tengen's) gradients of the first output of a call, weighted by chance, for each tensor of floats among the arguments; None
+    where PyTorch has none."""
+    leaf = lambda a: a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+    given = [[leaf(b) for b in a] if isinstance(a, list) else leaf(a) for a in args]
+    xs = [b for a in given for b in (a if isinstance(a, list) else [a]) if isinstance(b, torch.Tensor) and b.requires_grad]
+    try:
+        out = target(*given, **kwargs)
+        out = out[0] if isinstance(out, (list, tuple)) else out
+        if not xs or not isinstance(out, torch.Tensor) or not out.requires_grad:
+            return None
+        weight = torch.randn_like(out)
+        want = torch.autograd.grad(out, xs, weight, allow_unused=True)
+    except (RuntimeError, NotImplementedError):  # ops without a derivative of their own
+        return None
+
+    def first(*tensors):
+        rest = iter(tensors)
+        take = lambda a: next(rest) if isinstance(a, torch.Tensor) and a.requires_grad else a
+        made = call(target, [[take(b) for b in a] if isinstance(a, list) else take(a) for a in given], kwargs, [0])
+        return made[0] if isinstance(made, (list, tuple)) else made
+
+    _, pull = vjp(first, *(as_tengen(x) for x in xs))
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(want, xs)], list(pull(as_tengen(weight)))
 
 
 class Beside(TorchDispatchMode):

@@ -164,6 +164,15 @@ def _content(file: Any) -> mmap.mmap | bytes:
     return memory
 
 
+def line_that_converts(name: str) -> str:
+    """The command that makes a file of tensors of a state dict that torch.save has written, by PyTorch's restricted reader."""
+    to = name.rpartition(".")[0] + ".safetensors"
+    return (
+        'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+        f"torch.load({name!r}, map_location='cpu', weights_only=True).items()}}, {to!r})\""
+    )
+
+
 def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
     """The tensors in a mapped file, or in bytes. FileFormatError for anything else."""
     size = len(memory)
@@ -171,6 +180,8 @@ def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
         fail(f"it has {size} bytes; the shortest file of tensors has 10")
     n = int.from_bytes(memory[:8], "little")
     if n > HEADER_LIMIT or n > size - 8:
+        if memory[:4] == b"PK\x03\x04" or memory[:2] == b"\x80\x02":  # a zip of PyTorch's, or a pickle of its older versions
+            fail(f"it may be of torch.save, a pickle, which is not read here; help: convert a state dict once\n{line_that_converts('file.pt')}")
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))

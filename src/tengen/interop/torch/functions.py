@@ -21,7 +21,8 @@ TWICE = "the gradient of a Tengen function in a PyTorch model cannot be differen
 def as_torch_function(function: Callable[..., Any]) -> Any:
     """A Tengen function or `Module` as a part of PyTorch models: gradients go through it, by Tengen's rules.
 
-    Args: function: of Tengen tensors, to a tensor or a tuple of tensors. Other arguments are handed on.
+    Args: function: of Tengen tensors, to a tensor or a tuple of tensors. PyTorch's tensors are arguments by position or by name, not inside of
+        lists; other arguments are handed on.
     Returns: of a function, a function of PyTorch tensors. Of a module, an ``nn.Module`` whose parameters are PyTorch's, with the Tengen
         module's names and copies of its values: PyTorch's optimizers train them. ``module.load_state_dict(from_torch(made.state_dict()))``
         takes them back. Buffers (running statistics) stay the Tengen module's; ``train()`` and ``eval()`` are handed on.
@@ -182,7 +183,8 @@ def from_torch_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function or ``nn.Module`` of PyTorch's as a Tengen function: it is called with PyTorch tensors over the memory of its arguments, and
     gradients go through it, by PyTorch's rules. Parameters of an ``nn.Module`` get theirs in their own ``grad``.
 
-    It runs eagerly, since no program can call PyTorch. `to_module` makes a module that is traced and shipped.
+    Tensors are arguments by position or by name, not inside of lists. It runs eagerly, since no program can call PyTorch. `to_module` makes a
+    module that is traced and shipped.
 
     Errors: TraceError inside of a trace or a dump; ArgumentError for a result that is no tensor, or no tuple of tensors.
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tengen.base.errors import ArgumentError, FileFormatError
+from tengen.deploy.tensorfile import line_that_converts
 from tengen.interop.torch.network import Exported, TorchNetwork, Weight
 from tengen.interop.torch.reader import Constants, Program, array_of, read
 from tengen.tensor import Tensor
@@ -51,11 +52,12 @@ def decomposed(program: Any) -> Any:
 def marked(torch: Any, program: Any) -> Iterator[None]:
     """For a while, results of parts under ``torch.no_grad()`` pass through a `detach`: decomposition writes these parts out, after which
     nothing else would tell that they have no gradient."""
-    graph, added = program.graph, []
-    parts = [n for n in graph.nodes if n.target is torch.ops.higher_order.wrap_with_set_grad_enabled and n.args[0] is False]
+    added = []
+    nodes = [n for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
+    parts = [n for n in nodes if n.target is torch.ops.higher_order.wrap_with_set_grad_enabled and n.args[0] is False]
     for n in [user for part in parts for user in part.users]:
-        with graph.inserting_after(n):
-            d = graph.call_function(torch.ops.aten.detach.default, (n,))
+        with n.graph.inserting_after(n):
+            d = n.graph.call_function(torch.ops.aten.detach.default, (n,))
         d.meta = dict(n.meta)
         n.replace_all_uses_with(d, delete_user_cb=lambda user, d=d: user is not d)
         name = n.name  # the signature knows outputs by their names
@@ -67,7 +69,7 @@ def marked(torch: Any, program: Any) -> Iterator[None]:
     finally:
         for d, n, name in added:
             d.replace_all_uses_with(n)
-            graph.erase_node(d)
+            n.graph.erase_node(d)
             n._rename(name)
 
 
@@ -92,16 +94,7 @@ def refuse_files(source: Any) -> None:
         )
     raise FileFormatError(
         f"{name}: files of torch.save are pickles, which may run code when they are read, and are not read here; help: convert a state dict "
-        f"once with PyTorch's restricted reader\n{one_line(str(name))}"
-    )
-
-
-def one_line(name: str) -> str:
-    """The command that converts a file of torch.save with a state dict to safetensors."""
-    to = os.path.splitext(name)[0] + ".safetensors"
-    return (
-        'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
-        f"torch.load({name!r}, map_location='cpu', weights_only=True).items()}}, {to!r})\""
+        f"once with PyTorch's restricted reader\n{line_that_converts(str(name))}"
     )
 
 
@@ -110,12 +103,14 @@ def state_of(programs: Mapping[bool, tuple[Program, dict[str, Any], Constants]],
     found: dict[str, Weight] = {}
     tensors = {name: t for _, state, _ in programs.values() for name, t in state.items()}
     first: dict[tuple, str] = {}
-    for name in dict.fromkeys([*order, *tensors]):
+    for name in dict.fromkeys(
+        [n for n in order if n in tensors] + list(tensors)
+    ):  # what a module adds that is no tensor stays out
         t = tensors[name]
         key = (t.data_ptr(), tuple(t.shape), t.stride(), t.dtype)
         same = first.get(key) if t.numel() else None
         first.setdefault(key, name)
-        found[name] = Weight(array_of(t), name in trained, True, same)
+        found[name] = Weight(found[same].value if same else array_of(t), name in trained, True, same)
     for _, _, constants in programs.values():
         for name in constants.buffers:
             found.setdefault(name, Weight(constants.arrays[name], False, False))
@@ -195,7 +190,7 @@ def load_program(program: Any) -> TorchNetwork:
     Args: program: an ``ExportedProgram``, decomposed or not. Extents that are dynamic there stay open.
     Returns, Errors: as `to_module`.
 
-    >>> import torch
+    >>> import numpy as np, torch
     >>> from tengen.interop.torch import load_program
     >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(3),))
     >>> load_program(program)(np.array([-1.0, 0.0, 2.0], "float32")).tolist()

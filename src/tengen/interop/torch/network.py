@@ -13,11 +13,11 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError
 from tengen.interop.torch.ops import OPS
-from tengen.interop.torch.reader import GraphOf, InputOf, NodeOf, Program, Ref
+from tengen.interop.torch.reader import GraphOf, InputOf, Multiple, NodeOf, Program, Ref
 from tengen.interop.torch.registry import SCOPED
 from tengen.loops.lang import as_int
 from tengen.module import LoadedKeys, Module
-from tengen.tensor import Parameter, Tensor
+from tengen.tensor import Parameter, Tensor, from_numpy
 
 
 class TorchPart(Module):
@@ -62,7 +62,8 @@ class TorchNetwork(Module):
         self._same = _Names({name: w.same for name, w in state.items() if w.same}, [n for n, w in state.items() if w.saved])
         made: dict[str, Tensor] = {}
         for name, w in state.items():
-            t = made[w.same] if w.same else Parameter(Tensor(w.value)) if w.trained else Tensor(w.value)
+            value = from_numpy(w.value, copy=False)
+            t = made[w.same] if w.same else Parameter(value) if w.trained else value
             made[name] = t
             *path, last = name.split(".")
             owner: Module = self
@@ -148,8 +149,8 @@ def taken(takes: tuple[Any, Any], args: tuple, kwargs: dict[str, Any]) -> list[A
     Errors: ArgumentError for arguments of another structure than the module was exported with.
     """
     positional, by_name = takes
-    if len(args) > len(positional):  # given by position, exported by name
-        names = [n for n in by_name if n not in kwargs]
+    names = [n for n in by_name if n not in kwargs]
+    if 0 < len(args) - len(positional) <= len(names):  # given by position, exported by name
         kwargs = {**dict(zip(names, args[len(positional) :])), **kwargs}
         args = args[: len(positional)]
     found: dict[int, Any] = {}
@@ -201,7 +202,10 @@ def check_inputs(program: Program, leaves: list[Any]) -> None:
         if p.shape is None:
             continue
         if not isinstance(x, Tensor):
-            raise ArgumentError(f"the argument {p.name} must be a tensor {p.dtype}{list(p.shape)}, got a {type(x).__name__}")
+            said = f"a {type(x).__name__}" + (
+                " of PyTorch's; help: from_torch(x)" if type(x).__module__.startswith("torch") else ""
+            )
+            raise ArgumentError(f"the argument {p.name} must be a tensor {p.dtype} {_shown(p)}, got {said}")
         if x.dtype.name != p.dtype:
             raise DTypeError(
                 f"the argument {p.name} must be {p.dtype}, as when it was exported; got {x.dtype}; help: .astype({p.dtype!r})"
@@ -221,14 +225,17 @@ def _check_extent(program: Program, p: InputOf, axis: int, want: Any, have: int 
                 f"the argument {p.name} must have the shape {_shown(p)}, got {have} along axis {axis}; help: export it with dynamic_shapes"
             )
         return
+    if isinstance(want, Multiple):
+        if (have - want.more) % want.factor:
+            raise ShapeError(f"the argument {p.name} must have the shape {_shown(p)}, got {have} along axis {axis}")
+        have, want = (have - want.more) // want.factor, want.name
     low, high = program.bounds.get(want, (0, None))
     if have < (low or 0) or (high is not None and have > high):
-        raise ShapeError(
-            f"the argument {p.name} has the extent {have} along axis {axis}; the network was exported for {low} to {high}"
-        )
+        said = f"the argument {p.name} must have the shape {_shown(p)}, got {want} = {have} along axis {axis}"
+        raise ShapeError(f"{said}; the network was exported for {low} to {high}")
     if bound.setdefault(want, have) != have:
         raise ShapeError(
-            f"the argument {p.name} has the extent {have} along axis {axis}, where another argument has {bound[want]}"
+            f"the argument {p.name}, {_shown(p)}, has {want} = {have} along axis {axis}; another argument has {bound[want]}"
         )
 
 

@@ -6,6 +6,7 @@ these in lists and dicts; dtypes are names.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class NodeOf:
-    """A call. op: as in the table of ops. wanted: the numbers of the outputs that are used. where: the user's line. extents: for each axis of
-    the result the name of its open extent, or None; last: names that nothing reads after this node."""
+    """A call. op: as in the table of ops. wanted: the numbers of the outputs that are used. where: the user's line. last: names that nothing
+    reads after this node."""
 
     name: str
     op: str
@@ -40,14 +41,30 @@ class NodeOf:
 
 
 @dataclass(frozen=True)
+class Multiple:
+    """The extent factor * name + more."""
+
+    factor: int
+    name: str
+    more: int
+
+    def __str__(self) -> str:
+        return f"{self.factor}*{self.name}" + (f"{self.more:+}" if self.more else "")
+
+
+Extent = int | str | Multiple | None
+
+
+@dataclass(frozen=True)
 class InputOf:
     """An input. kind: "parameter", "buffer", "constant", "input" or "number" (which the program does not read). target: the name of the
-    parameter, buffer or constant. shape: ints and, for open extents, their names; None for what is no tensor; dtype: its name."""
+    parameter, buffer or constant. shape: ints and, for open extents, their names or `Multiple`s; None for what is no tensor; dtype: its
+    name."""
 
     name: str
     kind: str
     target: str | None = None
-    shape: tuple[int | str | None, ...] | None = None
+    shape: tuple[Extent, ...] | None = None
     dtype: str | None = None
     value: Any = None
 
@@ -71,9 +88,14 @@ class Constants:
 
 @dataclass(frozen=True)
 class Program:
-    """A program. mutated: (the number of an output, the buffer that takes its value, or the number of the input that did). outputs: how many
-    of the graph's outputs belong to the caller. form: the nest of the caller's outputs. takes: the nest of arguments. bounds: the least and
-    the greatest value of each open extent."""
+    """A program.
+
+    Attributes:
+        buffers: (the number of an output, the buffer that takes its value). inputs: (the number of an output, that of the argument that
+            takes its value). outputs: the numbers of the outputs that the caller gets.
+        form: the nest of these, with numbers in the order of its leaves. takes: the same of the arguments by position, and by name.
+        bounds: the least and the greatest value of each open extent.
+    """
 
     graph: GraphOf
     buffers: tuple[tuple[int, str], ...]
@@ -127,11 +149,20 @@ def _bound(x: Any) -> int | None:
 
 def _forms(program: Any) -> tuple[tuple[Any, Any], Any]:
     """The nests of the arguments (by position, by name) and of the outputs, with numbers in the order of the leaves."""
-    from torch.utils import _pytree as pytree
+    args, kwargs = _nest(program.call_spec.in_spec, itertools.count())
+    return (args, kwargs), _nest(program.call_spec.out_spec, itertools.count())
 
-    given, made = program.call_spec.in_spec, program.call_spec.out_spec
-    args, kwargs = pytree.tree_unflatten(list(range(given.num_leaves)), given)
-    return (args, kwargs), pytree.tree_unflatten(list(range(made.num_leaves)), made)
+
+def _nest(spec: Any, numbers: Iterator[int]) -> Any:
+    """A nest as lists, tuples and dicts. What has fields, as transformers' outputs and caches, is a dict; other containers are tuples."""
+    children = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+    if spec.type is None:
+        return next(numbers)
+    made = [_nest(c, numbers) for c in children]
+    names = spec.context[0] if isinstance(spec.context, tuple) and spec.context else spec.context
+    if isinstance(names, list) and len(names) == len(made) and all(isinstance(n, str) for n in names):
+        return dict(zip(names, made))
+    return spec.type(*made) if hasattr(spec.type, "_fields") else made if spec.type is list else tuple(made)
 
 
 def _input(nodes: Mapping[str, Any], spec: Any, kind: str, name: str) -> InputOf:
@@ -149,12 +180,19 @@ def _port(n: Any, kind: str, target: str | None = None) -> InputOf:
     return InputOf(n.name, kind, target, tuple(map(_extent, val.shape)), dtype_name(val.dtype))
 
 
-def _extent(d: Any) -> int | str | None:
-    """A number; the name of an open extent; None for a function of such."""
+def _extent(d: Any) -> Extent:
+    """A number; the name of an open extent; a multiple of one; None for another function of such."""
     if isinstance(d, int):
         return d
     expr = d.node.expr
-    return int(expr) if expr.is_number else str(expr) if expr.is_symbol else None
+    if expr.is_number or expr.is_symbol:
+        return int(expr) if expr.is_number else str(expr)
+    if len(expr.free_symbols) != 1:
+        return None
+    (symbol,) = expr.free_symbols
+    factor, more = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+    whole = factor.is_integer and more.is_integer and factor > 0 and expr.equals(factor * symbol + more)
+    return Multiple(int(factor), str(symbol), int(more)) if whole else None
 
 
 def _graph(module: Any, inputs: tuple[InputOf, ...] | None) -> GraphOf:
@@ -227,14 +265,10 @@ def op_name(target: Any) -> str:
     if hasattr(target, "_schema"):
         text = str(target)
         return text.removesuffix(".default")
+    if type(target).__module__.startswith("torch._higher_order_ops") or type(target).__name__ == "HigherOrderOperator":
+        return f"higher_order.{target.name()}"
     owner = getattr(target, "__module__", "").lstrip("_")
-    if (
-        type(target).__name__ == "HigherOrderOperator"
-        or hasattr(target, "_higher_order")
-        or "higher_order" in str(type(target))
-    ):
-        return f"higher_order.{target.name() if callable(getattr(target, 'name', None)) else target}"
-    return f"{owner}.{target.__name__}" if hasattr(target, "__name__") else str(target)
+    return f"{owner}.{getattr(target, '__name__', target)}"
 
 
 def place(n: Any) -> str:

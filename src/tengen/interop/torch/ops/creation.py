@@ -58,7 +58,7 @@ def ones_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
     return full_like(x, 1, dtype=dtype)
 
 
-op("zeros", "new_zeros_size")(lambda size, *, dtype=None: _made(size, 0.0, dtype))
+op("zeros")(lambda size, *, dtype=None: _made(size, 0.0, dtype))
 op("ones")(lambda size, *, dtype=None: _made(size, 1.0, dtype))
 op("new_zeros", "new_empty")(lambda x, size, *, dtype=None: _made(size, 0, dtype or x.dtype.name))
 op("new_ones")(lambda x, size, *, dtype=None: _made(size, 1, dtype or x.dtype.name))

@@ -11,6 +11,7 @@ import numpy as np
 import tengen.functional as F
 from tengen import fft
 from tengen.interop.torch.dtypes import of
+from tengen.interop.torch.ops.reduction import rooted
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import as_int
 from tengen.tensor import Tensor
@@ -70,9 +71,7 @@ def _distance(size: Tensor, p: float) -> Tensor:
         case 0.0: return F.sum(F.not_equal(size, 0).astype(size.dtype), -1)  # fmt: skip
         case 1.0: return F.sum(size, -1)  # fmt: skip
         case math.inf: return F.max(size, -1)  # fmt: skip
-    total = F.sum(F.square(size) if p == 2.0 else F.pow(size, p), -1)
-    safe = F.where(F.equal(total, 0), F.ones_like(total), total)
-    return F.where(F.equal(total, 0), 0.0, F.sqrt(safe) if p == 2.0 else F.pow(safe, 1 / p))
+    return rooted(F.sum(F.square(size) if p == 2.0 else F.pow(size, p), -1), p)
 
 
 @op("_cdist_forward")

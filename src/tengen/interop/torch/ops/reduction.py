@@ -228,9 +228,15 @@ def _norm(x: Tensor, order: float, axes: tuple[int, ...] | None, keepdim: bool) 
     """The p-norm of vectors."""
     size = F.abs(x)
     match float(order):
-        case 2.0: return F.sqrt(F.sum(F.square(size), axes, keepdim))  # fmt: skip
         case 1.0: return F.sum(size, axes, keepdim)  # fmt: skip
         case 0.0: return F.sum(F.not_equal(x, 0).astype(x.dtype), axes, keepdim)  # fmt: skip
         case math.inf: return F.max(size, axes, keepdim)  # fmt: skip
         case x_ if x_ == -math.inf: return F.min(size, axes, keepdim)  # fmt: skip
-    return F.pow(F.sum(F.pow(size, float(order)), axes, keepdim), 1 / float(order))
+    return rooted(F.sum(F.square(size) if order == 2 else F.pow(size, float(order)), axes, keepdim), float(order))
+
+
+def rooted(total: Tensor, order: float) -> Tensor:
+    """The root of a sum of powers; its gradient at 0 is 0."""
+    none = F.equal(total, 0)
+    safe = F.where(none, F.ones_like(total), total)
+    return F.where(none, 0.0, F.sqrt(safe) if order == 2 else F.pow(safe, 1 / order))
