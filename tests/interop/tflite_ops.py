@@ -701,7 +701,59 @@ def mixed():
     yield Case("EMBEDDING_LOOKUP", [i(3, low=0, high=6), weights(6, 4)], ["float32"], name="EMBEDDING_LOOKUP mixed", version=3)
 
 
+def mixed_recurrent():
+    """Recurrent layers of floats whose weights are integers."""
+    n, x, h = 3, 4, 5
+    act = {"FusedActivationFunction": 4}
+    w = lambda *s: q(*s, scale=0.007, zero=0, fixed=True, low=-127)
+    bias = lambda *s: fk(*s, scale=0.4)
+    state = lambda *s: T(shape=s, dtype="float32", variable=True)
+    for asymmetric in (False, True):
+        how = {**act, "AsymmetricQuantizeInputs": asymmetric}
+        inputs = [f(n, 6, x), w(h, x), w(h, h), bias(h), state(n, h)]
+        yield Case(
+            "UNIDIRECTIONAL_SEQUENCE_RNN",
+            inputs,
+            ["float32"],
+            "SequenceRNNOptions",
+            how,
+            f"SEQUENCE_RNN mixed {asymmetric}",
+            version=3,
+        )
+        inputs = [f(n, x), w(6, x), w(6, 7), bias(3), state(n, 42)]
+        yield Case("SVDF", inputs, ["float32"], "SVDFOptions", {**how, "Rank": 2}, f"SVDF mixed {asymmetric}", version=4)
+        gates = [
+            *(w(h, x) for _ in range(4)),
+            *(w(h, h) for _ in range(4)),
+            w(h),
+            w(h),
+            w(h),
+            *(bias(h) for _ in range(4)),
+            None,
+            None,
+        ]
+        inputs = [f(n, 6, x), *gates, state(n, h), state(n, h)]
+        options = {**how, "CellClip": 0.0, "ProjClip": 0.0, "TimeMajor": False}
+        name = f"SEQUENCE_LSTM mixed {asymmetric}"
+        yield Case(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, ["float32"], "UnidirectionalSequenceLSTMOptions", options, name, version=3
+        )
+
+
+def integer_recurrent():
+    """Recurrent layers of integers alone."""
+    state = T(shape=(50, 42), dtype="int16", variable=True, quant=(0.002, 0, 0))
+    weights = [
+        q(6, 4, scale=0.01, zero=0, fixed=True, low=-127), q(6, 7, scale=0.0001, zero=0, dtype=np.int16, fixed=True),
+        T(RNG.integers(-900, 900, 3).astype(np.int32), fixed=True, quant=(2e-7, 0, 0)),
+    ]  # fmt: skip
+    inputs = [q(50, 4, scale=0.05, zero=3), *weights, state]
+    yield Case(
+        "SVDF", inputs, [out(0.05, -9)], "SVDFOptions", {"Rank": 2, "FusedActivationFunction": RELU}, "SVDF int8", version=3
+    )
+
+
 def integers():
     """Every case of integers with scales."""
-    for family in (integer_functions, integer_arithmetic, integer_products, mixed):
+    for family in (integer_functions, integer_arithmetic, integer_products, mixed, mixed_recurrent, integer_recurrent):
         yield from (c for c in family() if c is not None)
