@@ -98,6 +98,15 @@ def test_open_extents_stay_open():
         np.testing.assert_allclose(model(x).numpy(), np.tanh(x), rtol=1e-6)
 
 
+def test_a_batch_that_the_file_leaves_open():
+    """One program for all batches, in which every example has the bits that it has alone."""
+    (x, _), *_ = calls("attention")
+    model = load(FILES / "attention.tflite")
+    assert model.extents == ("batch",)
+    many = np.concatenate([x[0], x[0][:, ::-1], (x[0] + 1) % 30])
+    assert model(many).numpy().tobytes() == b"".join(model(v[None]).numpy().tobytes() for v in many)
+
+
 def test_training():
     """Parameters are the file's float arrays; a step along the gradient makes the loss smaller."""
     net = to_module(FILES / "cnn_float.tflite")

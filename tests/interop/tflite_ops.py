@@ -411,6 +411,8 @@ def integer_functions():
         )
     yield Case("ELU", [T(every(np.int8), quant=(0.04, 3, 0))], [out(0.03, -90)], name="ELU int8")
     yield Case("EXP", [T(every(np.int8), quant=(0.02, 3, 0))], [out(0.05, -128)], "ExpOptions", name="EXP int8")
+    yield Case("LOG", [T(np.arange(1, 128, dtype=np.int8), quant=(0.04, 0, 0))], [out(0.04, -9)], name="LOG int8")
+    yield Case("NEG", [T(np.arange(-127, 128, dtype=np.int8), quant=(0.04, 3, 0))], [out(0.04, -3)], "NegOptions", name="NEG int8")
     yield Case("ABS", [T(every(np.int8), quant=(0.04, 3, 0))], [out(0.03, -90)], "AbsOptions", name="ABS int8")
     yield Case("RSQRT", [T(np.arange(1, 128, dtype=np.int8), quant=(0.04, 0, 0))], [out(0.04, -90)], name="RSQRT int8", steps=1)
     wide = np.arange(-32768, 32768, 37).astype(np.int16).reshape(4, -1)
