@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tflite_integer_ops
 import tflite_ops
 from click.testing import CliRunner
 from tflite_cases import Case, T, differ, given, k, network, theirs, to_bytes
@@ -22,7 +23,7 @@ from tengen.interop.tflite.ops import HYBRID, OPS, QUANTISED
 from tengen.optimizer import SGD
 
 RNG = np.random.default_rng(0)
-FLOATS, INTEGERS = list(tflite_ops.floats()), list(tflite_ops.integers())
+FLOATS, INTEGERS = list(tflite_ops.floats()), list(tflite_integer_ops.integers())
 FILES = Path(__file__).parent / "tflite"
 EXPECTED = dict(np.load(FILES / "expected.npz"))
 
