@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tflite_cases import differ, theirs
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not written")
@@ -11,6 +12,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
 from tengen.base.errors import ArgumentError
+from tengen.cli.main import main
 from tengen.interop.tflite import load, save, to_bytes
 from tengen.interop.tflite.reader import read
 
@@ -182,6 +184,8 @@ def test_a_file_and_its_names(tmp_path):
     run = trace(lambda x: F.relu(x) * 2, example_input=Tensor(np.ones((2, 3), np.float32)))
     run.dump(tmp_path / "net.tgn", arg_names=["pixels"], output_names=["scores"])
     save(tengen.load_graph(tmp_path / "net.tgn"), tmp_path / "net.tflite")
+    made = CliRunner().invoke(main, ["export", str(tmp_path / "net.tgn"), "-o", str(tmp_path / "again.tflite")])
+    assert made.exit_code == 0 and (tmp_path / "again.tflite").read_bytes() == (tmp_path / "net.tflite").read_bytes()
     model = load(tmp_path / "net.tflite")
     assert [p.name for p in (*model.inputs, *model.outputs)] == ["pixels", "scores"]
     assert model(pixels=-np.ones((2, 3), np.float32)).tolist() == [[0.0] * 3] * 2

@@ -215,9 +215,12 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
 @click.option("--opset", type=click.IntRange(onnx_files.OPSET), default=onnx_files.OPSET, show_default=True, help="Of ONNX's operators.")
 @_plain_errors
 def export(model: Path, out: Path | None, opset: int) -> None:
-    """Writes the file MODEL as an ONNX file, which onnxruntime and others run."""
+    """Writes the file MODEL as an ONNX file, which onnxruntime and others run; or, where OUT ends in .tflite, as a TFLite file."""
     target = out or model.with_suffix(".onnx")
-    onnx_files.save(load_graph(model), target, opset)
+    if target.suffix == ".tflite":
+        tflite_files.save(load_graph(model), target)
+    else:
+        onnx_files.save(load_graph(model), target, opset)
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 
