@@ -118,6 +118,30 @@ def test_what_does_not_fit():
             to_module(data)
 
 
+def test_operators_without_what_they_need():
+    """Too few inputs, no outputs, a result that is no tensor."""
+    ints = lambda *v: np.array(v, np.int32)
+    code = lambda n: [{"DeprecatedBuiltinCode": min(n, 127), "BuiltinCode": n}]
+    handle = {"Shape": ints(), "Type": 13, "Name": "v"}
+    x = {"Shape": ints(2), "Name": "x"}
+    q8 = {**x, "Type": 9, "Quantization": {"Scale": np.ones(1, np.float32)}}
+    for number, graph in (
+        (144, {"Operators": [{"OpcodeIndex": 0, "Inputs": ints(0), "Outputs": ints()}], "Outputs": ints(0)}),
+        (142, {"Operators": [{"OpcodeIndex": 0, "Inputs": ints(), "Outputs": ints(1)}], "Tensors": [x, handle]}),
+        (
+            9,
+            {
+                "Operators": [{"OpcodeIndex": 0, "Inputs": ints(0, 1), "Outputs": ints()}],
+                "Tensors": [x, q8],
+                "Inputs": ints(0, 1),
+            },
+        ),
+        (0, {"Operators": [{"OpcodeIndex": 0, "Inputs": ints(0), "Outputs": ints(1)}]}),
+    ):
+        with pytest.raises(FileFormatError):
+            load(model(OperatorCodes=code(number), graph=graph))
+
+
 def test_graphs_that_run_themselves():
     run = {"OpcodeIndex": 0, "BuiltinOptions": ("CallOnceOptions", {"InitSubgraphIndex": 0})}
     code = [{"DeprecatedBuiltinCode": 127, "BuiltinCode": 129}]

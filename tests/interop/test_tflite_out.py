@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tflite_cases import differ, theirs
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not written")
@@ -11,6 +12,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
 from tengen.base.errors import ArgumentError
+from tengen.cli.main import main
 from tengen.interop.tflite import load, save, to_bytes
 from tengen.interop.tflite.reader import read
 
@@ -155,13 +157,35 @@ def test_pictures_are_turned_at_the_border_alone():
         M.Conv2d(3, 4, 3, padding=1), M.BatchNorm2d(4), M.ReLU(), M.MaxPool2d(2), M.Conv2d(4, 4, 3), M.ReLU()
     ).eval()
     ops = [o.op for o in read(to_bytes(trace(net, example_input=Tensor(np.ones((1, 3, 8, 8), np.float32))))).graph.operators]
-    assert ops.count("TRANSPOSE") == 2 and ops[0] == "TRANSPOSE"
+    assert ops == ["TRANSPOSE", "PADV2", "CONV_2D", "MAX_POOL_2D", "CONV_2D", "TRANSPOSE", "RESHAPE"]
+
+
+def test_layers_take_in_what_follows_them():
+    """Batch norms and functions become part of a layer, unless something else reads the result between; what is left over is not written."""
+    net = M.Sequential(M.Conv2d(3, 4, 3), M.BatchNorm2d(4), M.ReLU6(), M.Conv2d(4, 4, 3, groups=4), M.ReLU()).eval()
+    for p in net.parameters():
+        p._reset(Tensor(RNG.standard_normal(p.shape).astype(np.float32)))
+    norm = list(net.children())[1]
+    norm.running_var._reset(Tensor(np.array([0.5, 2, 1, 3], np.float32).reshape(norm.running_var.shape)))
+    x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    run = trace(net, example_input=Tensor(x))
+    data = to_bytes(run)
+    graph = read(data).graph
+    assert [o.op for o in graph.operators] == ["TRANSPOSE", "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE", "RESHAPE"]
+    assert sum(t.data is not None and t.dtype == np.float32 for t in graph.tensors) == 4
+    assert not differ(theirs(data, x, reference=False), [run(Tensor(x)).numpy()], 0, 2e-5)
+    weight = Tensor(np.eye(5, 8, dtype=np.float32))
+    both = trace(lambda x: [(y := F.matmul(x, weight, transpose_b=True)), F.relu(y + 1)], example_input=Tensor(x))
+    got = theirs(to_bytes(both), x, reference=False)
+    assert not differ(got, [t.numpy() for t in both(Tensor(x))], 0, 2e-5) and got[0].min() < 0
 
 
 def test_a_file_and_its_names(tmp_path):
     run = trace(lambda x: F.relu(x) * 2, example_input=Tensor(np.ones((2, 3), np.float32)))
     run.dump(tmp_path / "net.tgn", arg_names=["pixels"], output_names=["scores"])
     save(tengen.load_graph(tmp_path / "net.tgn"), tmp_path / "net.tflite")
+    made = CliRunner().invoke(main, ["export", str(tmp_path / "net.tgn"), "-o", str(tmp_path / "again.tflite")])
+    assert made.exit_code == 0 and (tmp_path / "again.tflite").read_bytes() == (tmp_path / "net.tflite").read_bytes()
     model = load(tmp_path / "net.tflite")
     assert [p.name for p in (*model.inputs, *model.outputs)] == ["pixels", "scores"]
     assert model(pixels=-np.ones((2, 3), np.float32)).tolist() == [[0.0] * 3] * 2

@@ -217,9 +217,12 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
 @click.option("--for", "runtime", type=click.Choice(list(onnx_files.RUNTIMES)), help="Who will read it: what that does not take is an error.")
 @_plain_errors
 def export(model: Path, out: Path | None, opset: int | None, runtime: str | None) -> None:
-    """Writes the file MODEL as an ONNX file, which onnxruntime and others run."""
+    """Writes the file MODEL as an ONNX file, which onnxruntime and others run; or, where OUT ends in .tflite, as a TFLite file."""
     target = out or model.with_suffix(".onnx")
-    onnx_files.save(load_graph(model), target, opset, runtime=runtime)
+    if target.suffix == ".tflite":
+        tflite_files.save(load_graph(model), target)
+    else:
+        onnx_files.save(load_graph(model), target, opset, runtime=runtime)
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 

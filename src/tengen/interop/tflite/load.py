@@ -12,6 +12,8 @@ from tengen.interop.tflite.network import TfliteNetwork, named
 from tengen.interop.tflite.reader import TensorOf, read
 from tengen.ir.types import TensorType
 
+DAMAGED = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError)
+
 
 def to_module(source: Any) -> TfliteNetwork:
     """A TFLite network as a `Module`: it runs eagerly and traced, and trains where its numbers are floats.
@@ -31,7 +33,15 @@ def to_module(source: Any) -> TfliteNetwork:
     >>> net([[1.0, 2.0], [3.0, 4.0]]).tolist()
     [6.0, 14.0]
     """
-    return TfliteNetwork(read(source))
+    found = read(source)
+    try:
+        return TfliteNetwork(found)
+    except TengenError:
+        raise
+    except DAMAGED as e:
+        raise FileFormatError(
+            f"the file's operators have not the inputs and outputs that they need: {type(e).__name__}: {e}"
+        ) from e
 
 
 def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
@@ -63,7 +73,7 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
         return program(net, net.source.name, types, net.source.outputs, named(net))
     except (TraceError, FileFormatError, ArgumentError):
         raise
-    except (TengenError, MemoryError) as e:
+    except (TengenError, *DAMAGED) as e:
         if shapes:
             raise
         notes = "".join(f"; {note}" for note in getattr(e, "__notes__", ()))

@@ -132,7 +132,7 @@ def handle_name(o: OpOf) -> str:
 def argument(name: str, t: TensorOf, x: Any) -> Tensor:
     """What is given for an input. Python's numbers take its dtype.
 
-    Errors: DTypeError for an array or a tensor of another dtype than the file says, ShapeError for another number of axes, or another extent.
+    Errors: DTypeError for an array or a tensor of another dtype than the file says, ShapeError for another number of axes.
     """
     if t.dtype is None:
         raise ArgumentError(f"the input {name} is a {t.kind.lower()}, which no program takes")

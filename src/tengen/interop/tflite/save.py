@@ -16,6 +16,7 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.tflite import writing  # noqa: F401  (enters what each op is in TFLite)
 from tengen.interop.tflite.flat import write
+from tengen.interop.tflite.fusing import fuse, prune
 from tengen.interop.tflite.reader import IDENTIFIER
 from tengen.interop.tflite.schema import numbers_of, package
 from tengen.interop.tflite.writer import Writer
@@ -79,6 +80,7 @@ def to_bytes(model: Any) -> bytes:
     for v in graph.inputs:
         w.plain[v] = w.tensor(v.name, v.type.shape, v.type.dtype)
     w.write_nodes()
+    fuse(w, {w.get(v).index for v in graph.outputs})
     outputs = []
     for name, v in zip(graph.output_names, graph.outputs):
         made = w.get(v)
@@ -86,6 +88,8 @@ def to_bytes(model: Any) -> bytes:
         w.add("RESHAPE", [made, w.ints(made.shape)], [fresh], ("ReshapeOptions", {"NewShape": np.array(made.shape, np.int32)}))
         outputs.append(fresh.index)
     inputs = [w.plain[v].index for v in graph.inputs]
+    number = prune(w, [*inputs, *outputs])
+    inputs, outputs = ([number[i] for i in of] for of in (inputs, outputs))
     codes = [
         {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": VERSIONS.get(op, 1)}
         for op, number in ((op, numbers_of("BuiltinOperator")[op]) for op in w.codes)

@@ -101,7 +101,7 @@ def var_handle(scope: Scope, n: OpOf) -> Any:
 @scoped
 def read_variable(scope: Scope, n: OpOf, handle: Any) -> Tensor:
     """The value of a variable now."""
-    return scope.network.variables[handle.name] + F.zeros((), scope.network.variables[handle.name].dtype)
+    return F.copy(scope.network.variables[handle.name])  # an assignment after this one changes the variable itself
 
 
 @op("ASSIGN_VARIABLE")

@@ -17,7 +17,7 @@ from tengen.interop.tflite.schema import names_of
 from tengen.tensor import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "NONE": lambda x: x, "RELU": F.relu, "RELU_N1_TO_1": lambda x: F.clip(x, -1, 1), "RELU6": lambda x: F.clip(x, 0, 6), "TANH": F.tanh,
+    "NONE": lambda x: x, "RELU": F.relu, "RELU_N1_TO_1": lambda x: F.clip(x, -1, 1), "RELU6": F.relu6, "TANH": F.tanh,
     "SIGN_BIT": lambda x: F.less(x, 0).astype(x.dtype),
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ UNARY: dict[str, Callable[[OpOf, Tensor], Tensor]] = {
     "COS": lambda n, x: F.cos(x), "SIN": lambda n, x: F.sin(x), "EXP": lambda n, x: F.exp(x), "LOG": lambda n, x: F.log(x),
     "SQRT": lambda n, x: F.sqrt(x), "RSQRT": lambda n, x: F.rsqrt(x), "SQUARE": lambda n, x: x * x, "NEG": lambda n, x: -x,
     "SIGN": lambda n, x: F.sign(x), "LOGICAL_NOT": lambda n, x: F.logical_not(x), "RELU": lambda n, x: F.relu(x),
-    "RELU6": lambda n, x: F.clip(x, 0, 6), "RELU_N1_TO_1": lambda n, x: F.clip(x, -1, 1), "RELU_0_TO_1": lambda n, x: F.clip(x, 0, 1),
+    "RELU6": lambda n, x: F.relu6(x), "RELU_N1_TO_1": lambda n, x: F.clip(x, -1, 1), "RELU_0_TO_1": lambda n, x: F.clip(x, 0, 1),
     "TANH": lambda n, x: F.tanh(x), "LOGISTIC": lambda n, x: F.sigmoid(x), "ELU": lambda n, x: F.elu(x, 1.0), "GELU": gelu,
     "HARD_SWISH": hard_swish, "LEAKY_RELU": lambda n, x: F.leaky_relu(x, float(n["Alpha"])),
     "SOFTMAX": lambda n, x: F.softmax(x * float(n.get("Beta", 1.0)) if n.get("Beta", 1.0) != 1 else x, -1),

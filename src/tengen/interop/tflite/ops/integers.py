@@ -28,7 +28,7 @@ from tengen.interop.tflite.ops.images import (
     transposed,
     windows_of,
 )
-from tengen.interop.tflite.ops.lookup import by_function, limits, looked_up, quant_of, rounded
+from tengen.interop.tflite.ops.lookup import limits, looked_up, quant_of, rounded
 from tengen.interop.tflite.ops.reductions import axes_of, reduced, rows_of
 from tengen.interop.tflite.reader import OpOf, TensorOf
 from tengen.interop.tflite.registry import quantised
@@ -313,18 +313,3 @@ def l2_normalization(n: OpOf, x: Any) -> Tensor:
         .astype("int32")
         .astype(n.out().dtype)
     )
-
-
-@quantised("FLOOR", "CEIL", "ROUND", "SIN", "COS", "SQRT", "SQUARE")
-def no_integers(n: OpOf, x: Any) -> Tensor:
-    """Functions that the reference knows of floats alone: of the numbers that the integers stand for, rounded."""
-    names = {
-        "FLOOR": np.floor,
-        "CEIL": np.ceil,
-        "ROUND": np.round,
-        "SIN": np.sin,
-        "COS": np.cos,
-        "SQRT": np.sqrt,
-        "SQUARE": np.square,
-    }
-    return by_function(n, x, names[n.op])

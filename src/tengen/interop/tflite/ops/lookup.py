@@ -192,7 +192,7 @@ def absolute(n: OpOf, x: Any) -> Tensor:
 
 @quantised("NEG")
 def negative(n: OpOf, x: Any) -> Tensor:
-    """Around the zero points, in one scale."""
+    """Around the zero points, in one scale; saturated, where the reference goes round to the least integer."""
     s, z = quant_of(n.of(0)), quant_of(n.out())
     return looked_up(n, x, z.zero + s.zero - all_values(as_tensor(x).dtype.numpy))
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tengen.functional as F
 from tengen.interop.networks.values import as_tensor
+from tengen.interop.tflite.fixed import multiplied, quantised_multiplier
 from tengen.interop.tflite.ops.control import scoped
 from tengen.interop.tflite.ops.elementwise import ACTIVATIONS, activation_of
+from tengen.interop.tflite.ops.lookup import limits, quant_of
+from tengen.interop.tflite.ops.mixed import quant_for, rows
 from tengen.interop.tflite.reader import OpOf
-from tengen.interop.tflite.registry import op
+from tengen.interop.tflite.registry import hybrid, is_quantised, op, quantised
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -38,6 +43,25 @@ def bounded(t: Tensor, bound: float) -> Tensor:
     return F.clip(t, -bound, bound) if bound > 0 else t
 
 
+class Weight:
+    """A weight: floats, or integers with a scale, by which floats are multiplied as in `mixed.py`."""
+
+    def __init__(self, n: OpOf, i: int, x: Any):
+        self.n, self.tensor = n, as_tensor(x)
+        self.quant = quant_for(n, i) if is_quantised(n.of(i)) else None
+
+    def product(self, t: Tensor) -> Tensor:
+        """t W.T."""
+        if self.quant is None:
+            return F.matmul(t, self.tensor, transpose_b=True)
+        q, scale = rows(self.n, t, [1])
+        return F.matmul(q, self.tensor.astype("int32"), transpose_b=True).astype("float32") * (scale * self.quant.scale)
+
+    def floats(self) -> Tensor:
+        """What it stands for."""
+        return self.tensor if self.quant is None else self.tensor.astype("float32") * self.quant.scale
+
+
 class Gates:
     """The weights of an LSTM by gate: of the input, of the state, of the cell, biases, and those of layer normalisation; and what it
     gives for a step."""
@@ -45,18 +69,22 @@ class Gates:
     NAMES = ("input", "forget", "cell", "output")
 
     def __init__(self, n: OpOf, x: list[Any], act: Callable[[Tensor], Tensor]):
-        get = lambda i: as_tensor(x[i]) if i < len(x) and x[i] is not None else None
+        weight = lambda i: Weight(n, i, x[i]) if i < len(x) and x[i] is not None else None
+        get = lambda i: None if (found := weight(i)) is None else found.floats()
         self.act, self.cell_clip, self.proj_clip = act, float(n.get("CellClip", 0)), float(n.get("ProjClip", 0))
-        self.of_input = [get(i) for i in (1, 2, 3, 4)]
-        self.of_state = [get(i) for i in (5, 6, 7, 8)]
+        self.of_input = [weight(i) for i in (1, 2, 3, 4)]
+        self.of_state = [weight(i) for i in (5, 6, 7, 8)]
         self.of_cell = [get(9), get(10), None, get(11)]
         self.bias = [get(i) for i in (12, 13, 14, 15)]
-        self.projection, self.projection_bias = get(16), get(17)
+        self.projection, self.projection_bias = weight(16), get(17)
         self.norm = [get(i) for i in (20, 21, 22, 23)]
 
     def gate(self, i: int, now: Tensor, h: Tensor, c: Tensor) -> Tensor:
         """A gate before its function."""
-        total = F.matmul(now, self.of_input[i], transpose_b=True) + F.matmul(h, self.of_state[i], transpose_b=True)
+        of_input, of_state = self.of_input[i], self.of_state[i]
+        if of_input is None or of_state is None:
+            raise ValueError(f"an LSTM without weights of its gate {self.NAMES[i]}")
+        total = of_input.product(now) + of_state.product(h)
         if self.of_cell[i] is not None:
             total = total + c * self.of_cell[i]
         if self.norm[i] is not None:
@@ -72,7 +100,7 @@ class Gates:
         c = bounded(forget * c + into * self.act(self.gate(2, now, h, c)), self.cell_clip)
         h = F.sigmoid(self.gate(3, now, h, c)) * self.act(c)
         if self.projection is not None:
-            h = F.matmul(h, self.projection, transpose_b=True)
+            h = self.projection.product(h)
             h = bounded(h if self.projection_bias is None else h + self.projection_bias, self.proj_clip)
         return h, c
 
@@ -82,6 +110,7 @@ def act_of(n: OpOf) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[activation_of(n)]
 
 
+@hybrid("UNIDIRECTIONAL_SEQUENCE_LSTM")
 @op("UNIDIRECTIONAL_SEQUENCE_LSTM")
 @scoped
 def sequence_lstm(scope: Scope, n: OpOf, *x: Any) -> Tensor:
@@ -93,6 +122,7 @@ def sequence_lstm(scope: Scope, n: OpOf, *x: Any) -> Tensor:
     return steps_back(n, ys)
 
 
+@hybrid("LSTM")
 @op("LSTM")
 @scoped
 def lstm(scope: Scope, n: OpOf, *x: Any) -> Any:
@@ -111,25 +141,27 @@ def lstm(scope: Scope, n: OpOf, *x: Any) -> Any:
     return F.sigmoid(out) * F.tanh(c), c, joined, total
 
 
+@hybrid("RNN")
 @op("RNN")
 @scoped
 def rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) -> Tensor:
     """One step: f(x W.T + h R.T + b)."""
-    made = rnn_step(n, as_tensor(x), as_tensor(h), as_tensor(w), as_tensor(r), as_tensor(b))
+    made = rnn_step(n, as_tensor(x), as_tensor(h), Weight(n, 1, w), Weight(n, 2, r), as_tensor(b))
     kept(scope, n, 4, made)
     return made
 
 
-def rnn_step(n: OpOf, now: Tensor, h: Tensor, w: Tensor, r: Tensor, b: Tensor) -> Tensor:
+def rnn_step(n: OpOf, now: Tensor, h: Tensor, w: Weight, r: Weight, b: Tensor) -> Tensor:
     """The next state."""
-    return act_of(n)(F.matmul(now, w, transpose_b=True) + F.matmul(h, r, transpose_b=True) + b)
+    return act_of(n)(w.product(now) + r.product(h) + b)
 
 
+@hybrid("UNIDIRECTIONAL_SEQUENCE_RNN")
 @op("UNIDIRECTIONAL_SEQUENCE_RNN")
 @scoped
 def sequence_rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) -> Tensor:
     """The same over a sequence."""
-    weights = as_tensor(w), as_tensor(r), as_tensor(b)
+    weights = Weight(n, 1, w), Weight(n, 2, r), as_tensor(b)
     last, ys = F.scan(
         lambda s, now: ((made := rnn_step(n, now, s, *weights)), made), as_tensor(h), steps_first(n, as_tensor(x))
     )
@@ -137,16 +169,38 @@ def sequence_rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) 
     return steps_back(n, ys)
 
 
+@hybrid("SVDF")
 @op("SVDF")
 @scoped
 def svdf(scope: Scope, n: OpOf, x: Any, feature: Any, time: Any, b: Any, state: Any) -> Tensor:
     """A filter over features, and one over the last steps of what that gives; `rank` of them make a unit."""
-    t, f, w, s = as_tensor(x), as_tensor(feature), as_tensor(time), as_tensor(state)
+    t, f, w, s = as_tensor(x), Weight(n, 1, feature), Weight(n, 2, time).floats(), as_tensor(state)
     filters, memory = (int(e) for e in w.shape)
     batch = t.shape[0]
-    now = F.matmul(t, f, transpose_b=True).reshape(batch, filters, 1)
+    now = f.product(t).reshape(batch, filters, 1)
     s = F.concat([s.reshape(batch, filters, memory)[:, :, 1:], now], 2)
     kept(scope, n, 4, s.reshape(batch, filters * memory))
     rank = n["Rank"]
     y = F.sum((s * w).reshape(batch, filters // rank, rank, memory), [2, 3])
     return act_of(n)(y if b is None else y + as_tensor(b))
+
+
+@quantised("SVDF")
+@scoped
+def integer_svdf(scope: Scope, n: OpOf, x: Any, feature: Any, time: Any, b: Any, state: Any) -> Tensor:
+    """The same in integers: the state and the filter over it have 16 bits."""
+    data, features, times, kept_in, out = (quant_of(t) for t in (n.of(0), n.of(1), n.of(2), n.of(4), n.out()))
+    t, w, s = as_tensor(x).astype("int32") - data.zero, as_tensor(time).astype("int64"), as_tensor(state)
+    filters, memory = (int(e) for e in w.shape)
+    batch, rank = t.shape[0], n["Rank"]
+    ratio = lambda a, b, c: quantised_multiplier(float(np.float32(a.scale) * np.float32(b.scale) / np.float32(c.scale)))
+    into = ratio(data, features, kept_in)
+    total = F.matmul(t, as_tensor(feature).astype("int32"), transpose_b=True).astype("int64")
+    now = F.clip(multiplied(total, *into), -(1 << 15), (1 << 15) - 1).astype("int16").reshape(batch, filters, 1)
+    s = F.concat([s.reshape(batch, filters, memory)[:, :, 1:], now], 2)
+    kept(scope, n, 4, s.reshape(batch, filters * memory))
+    y = F.sum((s.astype("int64") * w).reshape(batch, filters // rank, rank, memory), [2, 3])
+    y = y if b is None else y + as_tensor(b).astype("int64")
+    low, high = limits(n.out().dtype)
+    y = multiplied(y, *ratio(kept_in, times, out)) + out.zero
+    return F.clip(y, low, high).astype(n.out().dtype)

@@ -54,11 +54,7 @@ def reshape(n: OpOf, x: Any, to: Any = None) -> Any:
     wanted = ints(to) if to is not None else [int(d) for d in n["NewShape"]]
     if to is not None and not isinstance(to, np.ndarray) and len(to.shape) != 1:
         raise ValueError(f"a shape of {len(to.shape)} axes")
-    have, fixed = x.shape, all(isinstance(d, int) for d in wanted)
-    opened = not all(isinstance(d, int) for d in have)
-    if opened and fixed and -1 not in wanted and wanted and wanted[0] == n.out().shape[0] and n.out().opened[0] == -1:
-        wanted[0] = -1  # the converter wrote 1 for a batch that is open
-    if fixed and not opened and wanted == [int(e) for e in have]:
+    if all(isinstance(d, int) for d in (*wanted, *x.shape)) and wanted == list(x.shape):
         return x
     return moving(x, lambda a: a.reshape(wanted), lambda t: t.reshape(tuple(wanted)))
 
