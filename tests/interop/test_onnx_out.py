@@ -64,9 +64,9 @@ def test_networks_of_the_zoo(name):
     close(theirs(proto, data), want)
     large = [t.name for t in proto.graph.initializer if len(t.raw_data) > 4096]
     assert all(k.startswith(("known", *net.state_dict())) for k in large)  # named as in the module, but for what the file needs
-    first = proto.SerializeToString()
-    again = to_proto(run)
-    assert again.SerializeToString() == first
+    assert to_proto(run).SerializeToString() == proto.SerializeToString()
+    if name in ("lenet", "lstm", "mlp", "resnet"):  # of ops that are operators: the way back has the same bits
+        assert load(proto)(Tensor(data)).numpy().tobytes() == want[0].tobytes()
 
 
 def functions():
