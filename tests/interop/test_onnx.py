@@ -1,5 +1,6 @@
 """ONNX files as models and modules: the standard's own cases, and what they leave open: programs, open extents, training, bad files."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -385,6 +386,53 @@ def test_any_bytes_give_a_network_or_an_error(data):
         to_module(text)
     except (FileFormatError, ArgumentError):
         pass
+
+
+def changed(m, r):
+    """A few fields of a model's messages have other values, are gone, or are copies of others; `benchmarks/fuzz` does more of it."""
+
+    def inside(message, depth=0):
+        yield message
+        for f, v in message.ListFields() if depth < 9 else ():
+            if f.type == f.TYPE_MESSAGE:
+                for one in v if f.is_repeated else (v,):
+                    yield from inside(one, depth + 1)
+
+    numbers, words = [0, 1, -1, 3, 1 << 31, (1 << 63) - 1, -(1 << 63)], ["", "x", "c", "Relu", "If", "Loop", "Reshape", "com.microsoft"]
+    for _ in range(r.randint(1, 5)):
+        every = list(inside(m))
+        target = r.choice(every)
+        f = r.choice(list(target.DESCRIPTOR.fields))
+        if f.type == f.TYPE_MESSAGE:
+            alike = [x.SerializeToString() for x in every if x.DESCRIPTOR is f.message_type and x.ByteSize() < 999]
+            made = r.choice(alike) if alike else b""
+            (getattr(target, f.name).add() if f.is_repeated else getattr(target, f.name)).ParseFromString(made)
+        elif f.is_repeated and len(getattr(target, f.name)) and r.random() < 0.5:
+            del getattr(target, f.name)[r.randrange(len(getattr(target, f.name)))]
+        else:
+            v = r.choice(words) if f.type == f.TYPE_STRING else r.choice(words).encode() if f.type == f.TYPE_BYTES else r.choice(numbers)
+            try:
+                getattr(target, f.name).append(v) if f.is_repeated else setattr(target, f.name, v)
+            except (ValueError, TypeError):  # a number that the field does not hold
+                pass
+    return m.SerializeToString()
+
+
+BRANCHES = """net (float[2] x, bool c) => (float[2] y) { y = If <then_branch = a () => (float[2] p) { p = Neg(x) },
+    else_branch = b () => (float[2] q) { q = Abs(x) }> (c) }"""
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_any_fields_give_a_network_or_an_error(r, branches):
+    data = changed(model(BRANCHES) if branches else model(NET, **ARRAYS), r)
+    try:
+        net = to_module(data)
+    except (FileFormatError, ArgumentError):
+        return
+    if len(net.source.graph.nodes) < 20 and not any(n.op in ("Loop", "Scan") for n in net.source.graph.nodes):
+        with contextlib.suppress(TengenError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError):
+            load(data)
 
 
 def test_files_that_are_no_models():

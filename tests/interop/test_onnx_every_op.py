@@ -118,5 +118,10 @@ def test_every_op(op, case, first):
                 assert (a == b.astype(a.dtype)).all()
 
 
+@pytest.mark.skipif(onnxruntime is None, reason="onnxruntime is not installed: the package onnx evaluates the files instead")
+def test_files_are_run_by_onnxruntime():
+    assert "CPUExecutionProvider" in onnxruntime.get_available_providers()
+
+
 def test_reasons_are_of_ops():
     assert UNSAID.keys() <= REGISTRY.keys()

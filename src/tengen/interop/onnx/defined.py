@@ -178,8 +178,8 @@ def searchsorted(table: Tensor, values: Tensor, right: bool) -> Tensor:
     row = table if table.ndim == 1 else F.expand_dims(table, -2)
     hit = F.less_equal(row, wide) if right else F.less(row, wide)
     if values.dtype.is_float:  # NaN is the largest
-        is_, other = F.isnan(wide), F.isnan(row)
-        hit = F.logical_or(hit, F.logical_and(is_, F.logical_not(other) if not right else F.logical_or(other, True)))
+        above = F.isnan(wide) if right else F.logical_and(F.isnan(wide), F.logical_not(F.isnan(row)))
+        hit = F.logical_or(hit, above)
     return F.sum(hit.astype("int64"), -1)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from tengen.base.errors import ArgumentError
 from tengen.base.files import replacing
 from tengen.base.version import VERSION
+from tengen.deploy.graphs import Graph
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
-from tengen.interop.onnx import writing  # noqa: F401  (enters what each op is in ONNX)
+from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
 from tengen.interop.onnx.opsets import OLDEST, WRITTEN, in_opset, lowest
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
@@ -30,7 +31,8 @@ def save(
     """Writes a model as an ONNX file, which onnxruntime and others run.
 
     Args:
-        model: a `Model` (from `tengen.load_graph`, or `load` here), or a traced function or module that has been called.
+        model: a `Model` (from `tengen.load_graph`, or `load` here), a traced function or module that has been called, a `Graph`, or a
+            quantised network.
         path: the file. It is written beside and renamed. opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
             can say the model. metadata: texts to keep in the file. runtime: who will read it, "mace", "tengine", "tensorrt",
             "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error.
@@ -57,15 +59,7 @@ def to_proto(
 ) -> Any:
     """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`."""
     onnx = package()
-    if isinstance(model, trace):
-        kept = io.BytesIO()
-        model.dump(kept)
-        kept.seek(0)
-        model = load_graph(kept)
-    if not isinstance(model, Model):
-        raise ArgumentError(
-            f"takes a Model or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
-        )
+    model = as_model(model)
     if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
             f"opset={opset}: from {OLDEST} to {onnx.defs.onnx_opset_version()}, the newest of the onnx package here"
@@ -98,6 +92,25 @@ def to_proto(
     made = in_opset_for(proto, opset, None if runtime is None else RUNTIMES[runtime], runtime or "", w.lines)
     onnx.checker.check_model(made, full_check=True)
     return made
+
+
+def as_model(program: Any) -> Model:
+    """The model of a traced function, of a `Graph` that is taken apart, or of what holds such a graph: a quantised network.
+
+    Errors: ArgumentError for anything else.
+    """
+    if isinstance(program, Model):
+        return program
+    held = getattr(program, "graph", program)
+    write = program.dump if isinstance(program, trace) else held.save if isinstance(held, Graph) else None
+    if write is None:
+        raise ArgumentError(
+            f"takes a Model, a traced function or a Graph, got a {type(program).__name__}; help: trace(net, example_input=x)"
+        )
+    kept = io.BytesIO()
+    write(kept)
+    kept.seek(0)
+    return load_graph(kept)
 
 
 def in_opset_for(proto: Any, opset: int | None, runtime: Runtime | None, name: str, lines: Mapping[str, str]) -> Any:

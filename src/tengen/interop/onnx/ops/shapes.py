@@ -16,7 +16,7 @@ from tengen.interop.onnx.values import Coded, Value, as_tensor, ints, is_coded, 
 from tengen.loops.lang import Expr
 from tengen.tensor import Tensor
 
-AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here; an open axis that is longer would be cut
+AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here: an open axis is not cut there
 
 
 def moving(v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor]) -> Value:
