@@ -255,6 +255,13 @@ def test_lines_of_ones_own_and_the_layouts_of_any_network():
     for wrong in ("a ->", "a -> b : X"):
         with pytest.raises(ValueError, match="is no line of a table"):
             Rule(wrong)
+    for wrong, what in (("a.{i} -> b.{j}", "j"), ("a.{i:first} -> b", "first")):
+        with pytest.raises(ValueError, match=f"nothing says what '{what}' is"):
+            Rule(wrong)
+    with pytest.raises(ValueError, match="4 rows are not 3 equal parts"):
+        weights.state(net, "0.weight -> (a|b|c)")
+    squeezed = {k: a.squeeze() for k, a in weights.state(net, "0.weight -> k : HWIO").items()}
+    weights.load(net, squeezed, "0.weight -> k : HWIO")
 
 
 def test_grouped_filters_are_pytorchs():
