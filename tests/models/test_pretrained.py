@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 import saved_outputs  # noqa: E402  (after the path is set)
 
-from tengen import Tensor, models  # noqa: E402  (after the path is set)
+from tengen import Tensor, models, random  # noqa: E402  (after the path is set)
 from tengen.base.errors import ArgumentError, DownloadError, FileFormatError  # noqa: E402  (after the path is set)
 from tengen.cli.main import main  # noqa: E402  (after the path is set)
 from tengen.deploy.tensorfile import write_tensors  # noqa: E402  (after the path is set)
@@ -144,6 +144,15 @@ def test_transformers_loads_our_folder(name, tmp_path):
     assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1, "in shards"
     again = models.from_pretrained(tmp_path / "ours")
     assert all((x == y).all() for x, y in zip(net.state_dict().values(), again.state_dict().values()))
+
+
+def test_nothing_is_drawn_for_weights_that_are_loaded(tmp_path):
+    folder, before = folder_of("gpt2", tmp_path / "n"), random.get_state()
+    models.from_pretrained(folder)
+    models.gpt(2, 24, 3, 64, 50, tied=True, weights=folder, layout="transformers")
+    assert str(random.get_state()) == str(before)
+    models.gpt(1, 8, 2, 8, 9)
+    assert str(random.get_state()) != str(before)
 
 
 def test_end_tokens_and_half_precision(tmp_path):
