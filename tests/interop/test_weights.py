@@ -6,6 +6,8 @@
 
 import hashlib
 import json
+import shlex
+import subprocess
 import sys
 import tracemalloc
 import zlib
@@ -253,6 +255,13 @@ def test_lines_of_ones_own_and_the_layouts_of_any_network():
     for wrong in ("a ->", "a -> b : X"):
         with pytest.raises(ValueError, match="is no line of a table"):
             Rule(wrong)
+    for wrong, what in (("a.{i} -> b.{j}", "j"), ("a.{i:first} -> b", "first")):
+        with pytest.raises(ValueError, match=f"nothing says what '{what}' is"):
+            Rule(wrong)
+    with pytest.raises(ValueError, match="4 rows are not 3 equal parts"):
+        weights.state(net, "0.weight -> (a|b|c)")
+    squeezed = {k: a.squeeze() for k, a in weights.state(net, "0.weight -> k : HWIO").items()}
+    weights.load(net, squeezed, "0.weight -> k : HWIO")
 
 
 def test_grouped_filters_are_pytorchs():
@@ -326,12 +335,25 @@ def test_the_caches_links_are_followed(tmp_path):
     assert (read_state(snapshot)["x"] == 1).all()
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".pkl", ".pdparams", ".h5", ".keras", ".msgpack", ".ckpt", ".mge"])
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".pkl", ".pdparams", ".h5", ".keras", ".msgpack", ".ckpt", ".params"])
 def test_pickles_are_refused_with_the_line_that_converts_them(tmp_path, suffix):
     path = tmp_path / f"net{suffix}"
     path.write_bytes(b"\x80\x04")
     with pytest.raises(FileFormatError, match="are not read; help: where you trust it, convert it by  python .*safetensors"):
         read_state(path)
+
+
+def test_the_line_converts_pytorchs(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: its files are not converted")
+    path = tmp_path / "a net's.pt"
+    net = torch.nn.Linear(3, 2)
+    torch.save(net.state_dict(), path)
+    with pytest.raises(FileFormatError) as e:
+        read_state(path)
+    words = shlex.split(str(e.value).split("convert it by")[1])
+    subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True)
+    mine = weights.load(M.Linear(3, 2), path.with_suffix(".safetensors"), "torch")
+    assert mine.weight.numpy().tobytes() == net.weight.detach().numpy().tobytes()
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen.interop import weights as checkpoints
+from tengen.module.init import undrawn
 
 
 def network(build: Callable) -> Callable:
@@ -20,8 +21,12 @@ def network(build: Callable) -> Callable:
 
     @functools.wraps(build)
     def built(*args: Any, weights: Any = None, layout: str = "tengen", **options: Any) -> Any:
-        net = build(*args, **{**checkpoints.options(family, layout), **options})
-        return net if weights is None else checkpoints.load(net, weights, layout)
+        settings = {**checkpoints.options(family, layout), **options}
+        if weights is None:
+            return build(*args, **settings)
+        with undrawn():
+            net = build(*args, **settings)
+        return checkpoints.load(net, weights, layout)
 
     more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in (("weights", None), ("layout", "tengen"))]
     signature = inspect.signature(build)

@@ -22,7 +22,7 @@ from tengen.interop import weights
 from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
 from tengen.models.configs import KINDS, Fields, kind_of
 from tengen.models.generation import LanguageModel
-from tengen.module import Module
+from tengen.module import Module, init
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 PATTERNS = [CONFIG, GENERATION, TOKENIZER, "model*.safetensors", INDEX]
@@ -63,7 +63,9 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
     if (least := kind.least(options)) > held:
         fail(f"{where}: it describes a network of at least {least:,} numbers, and the folder's weights are {held:,}")
     try:
-        net = weights.fill(kind.build(**options), state, "transformers")
+        with init.undrawn():
+            net = kind.build(**options)
+        weights.fill(net, state, "transformers")
     except FileFormatError:
         raise
     except ValueError as e:  # heads that do not share the width, weights that do not fit

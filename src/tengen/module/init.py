@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from tengen import random
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
+
+_UNDRAWN = ContextVar("undrawn", default=False)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Inside, `normal_` and `uniform_` draw nothing and leave tensors as they are: for a network whose weights are loaded next.
+
+    >>> from tengen import module as M
+    >>> with M.init.undrawn():
+    ...     net = M.Linear(2, 1)
+    >>> net.weight.tolist()
+    [[0.0, 0.0]]
+    """
+    before = _UNDRAWN.set(True)
+    try:
+        yield
+    finally:
+        _UNDRAWN.reset(before)
 
 
 def fill_(tensor: Tensor, val: float) -> None:
@@ -31,11 +53,15 @@ def ones_(tensor: Tensor) -> None:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     """Uniform in [a, b)."""
+    if _UNDRAWN.get():
+        return
     _put(tensor, random.uniform(a, b, tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     """Normal."""
+    if _UNDRAWN.get():
+        return
     _put(tensor, random.normal(mean, std, tensor.shape))
 
 

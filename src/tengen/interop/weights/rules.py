@@ -86,7 +86,8 @@ class Entry:
 
     def loaded(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """The parts of a checkpoint, whose shapes fit, as our array."""
-        a = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        shaped = [part.reshape(shape) for part, shape in zip(parts, self.shapes)]  # they may lack axes of one, or have more
+        a = np.concatenate(shaped) if len(shaped) > 1 else shaped[0]
         return (STORED[self.how][1](a) if self.how else a).reshape(self.tensor.shape)
 
 
@@ -106,6 +107,13 @@ class Rule:
         for i, m in enumerate(self.places):
             text += re.escape(ours[at : m.start()]) + rf"(?P<at{i}>\d+)"
             at = m.end()
+        known = {key for m in self.places for key in (m[1], m[2])}
+        unknown = [m[2] for t in self.theirs for m in _TERM.finditer(t) if m[2] not in known]
+        unknown += [m[3] for m in self.places if m[3] and m[3] != "last" and not m[3].isdecimal()]
+        if unknown:
+            raise ValueError(
+                f"{line.strip()!r}: nothing says what {unknown[0]!r} is; help: {{i}} on both sides, {{i:last}} or {{i:0}} on the left"
+            )
         self.pattern = re.compile(text + re.escape(ours[at:]) + r"(?P<rest>\..+)?")
 
     def match(self, name: str, lists: Lists) -> list[list[str]] | None:
@@ -205,5 +213,7 @@ def _torch_shape(name: str, t: Tensor, owner: M.Module | None) -> tuple[int, ...
 
 def _shapes(plain: tuple[int, ...], parts: int, how: str, owner: M.Module | None) -> list[tuple[int, ...]]:
     if parts > 1:
+        if getattr(owner, "parts", None) is None and plain[0] % parts:
+            raise ValueError(f"{plain[0]} rows are not {parts} equal parts")
         return [(n, *plain[1:]) for n in getattr(owner, "parts", None) or [plain[0] // parts] * parts]
     return [STORED[how][0](np.broadcast_to(np.float32(0), plain)).shape if how else plain]

@@ -7,6 +7,7 @@ folder is refused, except into the blobs of the cache that huggingface_hub keeps
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,17 +24,10 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 JSON_LIMIT = 64 << 20  # bytes of an index or a config
 SHARDS = 10_000
 _PICKLES = {
-    ".pt": "torch", ".pth": "torch", ".bin": "torch", ".ckpt": "torch", ".pkl": "megengine", ".mge": "megengine",
-    ".pdparams": "paddle", ".h5": "keras", ".keras": "keras", ".msgpack": "flax",
+    ".pt": "torch", ".pth": "torch", ".bin": "torch", ".ckpt": "torch", ".pkl": "megengine",
+    ".pdparams": "paddle", ".h5": "keras", ".keras": "keras", ".msgpack": "flax", ".params": "mxnet",
 }  # fmt: skip
 SCRIPT = Path(__file__).parent.parent / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
-CONVERT = {
-    "torch": (
-        "python -c \"import torch, safetensors.torch as s; s.save_file({{k: v.contiguous() for k, v in "
-        "torch.load('{0}', weights_only=True).items()}}, '{1}')\""
-    ),
-    **{kind: f"python {SCRIPT} {kind} {{0}} {{1}}" for kind in ("megengine", "paddle", "keras", "flax")},
-}  # fmt: skip
 
 
 def fail(message: str) -> NoReturn:
@@ -57,7 +51,7 @@ def read_state(source: Any) -> dict[str, np.ndarray]:
     if path.is_dir():
         return _read_folder(path)
     if path.suffix in _PICKLES:
-        line = CONVERT[_PICKLES[path.suffix]].format(path, path.with_suffix(".safetensors"))
+        line = shlex.join(["python", str(SCRIPT), _PICKLES[path.suffix], str(path), str(path.with_suffix(".safetensors"))])
         fail(f"{path}: {path.suffix} files can hold programs and are not read; help: where you trust it, convert it by  {line}")
     return _read_index(path) if path.name.endswith(".json") else read_tensors(path).arrays
 
