@@ -1,5 +1,6 @@
-"""Quantisation-aware training under MegEngine's names: what a network evaluates is what the quantised network, its trace, its file and its
-artifact compute, as bytes; every layer; observers against their formulas; learnt scales against the papers' gradients; errors."""
+"""Quantisation-aware training under MegEngine's names: what a network evaluates is what the quantised network, its trace, its
+file and its artifact compute, as bytes; every layer; observers against their formulas; learnt scales against the papers'
+gradients; errors."""
 
 from __future__ import annotations
 
