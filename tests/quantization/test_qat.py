@@ -173,6 +173,13 @@ def test_a_chosen_layer_stays_in_float():
     assert Q.quantize(made)(x).numpy().tobytes() == want.tobytes()
 
 
+def test_hooks_of_a_layer_stay():
+    net, seen = M.Sequential(M.Linear(3, 2)), []
+    net[0].register_forward_hook(lambda m, x, y: seen.append(type(m)))
+    Q.quantize_qat(net)(Tensor([[1.0, 2.0, 3.0]]))
+    assert seen == [qat.Linear]
+
+
 def test_calibration_then_integers():
     x, _ = data(64)
     plain = Net().eval()

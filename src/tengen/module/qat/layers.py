@@ -27,6 +27,8 @@ def taken_over(cls: type, float_module: Module) -> Any:
     """A module of class `cls` with the attributes of a float layer: its parameters are the same tensors."""
     made = cls.__new__(cls)
     made.__dict__.update({k: v for k, v in float_module.__dict__.items() if k[:1] != "_" or k == "_name"})
+    for hooks in ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks"):
+        made.__dict__[hooks].update(float_module.__dict__[hooks])
     for kind in ("observer", "fake_quant"):
         for of in ("weight", "act", "inp"):
             setattr(made, f"{of}_{kind}", None)
