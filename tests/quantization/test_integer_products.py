@@ -1,5 +1,5 @@
-"""Products of matrices and convolutions of integers against NumPy's exact sums: every layout, odd and even sums, depthwise and grouped,
-sums that nearly fill int32; tables of 256 entries; what is refused."""
+"""Products of matrices and convolutions of integers against NumPy's exact sums: every layout, odd and even sums, depthwise and
+grouped, sums that nearly fill int32; tables of 256 entries; what is refused."""
 
 from __future__ import annotations
 

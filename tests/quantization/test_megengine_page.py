@@ -1,5 +1,5 @@
-"""The network and the steps of MegEngine's pages on quantisation, with the import renamed: a residual network is trained, quantised,
-calibrated and dumped; in the dumped program integers stay integers between layers."""
+"""The network and the steps of MegEngine's pages on quantisation, with the import renamed: a residual network is trained,
+quantised, calibrated and dumped; in the dumped program integers stay integers between layers."""
 
 from __future__ import annotations
 

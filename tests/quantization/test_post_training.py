@@ -1,5 +1,5 @@
-"""The short road: digits lose at most 0.3 points by `ptq` and nothing by training with integers in mind; files and an emulated ARM give the
-same bytes; calibrators against their definitions; mixed precision; reports; data that cannot be used."""
+"""The short road: digits lose at most 0.3 points by `ptq` and nothing by training with integers in mind; files and an emulated
+ARM give the same bytes; calibrators against their definitions; mixed precision; reports; data that cannot be used."""
 
 from __future__ import annotations
 
@@ -180,6 +180,14 @@ def test_ranges_of_one_value(low, high, symmetric):
         assert abs((np.clip(np.rint(x / scale) + zero, *((-128, 127) if symmetric else (0, 255))) - zero) * scale - x) <= scale
 
 
+def test_the_network_stays_in_the_modes_that_it_was_in():
+    net = M.Sequential(M.Linear(4, 3), M.Dropout(0.5))
+    net[0].eval()
+    Q.ptq(net, np.ones((2, 4), "float32"))
+    Q.quantize_weights(net, group=2, method="gptq", data=np.ones((2, 4), "float32"), inplace=False)
+    assert [m.training for m in net.modules()] == [True, False, True]
+
+
 def test_constant_channels_and_zero_inputs():
     net = M.Sequential(M.Conv2d(2, 3, 3, padding=1), M.ReLU(), M.Flatten(), M.Linear(27, 4)).eval()
     net[0].weight[1] = 0.0
@@ -203,3 +211,13 @@ def test_weights_that_are_no_numbers():
     net[0].weight[0, 0] = float("inf")
     with pytest.raises(Q.QuantizationError, match="0.weight holds NaN or inf"):
         Q.ptq(net, np.ones((2, 4), "float32"))
+
+
+def test_learnt_rounding_is_nearer_than_the_nearest(digits):
+    net, x, labels = digits
+    nearest, learnt = (Q.ptq(net, x[:200], None, bias_correction=False, adaround=n) for n in (0, 60))
+    assert [layer.rounded is None for layer in nearest.layers] == [True] * 3
+    for a, b in zip(nearest.layers, learnt.layers):
+        assert b.sqnr >= a.sqnr and (b.rounded is None or np.abs(b.rounded - a.codes()[0].astype(int)).max() <= 1)
+    assert sum(b.sqnr > a.sqnr + 0.1 for a, b in zip(nearest.layers, learnt.layers)) >= 1
+    assert accuracy(learnt, x, labels) >= accuracy(net, x, labels) - 0.5

@@ -1,5 +1,6 @@
-"""Quantisation-aware training under MegEngine's names: what a network evaluates is what the quantised network, its trace, its file and its
-artifact compute, as bytes; every layer; observers against their formulas; learnt scales against the papers' gradients; errors."""
+"""Quantisation-aware training under MegEngine's names: what a network evaluates is what the quantised network, its trace, its
+file and its artifact compute, as bytes; every layer; observers against their formulas; learnt scales against the papers'
+gradients; errors."""
 
 from __future__ import annotations
 
@@ -170,6 +171,13 @@ def test_a_chosen_layer_stays_in_float():
     made.eval()
     want = made(x).numpy()
     assert Q.quantize(made)(x).numpy().tobytes() == want.tobytes()
+
+
+def test_hooks_of_a_layer_stay():
+    net, seen = M.Sequential(M.Linear(3, 2)), []
+    net[0].register_forward_hook(lambda m, x, y: seen.append(type(m)))
+    Q.quantize_qat(net)(Tensor([[1.0, 2.0, 3.0]]))
+    assert seen == [qat.Linear]
 
 
 def test_calibration_then_integers():

@@ -1,5 +1,5 @@
-"""Weights as integers in groups: the values written out in NumPy, the bytes they take, GPTQ's error against that of the nearest, a language
-model, and what is refused."""
+"""Weights as integers in groups: the values written out in NumPy, the bytes they take, GPTQ's error against that of the
+nearest, a language model, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Functions of integers that stand for numbers, under MegEngine's names: for inference.
 
-An operand is an int8 or uint8 tensor whose `qparams` say what it stands for (`quantization.QParams`), and so is the result. docs/numerics.md
-has the arithmetic.
+An operand is an int8 or uint8 tensor whose `qparams` say what it stands for (`quantization.QParams`), and so is the result.
+docs/numerics.md has the arithmetic.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def batch_conv_bias_activation(
     inp: Tensor, weight: Tensor, bias: Tensor | None, dtype: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, nonlinear_mode: str = "identity", conv_mode: str = "cross_correlation", compute_mode: str = "default",
 ) -> Tensor:  # fmt: skip
-    """`conv_bias_activation` with filters of its own for each image: weight has the shape (N, O, C, H, W), with groups (N, G, O/G, C/G, H, W).
+    """`conv_bias_activation` with filters of its own for each image: weight has the shape (N, O, C, H, W), with groups (N, G,
+    O/G, C/G, H, W).
 
     Errors: ArgumentError as of `conv_bias_activation`
     """

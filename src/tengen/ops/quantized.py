@@ -2,9 +2,10 @@
 
     x = scale (q - zero)
 
-In: tensors of floats or integers, with scales (float32) and zero points (integers) as tensors, so that a training step may change
-them. Out: integers, or what they stand for. docs/numerics.md has the arithmetic as a definition; every op here is that
-definition. A sum of int32 is exact in any order, and scaling it takes one multiplication and one rounding, so no target needs an fma.
+In: tensors of floats or integers, with scales (float32) and zero points (integers) as tensors, so that a training step may
+change them. Out: integers, or what they stand for. docs/numerics.md has the arithmetic as a definition; every op here is that
+definition. A sum of int32 is exact in any order, and scaling it takes one multiplication and one rounding, so no target needs
+an fma.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def quantize_linear(
     Shapes: scale and zero broadcast with inp
     Dtypes: float32 in, `dtype` out
     Args:
-        scale: greater than 0 and finite; what has other scales is not checked here. zero: the integer that stands for 0; None: 0.
-        low, high: the smallest and the largest integer.
+        scale: greater than 0 and finite; what has other scales is not checked here. zero: the integer that stands for 0; None:
+        0. low, high: the smallest and the largest integer.
     Numerics: one division and one rounding in float32; a NaN gives what stands nearest to 0.
 
     >>> from tengen import Tensor, functional as F
@@ -252,7 +253,8 @@ for _op in (quantize_linear, requantize_linear, dequantize_linear, centre_codes)
 
 
 def _check_operands(x: TensorType, y: TensorType, terms) -> None:
-    """DTypeError unless both are integers of at most 9 bits (as which int16 counts), ShapeError where sums may not fit int32."""
+    """DTypeError unless both are integers of at most 9 bits (as which int16 counts), ShapeError where sums may not fit
+    int32."""
     for t in (x, y):
         if t.dtype not in _LARGEST:
             raise DTypeError(f"multiplies int8, uint8 and int16 (of at most 9 bits), got {t}; help: quantize_linear makes int8")
@@ -378,7 +380,7 @@ for _op in (matmul_int, conv_int):
     _op.no_vjp("integers are not differentiable; straight_through gives them the gradient of a product of floats")
 
 
-# ---- references and samples ----------------------------------------------------------------------------------------------------
+# ---- references and samples ---------------------------------------------------------------------------------------------------
 
 
 def _np_codes(v, zero, low, high, dtype):

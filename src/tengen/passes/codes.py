@@ -1,7 +1,7 @@
 """Integers that are turned into what they stand for, and back into the same integers, stay integers.
 
-A quantised layer hands on numbers, so that any function may stand behind it. Where the next one takes the same integers from them,
-through nothing but views and maxima over windows, which do the same to both, nothing is turned.
+A quantised layer hands on numbers, so that any function may stand behind it. Where the next one takes the same integers from
+them, through nothing but views and maxima over windows, which do the same to both, nothing is turned.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ MAKES_CODES = ("quantize_linear", "requantize_linear")
 
 
 def keep_codes(graph: Graph) -> Graph:
-    """`quantize_linear` of `dequantize_linear`, with the same scale and zero point, is what that was made of, if the scale is known.
+    """`quantize_linear` of `dequantize_linear`, with the same scale and zero point, is what that was made of, if the scale is
+    known.
 
     before: ``%x = dequantize_linear(%q, %s); %a = relu(%x); %p = max_pool(%x); %r = quantize_linear(%p, %s)``
     after:  ``%x = dequantize_linear(%q, %s); %a = relu(%x); %r = max_pool(%q)``
     """
+    if not any(n.op == "quantize_linear" for n in graph.nodes):
+        return graph
     scales = {c.name for c in graph.constants.values() if c.data is not None and _is_plain(c.data)}
 
     def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value] | None:
@@ -58,8 +61,8 @@ def _is_plain(scale: np.ndarray) -> bool:
 
 
 def _does_the_same(n: Node) -> bool:
-    """Whether a node does to integers what it does to the numbers that they stand for, by one scale: it moves elements, or takes the
-    largest of some."""
+    """Whether a node does to integers what it does to the numbers that they stand for, by one scale: it moves elements, or
+    takes the largest of some."""
     return n.op == "max_pool" or (n.op != "fused" and lookup(n.op).kind == "view" and len(n.inputs) == len(n.outputs) == 1)
 
 

@@ -1,4 +1,5 @@
-"""Quantisation: networks whose products are of integers of 8 bits, trained or calibrated, and the arithmetic that all of it agrees on.
+"""Quantisation: networks whose products are of integers of 8 bits, trained or calibrated, and the arithmetic that all of it
+agrees on.
 
 MegEngine's names (observers, fake quantisation, `quantize_qat`, `quantize`, configurations), and a short road: `ptq`, `report`,
 `auto_mix`, `quantize_weights`. Each name loads its module when it is first asked for. See docs/quantization.md.

@@ -1,6 +1,7 @@
 """From what a tensor held during calibration to the range that its integers cover.
 
-In: a `Histogram`, or samples. Out: (low, high). `CALIBRATORS` names them: "minmax", "moving_average", "percentile", "kl", "mse".
+In: a `Histogram`, or samples. Out: (low, high). `CALIBRATORS` names them: "minmax", "moving_average", "percentile", "kl",
+"mse".
 Ranges hold 0, so that it is rounded to itself.
 """
 
@@ -125,7 +126,8 @@ def mse(h: Histogram, steps: int, symmetric: bool) -> tuple[float, float]:
 
 
 def kl(h: Histogram, steps: int, symmetric: bool) -> tuple[float, float]:
-    """The least Kullback-Leibler divergence between what was seen and what is left of it (Migacz, "8-bit inference with TensorRT",
+    """The least Kullback-Leibler divergence between what was seen and what is left of it (Migacz, "8-bit inference with
+    TensorRT",
     2017), over magnitudes."""
     low, high = h.range()
     if not h.edge:

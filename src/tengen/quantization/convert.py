@@ -91,7 +91,8 @@ def quantize_qat(
 def quantize(module: Module, inplace: bool = True, mapping: dict | None = None) -> Module:
     """Puts `module.quantized` layers in the place of `module.qat` layers that were trained or calibrated.
 
-    Args: module: the network. inplace: change it; else a copy. mapping: classes of layers of yours to classes with `from_qat_module`.
+    Args: module: the network. inplace: change it; else a copy. mapping: classes of layers of yours to classes with
+        `from_qat_module`.
 
     Errors: QuantizationError where something has no scale yet, or one that cannot be
     """
@@ -177,7 +178,8 @@ def hook_qat_module(module: Module, func: Callable) -> list:
 
 
 def apply_easy_quant(module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40) -> Module:
-    """Searches, layer by layer, for scales that bring its result nearest to the float layer's, by the cosine between both (Wu et al.,
+    """Searches, layer by layer, for scales that bring its result nearest to the float layer's, by the cosine between both (Wu
+    et al.,
     "EasyQuant", 2020): first those of weights, then those of activations.
 
     Args:

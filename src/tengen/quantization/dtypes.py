@@ -1,5 +1,5 @@
-"""What integers a quantised tensor holds, under MegEngine's names: `QuantDtypeMeta`, NumPy dtypes that carry a scale, and the conversions
-of arrays to and from them.
+"""What integers a quantised tensor holds, under MegEngine's names: `QuantDtypeMeta`, NumPy dtypes that carry a scale, and the
+conversions of arrays to and from them.
 
 A quantised dtype is a NumPy dtype with metadata, as MegEngine's is; `scale_of` and `zero_of` read it.
 """
@@ -34,8 +34,9 @@ class QuantDtypeMeta(_Meta):
     """What integers a quantised tensor holds.
 
     Args:
-        name: its name. cname: MegEngine's name of the dtype, None where it has none. np_dtype_str: the dtype in which they are stored.
-        qmin, qmax: the smallest and the largest. is_unsigned: whether there is a zero point; default: whether the dtype is unsigned.
+        name: its name. cname: MegEngine's name of the dtype, None where it has none. np_dtype_str: the dtype in which they are
+        stored. qmin, qmax: the smallest and the largest. is_unsigned: whether there is a zero point; default: whether the dtype
+        is unsigned.
 
     Errors: TypeError where `np_dtype_str` is no text
 
@@ -88,7 +89,8 @@ def meta_of(d: str | QuantDtypeMeta) -> QuantDtypeMeta:
 
 
 def check_scale(scale: Any, what: str = "a scale") -> None:
-    """QuantizationError unless every scale is finite, greater than 0, and neither so small nor so large that products leave float32."""
+    """QuantizationError unless every scale is finite, greater than 0, and neither so small nor so large that products leave
+    float32."""
     s = np.asarray(scale, np.float64)
     bad = s[~((s >= LEAST_SCALE) & (s <= MOST_SCALE))]
     if bad.size:

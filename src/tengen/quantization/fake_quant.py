@@ -63,7 +63,8 @@ class FakeQuantize(_FakeQuantize):
 
 
 class TQT(_FakeQuantize, QParamsModuleMixin):
-    """Rounds with a scale whose logarithm is learnt, without a zero point (Jain et al., "Trained quantization thresholds", 2019).
+    """Rounds with a scale whose logarithm is learnt, without a zero point (Jain et al., "Trained quantization thresholds",
+    2019).
 
     Args: dtype: which integers. enable: whether it rounds.
 

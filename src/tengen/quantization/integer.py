@@ -1,7 +1,8 @@
 """The layers that multiply, by integers: what a quantised network runs, and a network in quantisation-aware training evaluates.
 
-In: numbers that stand for integers (their `QParams` say which), a weight as integers, a bias as float32. Out: what the resulting
-integers stand for, which knows its `QParams`; or, where there are none for the result, float32. docs/numerics.md defines each step.
+In: numbers that stand for integers (their `QParams` say which), a weight as integers, a bias as float32. Out: what the
+resulting integers stand for, which knows its `QParams`; or, where there are none for the result, float32. docs/numerics.md
+defines each step.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def layer(x: Tensor, x_q: QParams, w: Tensor, w_q: QParams, bias: Tensor | None,
     """product(x, w) + bias, rounded to y_q; and relu.
 
     Args:
-        x: numbers that stand for integers by x_q. w: integers, by w_q without a zero point. bias: float32, of a shape that broadcasts
-        with the sums, or None. shape: in which one scale for each output channel broadcasts with the sums.
+        x: numbers that stand for integers by x_q. w: integers, by w_q without a zero point. bias: float32, of a shape that
+        broadcasts with the sums, or None. shape: in which one scale for each output channel broadcasts with the sums.
         y_q: of the result; None: the sums in float32.
     """
     q, zero = codes(x, x_q), zero_of(x_q)

@@ -1,7 +1,7 @@
 """The layers of a graph that can be computed by integers: found, calibrated, and replaced.
 
-In: a graph whose convolutions and products with constant weights are in float32, and histograms of what they read. Out: the same
-graph, in which they read integers: x -> quantised -> exact sums in int32 -> float32, in one kernel with what follows.
+In: a graph whose convolutions and products with constant weights are in float32, and histograms of what they read. Out: the
+same graph, in which they read integers: x -> quantised -> exact sums in int32 -> float32, in one kernel with what follows.
 docs/numerics.md has the steps.
 """
 
@@ -32,9 +32,10 @@ class Layer:
         name: of its weight. op: "conv" or "matmul". where: the user's line. index: of the node in the graph.
         why_float: why it stays in float32; "" where it does not. histogram: of its input.
         low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
-        correction: what is added to each output channel, because rounded weights have another mean; None: nothing.
-        sqnr, cosine, saturation: of its result by integers against float32, and the share of inputs outside of the range.
-        float_ms, int8_ms: its time in float32 and in int8, where somebody measured it.
+        rounded: the weight's integers, where they were learnt; None: the nearest. correction: what is added to each output
+        channel, because rounded weights have another mean; None: nothing. sqnr, cosine, saturation: of its result by integers
+        against float32, and the share of inputs outside of the range. float_ms, int8_ms: its time in float32 and in int8, where
+        somebody measured it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Layer:
     scale: float = 0.0
     zero: int | None = None
     dtype: tuple[int, int, str] = INT8
+    rounded: np.ndarray | None = None
     correction: np.ndarray | None = None
     sqnr: float = float("nan")
     cosine: float = float("nan")
@@ -66,17 +68,35 @@ class Layer:
 
     def in_float(self, x: Tensor) -> Tensor:
         """The result in float32."""
-        w, a = Tensor(self.weight), self.attrs
+        return self.product(x, Tensor(self.weight))
+
+    def product(self, x: Tensor, w: Tensor) -> Tensor:
+        """The result of another weight, in float32."""
         if self.op == "matmul":
-            return F.matmul(x, w, a["transpose_a"], a["transpose_b"])
-        return _convolved(x, w, a)
+            return F.matmul(x, w, self.attrs["transpose_a"], self.attrs["transpose_b"])
+        return _convolved(x, w, self.attrs)
+
+    def outputs(self, shape: tuple[int, ...]) -> int:
+        """The number of output channels of a result of this shape."""
+        return shape[-1] if self.op == "matmul" else shape[1]
+
+    def rounded_input(self, x: Tensor) -> Tensor:
+        """What the integers of an input stand for."""
+        zero = None if self.zero is None else Tensor(np.int32(self.zero))
+        return F.fake_quantize(x, Tensor(np.float32(self.scale)), zero, *self.dtype[:2])
+
+    def weight_scale(self) -> np.ndarray:
+        """The weight's scales, in the shape that broadcasts with it."""
+        inner = tuple(i for i in range(self.weight.ndim) if i not in self.channel_axes)
+        most = np.abs(self.weight).max(axis=inner, keepdims=True) if self.weight.size else np.zeros([1] * self.weight.ndim)
+        return np.where(most >= 2.0**-90, most / 127, 1).astype(np.float32)
 
     def codes(self) -> tuple[np.ndarray, np.ndarray]:
         """The weight as integers from -127 to 127, and their scales, in the shape that broadcasts with the result."""
-        inner = tuple(i for i in range(self.weight.ndim) if i not in self.channel_axes)
-        most = np.abs(self.weight).max(axis=inner, keepdims=True) if self.weight.size else np.zeros([1] * self.weight.ndim)
-        scale = np.where(most >= 2.0**-90, most / 127, 1).astype(np.float32)
-        q = np.clip(np.rint(self.weight / scale), -127, 127).astype(np.int8)
+        scale = self.weight_scale()
+        q = self.rounded
+        if q is None:
+            q = np.clip(np.rint(self.weight / scale), -127, 127).astype(np.int8)
         shape = (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
         return q, scale.reshape(shape)
 
@@ -113,8 +133,8 @@ class Layer:
         return computed
 
     def compare(self, x: np.ndarray, correct: bool) -> None:
-        """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of each output
-        channel off."""
+        """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of
+        each output channel off."""
         t = Tensor(x)
         want = self.in_float(t).numpy().astype(np.float64)
         self.correction = None
@@ -136,7 +156,8 @@ def _convolved(x: Tensor, w: Tensor, a: dict[str, Any]) -> Tensor:
 
 
 def find_layers(graph: Graph) -> list[Layer]:
-    """The convolutions and products of a graph with constant weights in float32; `why_float` says what cannot be computed by integers."""
+    """The convolutions and products of a graph with constant weights in float32; `why_float` says what cannot be computed by
+    integers."""
     constants = {c.value: c for c in graph.constants.values() if c.data is not None}
     found = []
     for i, n in enumerate(graph.nodes):

@@ -20,7 +20,8 @@ from tengen.tensor import Tensor, tracing
 
 
 class Observer(Module, QParamsModuleMixin):
-    """The base of observers. `train()` enables one, `eval()` disables it, as MegEngine's do; `enable` and `disable` say so by hand.
+    """The base of observers. `train()` enables one, `eval()` disables it, as MegEngine's do; `enable` and `disable` say so by
+    hand.
 
     Args: dtype: which integers, a name such as ``"qint8"`` or a `QuantDtypeMeta`.
     """
@@ -159,10 +160,11 @@ class SyncExponentialMovingAverageObserver(_OverProcesses, ExponentialMovingAver
 
 
 class HistogramObserver(MinMaxObserver):
-    """Counts numbers in bins, and chooses the range with the least squared error of rounding. For calibration, outside of traces.
+    """Counts numbers in bins, and chooses the range with the least squared error of rounding. For calibration, outside of
+    traces.
 
-    Args: bins: their number. upsample_rate: as of MegEngine's, where bins are joined: here they are shared out in proportion, and it
-        says nothing. Others: as of `MinMaxObserver`.
+    Args: bins: their number. upsample_rate: as of MegEngine's, where bins are joined: here they are shared out in proportion,
+        and it says nothing. Others: as of `MinMaxObserver`.
     """
 
     def __init__(

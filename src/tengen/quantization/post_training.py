@@ -1,8 +1,8 @@
 """The short road: `ptq`, from a trained network and some data to a program that multiplies integers of 8 bits.
 
-In: a module or a function of tensors, whose forward may be any Python that records; inputs like those that it will get. The graph
-is quantised, not the modules. Out: `Quantized`, a graph to be called and saved. `auto_mix` keeps layers in float32 until a drop of
-accuracy is held.
+In: a module or a function of tensors, whose forward may be any Python that records; inputs like those that it will get. The
+graph is quantised, not the modules. Out: `Quantized`, a graph to be called and saved. `auto_mix` keeps layers in float32 until
+a drop of accuracy is held.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 
 from tengen.base.errors import TengenError
 from tengen.deploy.graphs import Graph
-from tengen.module.module import Module
 from tengen.quantization.calibrators import CALIBRATORS
 from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.layers import Layer, find_layers, input_of, replaced
+from tengen.quantization.modes import evaluating
+from tengen.quantization.rounding import learn_rounding
 from tengen.tensor import Tensor
 
 Batch = tuple[np.ndarray, ...]
@@ -86,21 +87,16 @@ class Road:
         calibrator: str,
         asymmetric: bool,
         bias_correction: bool,
+        adaround: int,
     ):
         if calibrator not in CALIBRATORS:
             raise QuantizationError(f"unknown calibrator {calibrator!r}; help: one of {', '.join(CALIBRATORS)}")
         self.batches = batches_of(data)
-        was_training = isinstance(model, Module) and model.training
-        if was_training:
-            model.eval()
-        try:
+        with evaluating(model):
             self.graph = Graph.of(model, *(Tensor(x) for x in self.batches[0]))
-        finally:
-            if was_training:
-                model.train()
         self._open(len({tuple(x.shape for x in b) for b in self.batches}) > 1)
         self.layers = find_layers(self.graph)
-        self._calibrate(calibrator, asymmetric, bias_correction)
+        self._calibrate(calibrator, asymmetric, bias_correction, adaround)
         self.outputs = [self._run(self.graph, b) for b in self.batches]
         self.metric = metric or _accuracy(self.outputs, labels)
         self.float_score = self.metric(self.outputs)
@@ -121,7 +117,7 @@ class Road:
         made = graph(*(Tensor(x) for x in batch))
         return (made[0] if isinstance(made, (tuple, list)) else made).numpy()
 
-    def _calibrate(self, calibrator: str, asymmetric: bool, correct: bool) -> None:
+    def _calibrate(self, calibrator: str, asymmetric: bool, correct: bool, adaround: int) -> None:
         able = [layer for layer in self.layers if not layer.why_float]
         for inputs in self.inputs(able):
             for layer, x in zip(able, inputs):
@@ -130,6 +126,8 @@ class Road:
             layer.calibrate(calibrator, asymmetric)
         for inputs in self.inputs(able):
             for layer, x in zip(able, inputs):
+                if adaround:
+                    learn_rounding(layer, x, adaround)
                 layer.compare(x, correct)
             break  # one batch says enough
 
@@ -199,23 +197,24 @@ def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
 
 def ptq(
     model: Any, data: Any, budget_drop: float | None = 0.5, *, labels: Any = None, metric: Metric | None = None, calibrator: str = "mse",
-    asymmetric: bool = False, bias_correction: bool = True,
+    asymmetric: bool = False, bias_correction: bool = True, adaround: int = 0,
 ) -> Quantized:  # fmt: skip
     """A trained network as a program that multiplies integers of 8 bits.
 
-    Weights have a scale for each output channel, inputs of layers one scale, which a calibrator chooses from what they were on the data; the
-    rest is computed in float32, in the kernels of the layers.
+    Weights have a scale for each output channel, inputs of layers one scale, which a calibrator chooses from what they were on
+    the data; the rest is computed in float32, in the kernels of the layers.
 
     Args:
         model: a module, or a function of tensors. It is recorded in evaluation, and stays as it is.
         data: inputs: a tensor or array, or batches of them; a batch for several inputs is a tuple.
-        budget_drop: so many percent of accuracy may be lost; where all layers cost more, the most sensitive stay in float32. None: all
-            layers by integers, whatever they cost.
-        labels: the right class of each row of results, for the accuracy. Without them it is agreement with float32 on the largest
-            element (of results with a single column: 100 less the relative error).
+        budget_drop: so many percent of accuracy may be lost; where all layers cost more, the most sensitive stay in float32.
+            None: all layers by integers, whatever they cost.
+        labels: the right class of each row of results, for the accuracy. Without them it is agreement with float32 on the
+            largest element (of results with a single column: 100 less the relative error).
         metric: a function of the results, an array for each batch -> percent, in place of accuracy.
-        calibrator: "minmax", "moving_average", "percentile", "kl" or "mse". asymmetric: inputs have zero points. bias_correction: mean
-            errors of output channels on the first batch are taken off.
+        calibrator: "minmax", "moving_average", "percentile", "kl" or "mse". asymmetric: inputs have zero points.
+            bias_correction: mean errors of output channels on the first batch are taken off. adaround: so many steps learn,
+            layer by layer on the first batch, which weights are rounded up and which down (200 do); 0: each to the nearest.
 
     Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit
 
@@ -225,7 +224,7 @@ def ptq(
     >>> ptq(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32"))
     <quantized: 1 of 1 layers by integers, 100.00 % against 100.00 %>
     """
-    road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction)
+    road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround)
     if budget_drop is not None:
         return road.mixed(budget_drop)
     g = road.program(lambda layer: True)

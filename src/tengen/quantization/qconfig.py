@@ -28,7 +28,8 @@ class _QConfig(NamedTuple):
 class QConfig(_QConfig):
     """What makes the observers and fake quantisation of weights and activations: classes, or partial calls of them.
 
-    Args: weight_observer, act_observer, weight_fake_quant, act_fake_quant: called without arguments for each module; None: none.
+    Args: weight_observer, act_observer, weight_fake_quant, act_fake_quant: called without arguments for each module; None:
+        none.
 
     Errors: ValueError for observers that are made already
 

@@ -1,6 +1,7 @@
 """What a tensor's numbers were rounded to: `QParams`, and fake quantisation by them.
 
-In: scales (greater than 0) and zero points as tensors. Out: numbers rounded as docs/numerics.md says, or the integers themselves.
+In: scales (greater than 0) and zero points as tensors. Out: numbers rounded as docs/numerics.md says, or the integers
+    themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class QuantMode(Enum):
 class QParams:
     """What a tensor's numbers are rounded to.
 
-    Attributes: mode: with a zero point or without. dtype_meta: which integers. scale: a tensor, for all or broadcasting with the tensor;
+    Attributes: mode: with a zero point or without. dtype_meta: which integers. scale: a tensor, for all or broadcasting with
+        the tensor;
     None: not known. zero_point: a tensor of float32 or integers, None in symmetric mode.
     """
 
@@ -167,7 +169,8 @@ def bias_codes(bias: Tensor, scale: Tensor) -> Tensor:
 
 
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-    """A bias rounded to units of the product of the scales of `inp` and `w_qat`, as sums in int32 take it. Where one of the two has no
+    """A bias rounded to units of the product of the scales of `inp` and `w_qat`, as sums in int32 take it. Where one of the two
+    has no
     `qparams`, it stays.
     """
     a, b = inp.qparams, w_qat.qparams

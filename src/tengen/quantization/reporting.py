@@ -64,7 +64,8 @@ class Report:
 def report(model: Any, data: Any, timed: bool = False, **more: Any) -> Report:
     """What integers of 8 bits do to each layer of a network.
 
-    Args: model, data: as of `ptq`, and so are all others. timed: measures each layer in float32 and in int8, which compiles it twice.
+    Args: model, data: as of `ptq`, and so are all others. timed: measures each layer in float32 and in int8, which compiles it
+        twice.
 
     >>> import numpy as np
     >>> from tengen import module as M
@@ -72,7 +73,14 @@ def report(model: Any, data: Any, timed: bool = False, **more: Any) -> Report:
     >>> "0.weight  matmul" in str(report(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32")))
     True
     """
-    settings = {"labels": None, "metric": None, "calibrator": "mse", "asymmetric": False, "bias_correction": True} | more
+    settings = {
+        "labels": None,
+        "metric": None,
+        "calibrator": "mse",
+        "asymmetric": False,
+        "bias_correction": True,
+        "adaround": 0,
+    } | more
     road = Road(model, data, **settings)
     score, _ = road.scored(road.program(lambda layer: True))
     if timed:

@@ -1,4 +1,5 @@
-"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ against data.
+"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ against
+data.
 
 For networks whose time is that of reading weights: they take a quarter or an eighth of the bytes. Activations stay float32.
 """
@@ -16,6 +17,7 @@ from tengen.module.module import Module
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
 from tengen.quantization.convert import replace_modules
 from tengen.quantization.dtypes import QuantizationError
+from tengen.quantization.modes import evaluating
 from tengen.tensor import Tensor
 
 DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
@@ -27,8 +29,8 @@ def quantize_weights(
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
-        model: the network. Layers after `disable_quantize()` stay. bits: 8 or 4. group: input features that share a scale: 32, 64 or 128,
-            or another number.
+        model: the network. Layers after `disable_quantize()` stay. bits: 8 or 4. group: input features that share a scale: 32,
+            64 or 128, or another number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
             features behind it (Frantar et al., "GPTQ", 2023). data: for it, inputs of the network, a batch each.
         inplace: change the network; else a copy.
@@ -111,13 +113,12 @@ def _second_moments(model: Module, data: Any) -> dict[int, np.ndarray]:
         return watch
 
     handles = [m.register_forward_pre_hook(watching(m)) for m in model.modules() if type(m) is Linear]
-    was_training = model.training
-    model.eval()
+    batches = [] if data is None else [data] if isinstance(data, (Tensor, np.ndarray)) else data
     try:
-        for batch in [] if data is None else [data] if isinstance(data, (Tensor, np.ndarray)) else data:
-            model(*(x if isinstance(x, Tensor) else Tensor(x) for x in (batch if isinstance(batch, tuple) else (batch,))))
+        with evaluating(model):
+            for batch in batches:
+                model(*(x if isinstance(x, Tensor) else Tensor(x) for x in (batch if isinstance(batch, tuple) else (batch,))))
     finally:
-        model.train(was_training)
         for h in handles:
             h.remove()
     if not found:

@@ -1,6 +1,8 @@
-"""The layers in quantisation-aware training, under MegEngine's names. Each is its float layer, whose weight, bias and result are rounded.
+"""The layers in quantisation-aware training, under MegEngine's names. Each is its float layer, whose weight, bias and result
+are rounded.
 
-Where a batch norm follows, it is folded into the weight before that is rounded, so that what is rounded is what will be deployed.
+Where a batch norm follows, it is folded into the weight before that is rounded, so that what is rounded is what will be
+deployed.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ def taken_over(cls: type, float_module: Module) -> Any:
     """A module of class `cls` with the attributes of a float layer: its parameters are the same tensors."""
     made = cls.__new__(cls)
     made.__dict__.update({k: v for k, v in float_module.__dict__.items() if k[:1] != "_" or k == "_name"})
+    for hooks in ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks"):
+        made.__dict__[hooks].update(float_module.__dict__[hooks])
     for kind in ("observer", "fake_quant"):
         for of in ("weight", "act", "inp"):
             setattr(made, f"{of}_{kind}", None)
@@ -32,7 +36,8 @@ def taken_over(cls: type, float_module: Module) -> Any:
 
 
 class _Layer(Multiplying, QATModule):
-    """A layer that multiplies; how is said by its kind, the first of its bases, and its settings are those of its float class, the last."""
+    """A layer that multiplies; how is said by its kind, the first of its bases, and its settings are those of its float class,
+    the last."""
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
@@ -102,8 +107,8 @@ class _WithBatchNorm(Multiplying):
         )
 
     def result(self, inp: Tensor) -> Tensor:
-        """In training the batch's statistics decide, so the product of rounded folded weights is brought back to the layer's own scale
-        first (Jacob et al., "Quantization and training of neural networks", 2018, with MegEngine's correction)."""
+        """In training the batch's statistics decide, so the product of rounded folded weights is brought back to the layer's
+        own scale first (Jacob et al., "Quantization and training of neural networks", 2018, with MegEngine's correction)."""
         if not self.training:
             return super().result(inp)  # of the `_Layer` that comes behind it
         w = self.apply_quant_weight(self.scaled_weight())

@@ -1,7 +1,7 @@
 """`QATModule`: a layer that rounds its weight, bias and result as it trains; and evaluates by integers.
 
-A layer that multiplies needs to know what its input was rounded to. The layer before says so (`Tensor.qparams`); where nobody did, behind a
-pooling or a reshape, the layer rounds its input itself, with an observer like that of activations.
+A layer that multiplies needs to know what its input was rounded to. The layer before says so (`Tensor.qparams`); where nobody
+did, behind a pooling or a reshape, the layer rounds its input itself, with an observer like that of activations.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from tengen.tensor import Tensor
 
 
 class QATModule(Module):
-    """The base of layers in quantisation-aware training and calibration. `quantization.quantize_qat` makes them from float layers,
+    """The base of layers in quantisation-aware training and calibration. `quantization.quantize_qat` makes them from float
+    layers,
     `quantization.quantize` makes `QuantizedModule` of them.
 
-    Attributes: weight_observer, act_observer, inp_observer: watch the weight, the result, and an input of which nobody said what it was
-    rounded to. weight_fake_quant, act_fake_quant, inp_fake_quant: round them. Each may be None.
+    Attributes: weight_observer, act_observer, inp_observer: watch the weight, the result, and an input of which nobody said
+    what it was rounded to. weight_fake_quant, act_fake_quant, inp_fake_quant: round them. Each may be None.
     """
 
     with_weight = True

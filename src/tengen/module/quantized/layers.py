@@ -1,5 +1,5 @@
-"""Quantised layers, under MegEngine's names: `module.qat`'s, with the weight as integers. They compute what those evaluate, by the same
-functions (`quantization/integer.py`)."""
+"""Quantised layers, under MegEngine's names: `module.qat`'s, with the weight as integers. They compute what those evaluate, by
+the same functions (`quantization/integer.py`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from tengen.tensor import Tensor
 
 
 class _Layer(Multiplying, QuantizedModule):
-    """A layer that multiplies. Tensors: weight (integers), bias (float32, rounded to the product's scale in each run), and the scales.
+    """A layer that multiplies. Tensors: weight (integers), bias (float32, rounded to the product's scale in each run), and the
+    scales.
 
-    Attributes: weight_rounding, act_rounding, inp_rounding: of the weight, of the result, and of an input of which nobody says what it was
-    rounded to.
+    Attributes: weight_rounding, act_rounding, inp_rounding: of the weight, of the result, and of an input of which nobody says
+    what it was rounded to.
     """
 
     @classmethod

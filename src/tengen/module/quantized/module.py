@@ -1,4 +1,5 @@
-"""`QuantizedModule`: a layer that computes by integers, for inference alone; and `Rounding`, the scale and zero point of a tensor."""
+"""`QuantizedModule`: a layer that computes by integers, for inference alone; and `Rounding`, the scale and zero point of a
+tensor."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from tengen.tensor import Tensor
 class QuantizedModule(Module):
     """The base of quantised layers, which `quantization.quantize` makes of `QATModule`.
 
-    What they hand on are the numbers that their integers stand for, as float32 which knows its `qparams`; so any function may stand between
-    two of them. In a trace, integers are what is handed on where the next layer takes the same.
+    What they hand on are the numbers that their integers stand for, as float32 which knows its `qparams`; so any function may
+    stand between two of them. In a trace, integers are what is handed on where the next layer takes the same.
 
     Errors: ValueError where it is called in training
     """

@@ -1,7 +1,8 @@
-"""Layers whose weights alone are integers: of 8 or 4 bits, with a scale for each group of input features; activations are float32.
+"""Layers whose weights alone are integers: of 8 or 4 bits, with a scale for each group of input features; activations are
+float32.
 
-A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, or from -8 to 7; two of 4 bits lie in a byte, the first in its
-low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md.
+A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, or from -8 to 7; two of 4 bits lie in a byte, the
+first in its low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md.
 """
 
 from __future__ import annotations
