@@ -140,14 +140,14 @@ class Samples:
     Attributes:
         names: who does it, "tengen" first; None: nobody was tried yet. seconds, modules: by contender, and those that Tengen has
             compiled, with empty caches (0) and with warm ones (1). causes: what Tengen's time was spent on, likewise.
-        longest: seconds that a round took at most.
+        round_s: seconds that the next round may take: what the last one took.
     """
 
     names: list[str] | None = None
     seconds: tuple[dict[str, list[float]], dict[str, list[float]]] = field(default_factory=lambda: ({}, {}))
     modules: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     causes: list[dict[str, float]] = field(default_factory=list)
-    longest: float = 0.0
+    round_s: float = 0.0
 
     @property
     def rounds(self) -> int:
@@ -222,7 +222,7 @@ def add_round(task: Task, samples: Samples, folder: str) -> None:
         for who, t in seconds[state].items():
             samples.seconds[state].setdefault(who, []).append(t)
         samples.modules[state].append(modules[state])
-    samples.longest = max(samples.longest, time.perf_counter() - start)
+    samples.round_s = time.perf_counter() - start
 
 
 def row(task: Task, title: str, times: dict[str, list[float]], limit: float | None, most: tuple[tuple[str, float], ...]) -> Row:
@@ -272,14 +272,20 @@ def rows_of(task: Task, samples: Samples) -> list[Row]:
 def measure(task: Task, samples: Samples, folder: str, rounds: int, quick: bool, left: Callable[[float], bool], write: Callable) -> bool:
     """Adds what a task lacks, as long as there is time `left` for a round; whether it has everything now."""
     if samples.names is None:
+        if not left(0.0):
+            return False
+        start = time.perf_counter()
         samples.names = contenders(task, folder, quick)
+        samples.round_s = 2 * (time.perf_counter() - start)  # a round has each twice, the second time with warm caches
         write()
     while samples.rounds < rounds:
-        if not left(samples.longest):
+        if not left(samples.round_s):
             return False
         add_round(task, samples, folder)
         write()
     if not samples.causes and not task.further:
+        if not left(samples.round_s):
+            return False
         samples.causes = causes(task, folder)
         write()
     return True
