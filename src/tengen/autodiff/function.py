@@ -49,6 +49,8 @@ class Function:
     [100.0]
     """
 
+    _is_recorded = True  # in a body of a loop or a branch: its forward() and backward() as graphs
+
     def forward(self, *inputs: Any) -> Any:
         """Computes the outputs, off the tape of the innermost gradient."""
         raise NotImplementedError(f"{type(self).__name__} needs forward()")
@@ -66,8 +68,10 @@ class Function:
             if in_body and own is not None:
                 tracing.recorder.function = f"{self._name()} by its rule for vmap"
             return self._for_all(mapping, inputs, tensors) if own is None else self._by_its_rule(own, mapping, inputs, tensors)
-        if in_body:
+        if in_body and self._is_recorded:
             return self._in_body(inputs, tensors)
+        if in_body:
+            tracing.recorder.function = self._name()
         nested = len(levels) > 1  # what forward() keeps may be differentiated
         given = [x._off_tape() for x in tensors]
         with Level() as level:

@@ -18,6 +18,7 @@ from typing import Any
 from tengen.base.config import config
 from tengen.base.errors import ScriptError, TraceError
 from tengen.jit.recording import Recording
+from tengen.jit.room import warn
 from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted
@@ -118,6 +119,12 @@ class script(trace):
         made = super().__call__(*args, **kwargs)
         if python_calls.learned > before:  # it ran op by op, and what it called has shown what it returns
             self.drop(lambda r: r.open)
+        elif self.calls_python and "python" not in self._told:
+            self._told.add("python")
+            warn(
+                f"{self.name} runs op by op: it calls Python ({self.calls_python}), and what that returns, or its gradient, is not known when "
+                "the script is recorded; help: annotate its result (None, bool, int, float), or call it outside"
+            )
         return made
 
     def _called(self, args: Any, kwargs: Any) -> Any:

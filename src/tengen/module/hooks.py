@@ -68,6 +68,8 @@ def _said(gs: Sequence) -> str:
 
 
 class _Same(Function):
+    _is_recorded = False  # a hook is called in every backward
+
     def __init__(self, seen: Callable):
         self.seen = seen
 

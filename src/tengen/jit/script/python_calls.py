@@ -13,13 +13,14 @@ from typing import Any
 from tengen.base.errors import TraceError, user_line
 from tengen.ir.types import TensorType
 from tengen.jit.script.checks import error
-from tengen.jit.script.numbers import DTYPES
+from tengen.jit.script.numbers import DTYPES, Number
 from tengen.jit.script.texts import Place, given, placed, taken
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.host import record_call, runs_now
 from tengen.tensor.nodes import on_tape
 from tengen.tensor.regions import Region
+from tengen.tensor.structure import flatten
 
 
 class CallsPython(TraceError):
@@ -89,8 +90,8 @@ class _Ignored:
 
     def _types(self, given: Any) -> Any:
         tensors: list[Tensor] = []
-        taken(given, tensors)
-        return tuple(x._layout.type for x in tensors if x.ndim)
+        flatten(given, tensors)
+        return tuple(x._layout.type for x in tensors if not isinstance(x, Number))  # a number of a loop is Python's elsewhere
 
     def _known(self, given: Any) -> tuple[Any, list[TensorType]]:
         found = self.said or self.results.get(self._types(given))
