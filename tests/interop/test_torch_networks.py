@@ -252,6 +252,19 @@ def test_loops():
         assert have[0].item() == 5 and have[1].tolist() == [1.5**4] * 2
 
 
+class Scan(nn.Module):
+    def forward(self, init, xs):
+        return torch._higher_order_ops.scan(lambda c, x: (c + x, c * x), init, xs, dim=0)
+
+
+def test_scans():
+    args = (torch.ones(2), torch.arange(6.0).reshape(3, 2))
+    net, want = to_module(Scan(), args, training=False), Scan()(*args)
+    for have in (net(*from_torch(args)), trace(net)(*from_torch(args))):
+        for h, w in zip(have, want):
+            close(h, w)
+
+
 class Foreign(nn.Module):
     def forward(self, x):
         a = torch.linalg.slogdet(x)[1]

@@ -242,7 +242,8 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
 @op("unfold")
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows of an axis, as a new last axis."""
-    x = x if x.ndim else x.reshape(1)
+    if not x.ndim:
+        return x.reshape(1)[:size]
     dim %= x.ndim
     places = np.arange((x.shape[dim] - size) // step + 1)[:, None] * step + np.arange(size)
     return F.moveaxis(F.take(x, Tensor(places), dim), dim + 1, -1)
