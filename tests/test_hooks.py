@@ -13,7 +13,6 @@ from tengen.ops.calls import Dispatch, dispatch
 
 # (module, what it sets): why this module may set what another one defines
 ALLOWED = {
-    ("tengen.jit.recording", "decisions.decide"): "a recording answers comparisons of open extents while it lasts",
     ("tengen.runtime.tiers", "progress.elsewhere"): "the line on a terminal counts what is compiled in the background",
     ("tengen.tensor.methods", "Tensor.__dir__"): "the same as those below",
     ("tengen.tensor.methods", "Tensor.T"): "the one place that puts operators and methods on Tensor",

@@ -76,12 +76,8 @@ class Pattern:
             raise Undecided(what, asked=None if _one_number(condition) else condition)
 
         def answered(target: Target) -> Made:
-            before = decisions.decide, decisions.equal
-            decisions.decide, decisions.equal = (decide, decide) if self.symbols else (None, None)
-            try:
+            with decisions.answered(decide, decide) if self.symbols else decisions.answered(None):
                 return make(target)
-            finally:
-                decisions.decide, decisions.equal = before
 
         return answered
 

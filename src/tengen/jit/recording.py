@@ -48,11 +48,8 @@ def deciding(numbers: Mapping[str, int] | None) -> Iterator[list[tuple[Expr, boo
             told.append((condition, asked[condition]))
         return asked[condition]
 
-    before, decisions.decide = decisions.decide, None if numbers is None else decide
-    try:
+    with decisions.answered(None if numbers is None else decide, decisions.equal):
         yield told
-    finally:
-        decisions.decide = before
 
 
 def placed(t: Tensor, rec: Recorder) -> Tensor | int:

@@ -36,7 +36,7 @@ def _scripting(name: str) -> Iterator[None]:
     before = tracing.scripts.get(me)
     tracing.scripts[me] = runtime.fn
     if before is None:
-        memo.known = {}
+        memo.begin()
     try:
         yield
     except Raised as e:
@@ -52,7 +52,7 @@ def _scripting(name: str) -> Iterator[None]:
         ) from None
     finally:
         if before is None:
-            memo.known = None
+            memo.end()
             del tracing.scripts[me]
 
 

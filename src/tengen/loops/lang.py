@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Number
 from typing import TypeVar, Union
 
@@ -58,6 +59,16 @@ class Decisions(threading.local):
 
     decide: Callable[[Expr], bool] | None = None
     equal: Callable[[Expr], bool] | None = None
+
+    @contextmanager
+    def answered(self, decide: Callable[[Expr], bool] | None, equal: Callable[[Expr], bool] | None = None) -> Iterator[None]:
+        """A block in which these answer."""
+        before = self.decide, self.equal
+        self.decide, self.equal = decide, equal
+        try:
+            yield
+        finally:
+            self.decide, self.equal = before
 
 
 decisions = Decisions()

@@ -75,6 +75,14 @@ class _Memo(threading.local):
 
     known: dict[Any, Known] | None = None
 
+    def begin(self) -> None:
+        """Nothing is known yet of a script that is recorded now."""
+        self.known = {}
+
+    def end(self) -> None:
+        """Forgets what was known of it."""
+        self.known = None
+
 
 memo = _Memo()
 
