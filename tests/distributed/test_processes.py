@@ -185,8 +185,7 @@ def test_ranks_that_disagree_are_told_what_each_wants():
 def test_a_rank_that_does_not_come_is_named(backend, monkeypatch):
     if backend == "mpi":
         _mpi()
-    monkeypatch.setattr(config, "distributed_timeout", 1.5)
-    monkeypatch.setenv("TENGEN_DISTRIBUTED_TIMEOUT", "1.5")
+    monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)  # put back after threads have set it
     found = dist.launcher(jobs.missing, n_gpus=3, backend=backend)()
     for said in (found[0], found[2]):
         assert "all_reduce_max of f32[5]" in said and "rank 1 has not come" in said and "the last operation" in said
