@@ -198,6 +198,18 @@ def missing():
     return "nothing"
 
 
+def unanswered():
+    """What rank 0 is told where rank 1 does not send."""
+    config.distributed_timeout = 1.0
+    if dist.get_rank() == 1:
+        return "sent nothing"
+    try:
+        F.distributed.remote_recv(1)
+    except dist.DistributedError as e:
+        return str(e)
+    return "nothing"
+
+
 def groups():
     """Sums among the even and among the odd ranks at once."""
     r, n = dist.get_rank(), dist.get_world_size()

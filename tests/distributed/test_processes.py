@@ -192,6 +192,12 @@ def test_a_rank_that_does_not_come_is_named(backend, monkeypatch):
         assert "all_reduce_sum of f32[2]" in said
 
 
+def test_a_rank_that_does_not_send_is_named(monkeypatch):
+    monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)  # put back after threads have set it
+    said = dist.launcher(jobs.unanswered, n_gpus=2, backend="threads")()[0]
+    assert "rank 0 waited 1 s to receive from rank 1, and rank 1 did not do its part" in said
+
+
 def test_an_error_in_one_rank_ends_all():
     _mpi()
 

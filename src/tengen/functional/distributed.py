@@ -211,7 +211,7 @@ def reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor | N
 
 def _from_root(name: str, inp: Tensor | None, group: Group) -> tuple[Tensor, bool]:
     """(The tensor that root gives to `name`, or one of its type; whether a gradient is recorded of root's)."""
-    note = np.zeros(256, np.uint8)
+    note = np.zeros(2048, np.uint8)  # a dtype, and up to 64 extents
     if group.rank == 0:
         if inp is None:
             raise TypeError(f"{name}: the group's first process has to give a tensor")

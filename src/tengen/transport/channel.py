@@ -74,25 +74,32 @@ class Channel:
         self._broken = why
         return DistributedError(why)
 
-    def _wait(self, request: Request, text: str) -> None:
-        """Waits for a transfer. Errors: DistributedError after the time-out, with the ranks that are missing."""
+    def _wait(self, request: Request, text: str, peer: int | None = None) -> None:
+        """Waits for a transfer, with all ranks or with one peer. Errors: DistributedError after the time-out, with the ranks that are
+        missing."""
         start, announced = time.monotonic(), False
         while not request.test():
             waited = time.monotonic() - start
             if waited < SPIN:
                 os.sched_yield()
                 continue
-            if waited > PRESENT_AFTER and not announced:
+            if waited > PRESENT_AFTER and not announced and peer is None:
                 announced = True
                 self._announce()
             if waited > config.distributed_timeout:
-                raise self._fail(self._missing(text))
+                raise self._fail(self._missing(text) if peer is None else self._alone(text, peer))
             time.sleep(PAUSE)
 
     def _announce(self) -> None:
         self._sent = [
             self.transport.send(_header(self._number, ""), r, PRESENT) for r in range(self.size) if r != self.rank
         ]  # kept, since a buffer must live until it is sent
+
+    def _alone(self, text: str, peer: int) -> str:
+        return (
+            f"rank {self.ranks[self.rank]} waited {config.distributed_timeout:g} s to {text}, and rank {self.ranks[peer]} did not do its part; "
+            "help: look at what that rank did, or raise TENGEN_DISTRIBUTED_TIMEOUT"
+        )
 
     def _missing(self, text: str) -> str:
         here = {self.rank}
@@ -137,14 +144,14 @@ class Channel:
         header = _header(0, text)
         requests = [self.transport.send(header, dest, DATA), self.transport.send(as_bytes(a), dest, DATA)]
         for request in requests:
-            self._wait(request, f"send to rank {self.ranks[dest]}: {text}")
+            self._wait(request, f"send {text} to rank {self.ranks[dest]}", dest)
 
     def recv_text(self, source: int) -> str:
         """The description of the array that one rank sends next."""
         header = np.empty(HEADER, np.uint8)
-        self._wait(self.transport.recv(header, source, DATA), f"receive from rank {self.ranks[source]}")
+        self._wait(self.transport.recv(header, source, DATA), f"receive from rank {self.ranks[source]}", source)
         return _read(header)[1]
 
     def recv(self, a: np.ndarray, source: int) -> None:
         """Fills an array with what one rank sends."""
-        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}")
+        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}", source)

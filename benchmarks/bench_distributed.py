@@ -1,0 +1,195 @@
+"""Two processes beside one with two threads, and beside PyTorch's DistributedDataParallel over gloo; sums of gradients beside MPI's
+own and gloo's; the start of two processes.
+
+All contenders of a table run in one job of two processes, in turns: those of one process while the other one waits. Steps train on the
+same 16 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each.
+
+    python benchmarks/bench_distributed.py [--rounds 7] [--only ResNet-18]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import compare
+import numpy as np
+from networks import NETWORKS, Trainer
+
+import tengen
+from tengen import distributed as dist
+from tengen import functional as F
+from tengen.autodiff import GradManager
+from tengen.optimizer import SGD
+
+STEPS = {"ResNet-18": (16, (3, 112, 112)), "GPT": (8, None)}
+BYTES = (1 << 10, 32 << 10, 1 << 20, 10 << 20, 100 << 20)
+
+
+def seconds(call: Callable, together: bool, rank: int) -> float:
+    """What a call takes, from when both processes are there until both have ended; of rank 0 alone unless `together`."""
+    dist.group_barrier()
+    start = time.perf_counter()
+    if together or rank == 0:
+        call()
+    dist.group_barrier()
+    return time.perf_counter() - start
+
+
+def in_turns(contenders: dict[str, tuple[Callable, bool]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contender in each round, after one that does not count."""
+    rank, found = dist.get_rank(), {name: [] for name in contenders}
+    for i in range(rounds + 1):
+        for name, (call, together) in contenders.items():
+            t = seconds(call, together, rank)
+            if i:
+                found[name].append(t)
+    return found
+
+
+def torch_in_the_job() -> object | None:
+    """PyTorch with its own group of the two processes, or None where it is not installed."""
+    torch = compare.peer("torch")
+    if torch is None:
+        return None
+    note = np.zeros(256, np.uint8)
+    if dist.get_rank() == 0:
+        said = tempfile.mktemp(prefix="tengen-gloo-").encode()
+        note[: len(said)] = np.frombuffer(said, np.uint8)
+    file = bytes(F.distributed.broadcast(tengen.Tensor(note)).numpy()).rstrip(b"\0").decode()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=dist.get_rank(), world_size=2)
+    return torch
+
+
+def sums(rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds of a sum over both processes, by its bytes."""
+    from mpi4py import MPI
+
+    torch, found = torch_in_the_job(), {}
+    for n in BYTES:
+        a = np.random.default_rng(dist.get_rank()).standard_normal(n // 4).astype(np.float32)
+        x, out = tengen.Tensor(a), np.empty_like(a)
+        times = max(1, min(50, (4 << 20) // n))
+
+        def repeated(call: Callable, times: int = times) -> Callable:
+            return lambda: [call() for _ in range(times)]
+
+        contenders = {
+            "tengen": (repeated(lambda x=x: F.distributed.all_reduce_sum(x)), True),
+            "MPI": (repeated(lambda a=a, out=out: MPI.COMM_WORLD.Allreduce(a, out)), True),
+        }
+        if torch is not None:
+            t = torch.from_numpy(a.copy())
+            contenders["gloo"] = (repeated(lambda t=t: torch.distributed.all_reduce(t)), True)
+        found[f"{n >> 10} KiB"] = {k: [s / times for s in v] for k, v in in_turns(contenders, rounds).items()}
+    return found
+
+
+def steps(name: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds of a training step."""
+    batch, shape = STEPS[name]
+    network = NETWORKS[name]
+    data, labels = network.data(batch, shape=shape), network.labels(batch, shape=shape)
+    rank, half = dist.get_rank(), batch // 2
+    tengen.set_threads(2)
+    whole = Trainer(network, batch, traced=True, shape=shape)
+
+    def one_process() -> None:
+        tengen.set_threads(2)
+        whole.step()
+
+    net = dist.DataParallel(network.tengen(training=True))
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=1e-3)
+
+    @tengen.trace(symbolic=True)
+    def train(x, y):
+        with gm:
+            loss = F.loss.cross_entropy(F.reshape(net(x), (-1, network.classes)), F.flatten(y))
+            gm.backward(loss)
+        return loss
+
+    update = tengen.trace(lambda: opt.step(), symbolic=True)
+    x, y = tengen.Tensor(data), tengen.Tensor(labels)
+
+    def two_processes() -> None:
+        tengen.set_threads(1)
+        for xb, yb in net.micro_batches(x, y):
+            train(xb, yb)
+        update()
+        opt.clear_grad()
+
+    contenders = {"one, two threads": (one_process, False), "two, a thread each": (two_processes, True)}
+    torch = torch_in_the_job()
+    if torch is not None:
+        torch.set_num_threads(1)
+        theirs = torch.nn.parallel.DistributedDataParallel(network.torch(whole.net).train())
+        sgd = torch.optim.SGD(theirs.parameters(), lr=1e-3)
+        tx = torch.from_numpy(data[rank * half : (rank + 1) * half].copy())
+        ty = torch.from_numpy(labels[rank * half : (rank + 1) * half].copy()).long().flatten()
+
+        def ddp() -> None:
+            sgd.zero_grad()
+            torch.nn.functional.cross_entropy(theirs(tx).reshape(-1, network.classes), ty).backward()
+            sgd.step()
+
+        contenders["PyTorch DDP"] = (ddp, True)
+    return in_turns(contenders, rounds)
+
+
+def starts(rounds: int) -> dict[str, list[float]]:
+    """Seconds from the start of a program to its end, which adds one number over its processes."""
+    text = "from tengen import distributed as d, functional as F, Tensor; F.distributed.all_reduce_sum(Tensor([1.0])).numpy()"
+    found: dict[str, list[float]] = {"one process": [], "two processes": []}
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "program.py")
+        program.write_text(text)
+        for i in range(rounds + 1):
+            for name, command in (("one process", [str(program)]), ("two processes", ["-m", "tengen", "run", "-n", "2", str(program)])):
+                start = time.perf_counter()
+                subprocess.run([sys.executable, *command], check=True, env=os.environ)
+                if i:
+                    found[name].append(time.perf_counter() - start)
+    return found
+
+
+def show(title: str, rows: dict[str, list[float]]) -> None:
+    """Medians, and each one's ratio to the first with its spread over the rounds."""
+    print(f"\n{title}")
+    first = next(iter(rows.values()))
+    for name, times in rows.items():
+        ratios = sorted(t / f for t, f in zip(times, first))
+        spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        print(f"  {name:22} {compare.duration(statistics.median(times)):>10}   {spread} of {next(iter(rows))}")
+
+
+def main() -> None:
+    """Measures all, prints it, and writes it beside the other results of this processor."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default 7)")
+    parser.add_argument("--only", default="", help="only tables with this text in their names")
+    args = parser.parse_args()
+    jobs: dict[str, Callable[[], dict]] = {"start": lambda: {"start": starts(args.rounds)}}
+    jobs["sums"] = lambda: {f"sum of {k}": v for k, v in dist.launcher(sums, n_gpus=2)(args.rounds)[0].items()}
+    for name in STEPS:
+        jobs[f"step of {name}"] = lambda name=name: {f"step of {name}": dist.launcher(steps, n_gpus=2)(name, args.rounds)[0]}
+    found: dict[str, dict] = {}
+    for job in (j for name, j in jobs.items() if args.only in name):
+        for title, rows in job().items():
+            show(title, rows)
+            found[title] = rows
+    file = compare.RESULTS / compare.folder_of(compare.machine()["processor"]) / "distributed.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(file.read_text())["tables"] if file.exists() else {}
+    file.write_text(json.dumps({"machine": compare.machine(), "tables": before | found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
