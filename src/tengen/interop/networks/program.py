@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.device import default_device
-from tengen.base.errors import ArgumentError, TengenError, TraceError, Undecided
+from tengen.base.errors import ArgumentError, FileFormatError, TengenError, TraceError, Undecided
 from tengen.deploy.dump import portable
 from tengen.deploy.model import Model
 from tengen.ir.types import TensorType
@@ -17,17 +17,34 @@ from tengen.module import Module
 from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.recorder import Recorder
 
+# What code for a whole file meets in a damaged one.
+DAMAGED = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError)
+
 
 def program(
-    net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]
-) -> Model:
+    net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor],
+    given: Mapping[str, Any] | None = None,
+) -> Model:  # fmt: skip
     """Records a network's call.
 
     Args:
         inputs: the types of its arguments, by the names that the model's inputs get. outputs: names. weights: names of tensors that
-            the network reads.
-    Errors: TraceError where an open extent has to be a number; what the network raises.
+            the network reads. given: shapes that the user gave in place of the file's.
+    Errors: TraceError where an open extent has to be a number; FileFormatError for operators that do not fit one another; with `given`,
+        what the network raises.
     """
+    try:
+        return _program(net, name, inputs, outputs, weights)
+    except (TraceError, FileFormatError, ArgumentError):
+        raise
+    except (TengenError, *DAMAGED) as e:
+        if given:
+            raise
+        notes = "".join(f"; {note}" for note in getattr(e, "__notes__", ()))
+        raise FileFormatError(f"{name}: the file's shapes and dtypes do not fit its operators: {e}{notes}") from e
+
+
+def _program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]) -> Model:
     rec = Recorder(name, device=default_device())
     try:
         with rec:

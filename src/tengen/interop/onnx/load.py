@@ -43,7 +43,7 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
             "text" in place of a number keeps an extent open. Default: what the file says; names stay open.
     Returns: a model whose inputs and outputs have the file's names.
     Errors: as `to_module`; TraceError for a network whose shapes depend on the values of its inputs (`to_module` runs it), or that needs the
-        number of an open extent: give it in `shapes`.
+        number of an open extent: give it in `shapes`; FileFormatError for nodes that do not fit one another.
 
     >>> import numpy as np, onnx.parser
     >>> from tengen.interop import onnx as onnx_files
@@ -68,7 +68,7 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
             f"{', '.join(sorted(opened)) or 'none'}"
         )
     types = {p.name: type_of_port(p, shapes, f"{graph.name}: input {p.name}") for p in graph.inputs}
-    return program(net, graph.name or "onnx", types, [p.name for p in graph.outputs], {**net.weights, **net.statistics})
+    return program(net, graph.name or "onnx", types, [p.name for p in graph.outputs], {**net.weights, **net.statistics}, shapes)
 
 
 def type_of_port(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tengen.base.errors import ArgumentError, FileFormatError, TengenError, TraceError
+from tengen.base.errors import ArgumentError, FileFormatError, TengenError
 from tengen.deploy.model import Model
-from tengen.interop.networks.program import program, type_of
+from tengen.interop.networks.program import DAMAGED, program, type_of
 from tengen.interop.tflite.network import TfliteNetwork, named
 from tengen.interop.tflite.reader import TensorOf, read
 from tengen.ir.types import TensorType
-
-DAMAGED = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError)
 
 
 def to_module(source: Any) -> TfliteNetwork:
@@ -69,15 +67,7 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
     graph = net.source.graph
     tensors = zip(net.source.inputs, (graph.tensors[i] for i in graph.inputs))
     types = {name: type_of_input(name, t, shapes or {}) for name, t in tensors}
-    try:
-        return program(net, net.source.name, types, net.source.outputs, named(net))
-    except (TraceError, FileFormatError, ArgumentError):
-        raise
-    except (TengenError, *DAMAGED) as e:
-        if shapes:
-            raise
-        notes = "".join(f"; {note}" for note in getattr(e, "__notes__", ()))
-        raise FileFormatError(f"the file's shapes and dtypes do not fit its operators: {e}{notes}") from e
+    return program(net, net.source.name, types, net.source.outputs, named(net), shapes)
 
 
 def type_of_input(name: str, t: TensorOf, shapes: Mapping[str, Any]) -> TensorType:
