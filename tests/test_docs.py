@@ -224,7 +224,7 @@ def test_what_does_not_work_yet_does_not(name):
 
 
 def test_the_status_table_names_what_is_missing():
-    assert len(missing_names()) >= 5 and all(len(row) == 3 for row in rows_of(ROOT / "README.md", "Status"))
+    assert missing_names() and all(len(row) == 3 for row in rows_of(ROOT / "README.md", "Status"))
 
 
 def held_by():
