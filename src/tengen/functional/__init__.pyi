@@ -69,7 +69,7 @@ from tengen.functional.pooling import max_pool1d as max_pool1d
 from tengen.functional.pooling import max_pool3d as max_pool3d
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
-from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
+from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Naturals, NewShape, Number, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -442,7 +442,7 @@ def ones_like(inp: TensorLike, dtype: DTypeLike | None = None, device: Any = Non
     """A tensor of ones of inp's shape and dtype, on inp's device."""
 def pad(
     src: TensorLike,
-    pad_width: Naturals | Sequence[Sequence[Natural]],
+    pad_width: Extent | Sequence[Extent] | Sequence[Sequence[Extent]],
     mode: Literal['constant', 'edge', 'replicate', 'reflect', 'circular', 'wrap'] = 'constant',
     constant_value: float | bool = 0.0,
 ) -> Tensor:

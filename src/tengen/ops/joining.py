@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexing import gather
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.loops.lang import as_int, cast, unguarded
-from tengen.ops.attributes import Natural, Naturals
+from tengen.loops.lang import Expr, as_int, cast, unguarded
+from tengen.ops.attributes import Extent
 from tengen.ops.define import Case, differ, dispatch, lookup, primitive, same_extent, shorthand
 from tengen.ops.elementwise import add
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_grad, strided_slice
@@ -270,7 +270,7 @@ MODES = {
 
 @primitive(functional="tensor nn")
 def pad(
-    src: Tensor, pad_width: Naturals | Sequence[Sequence[Natural]],
+    src: Tensor, pad_width: Extent | Sequence[Extent] | Sequence[Sequence[Extent]],
     mode: Literal["constant", "edge", "replicate", "reflect", "circular", "wrap"] = "constant", constant_value: float | bool = 0.0,
 ) -> Tensor:
     """src with more elements around it.
@@ -301,12 +301,12 @@ def _(types, pad_width, mode, constant_value):
     return {"pad_width": tuple(widths), "mode": MODES[mode], "constant_value": constant_value}
 
 
-def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
+def _widths(pad_width, ndim: int) -> list[tuple[Any, Any]] | None:
     """A pair for each axis, or None if `pad_width` does not say them."""
 
-    def pair(row) -> tuple[int, int] | None:
+    def pair(row) -> tuple[Any, Any] | None:
         row = row if isinstance(row, tuple) else (row,)
-        good = len(row) in (1, 2) and all(isinstance(w, int) for w in row)
+        good = len(row) in (1, 2) and all(isinstance(w, (int, Expr)) for w in row)
         return (row[0], row[-1]) if good else None
 
     nested = isinstance(pad_width, tuple) and all(isinstance(row, tuple) for row in pad_width)
@@ -323,9 +323,6 @@ def _(x, pad_width, mode, constant_value):
         if isinstance(most, int) and isinstance(a, int) and isinstance(b, int) and max(a, b) > most >= -1 and max(a, b) > 0:
             raise ShapeError(f"axis {axis} of extent {d} cannot be padded by {(a, b)} in mode {mode!r}")
     return TensorType([a + d + b for d, (a, b) in zip(x.shape, pad_width)], x.dtype)
-
-
-pad.named(lambda arrays, **attrs: ("pad_width",))
 
 
 @pad.layout
