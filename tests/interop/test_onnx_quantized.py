@@ -43,6 +43,7 @@ def functions():
     yield "other integers and axes", lambda x: (
         F.quantize_linear(x, scale, zero, -1000, 1000, "int32"), F.fake_quantize(x, scale, zero, 0, 15), F.fake_quantize(x, columns, slices),
         F.quantize_linear(x, each * columns, slices), F.dequantize_linear(q(x), columns, slices), F.quantize_linear(x[:, :1], each, slices),
+        F.requantize_linear(F.astype(q(x[0, 0]), "int32"), scale, Tensor([[[7]]], "int32")), F.quantize_linear(x[0, 0], scale.reshape(1, 1, 1)),
     )
     table = Tensor(RNG.integers(0, 256, 256).astype(np.uint8))
     yield "table", lambda x: F.lookup_codes(q(x), table)

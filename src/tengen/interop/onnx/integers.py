@@ -110,14 +110,18 @@ def quantize_linear(w: Writer, n: Node, x: str, scale: str, zero: str | None = N
     return by_formula(w, n, w.emit("Div", x, floats(w, n.inputs[1], scale)), zero)
 
 
+def _one_zero(w: Writer, n: Node, codes: DType) -> bool:
+    """Whether the zero point of a node is one number that the codes hold, and adds no axis to the result."""
+    x, scale, zero = (v.type for v in n.inputs)
+    return zero.ndim <= max(x.ndim, scale.ndim) and all(d == 1 for d in zero.shape) and held(w, n.inputs[2], codes)
+
+
 @writes("requantize_linear")
 def requantize_linear(w: Writer, n: Node, x: str, multiplier: str, zero: str | None = None) -> str:
     """Sums as integers: the product by the multiplier in units of 1."""
     product = w.emit("Mul", w.cast(x, float32), floats(w, n.inputs[1], multiplier))
     codes = dtype(n.attrs["dtype"])
-    if codes.name not in CODES or zero is not None and not (
-        all(d == 1 for d in n.inputs[2].type.shape) and n.inputs[2].type.ndim <= n.outputs[0].type.ndim and held(w, n.inputs[2], codes)
-    ):
+    if codes.name not in CODES or zero is not None and not _one_zero(w, n, codes):
         return by_formula(w, n, product, zero)
     z = w.array(np.zeros((), codes.numpy)) if zero is None else flat(w, n.inputs[2], w.cast(zero, codes))[0]
     return clipped(w, n, w.emit("QuantizeLinear", product, w.array(np.array(1, np.float32)), z), codes)
@@ -142,7 +146,8 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
     if n is not None and n.op == "sub":
         wide, zero = n.inputs
         codes = wide.node.inputs[0] if wide is not None and wide.node is not None and wide.node.op == "astype" else None
-        if codes is not None and codes.type.dtype.name in CODES and all(d == 1 for d in zero.type.shape) and held(w, zero, codes.type.dtype):
+        one = zero.type.ndim <= wide.type.ndim and all(d == 1 for d in zero.type.shape)
+        if codes is not None and codes.type.dtype.name in CODES and one and held(w, zero, codes.type.dtype):
             z = w.cast(w.name(zero), codes.type.dtype)
             return w.name(codes), w.emit("Reshape", z, w.array(np.zeros(0, np.int64))) if zero.type.shape else z
     if n is not None and n.op == "astype" and n.inputs[0].type.dtype.name in CODES:
