@@ -26,6 +26,7 @@ NETWORKS = {  # every network of the zoo, small (their full-sized forms are of t
     "densenet121": ({"growth": 8, "depths": (2, 3), "width": 16, "num_classes": 7}, IMAGE),
     "efficientnet_b0": ({"num_classes": 7, "stages": [(1, 3, 1, 16, 1), (6, 5, 2, 24, 2)], "hidden": 40}, IMAGE),
     "gpt": ({"vocabulary": 50, "width": 24, "heads": 3, "layers": 2, "context": 16}, TEXT), "lenet": ({}, (1, 32, 32)),
+    "llama": ({"layers": 2, "width": 24, "heads": 4, "hidden": 40, "vocabulary": 50, "groups": 2, "context": 16}, TEXT),
     "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT), "mlp": ({"sizes": (48, 33, 10)}, (3, 4, 4)),
     "mobilenet_v2": ({"width": 0.25, "num_classes": 7, "stages": [(1, 16, 1, 1), (6, 24, 2, 2)]}, IMAGE),
     "mobilenet_v3_large": ({"num_classes": 5}, IMAGE), "resnet": ({"depths": (1, 1), "width": 8, "num_classes": 7, "bottleneck": True}, IMAGE),

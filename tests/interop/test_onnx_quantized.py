@@ -5,6 +5,7 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
+from tengen.base.errors import ArgumentError
 from tengen.interop.onnx import load, to_proto
 from tengen.ops.define import REGISTRY
 
@@ -34,6 +35,16 @@ def functions():
     yield "convolution", lambda x: F.requantize_linear(
         F.conv_int(F.centre_codes(q(x), zero), k, 2, 1), Tensor(np.float32(0.002)), zero, 0, 255, "uint8"
     )
+    far, slices, columns = Tensor([[[-7]], [[300]], [[3]]], "int32"), Tensor([[[5]], [[0]], [[9]]], "int32"), Tensor(np.arange(8.0) / 50 + 0.02)
+    yield "zero points that the integers do not hold", lambda x: (
+        F.quantize_linear(x, scale, far, 0, 255, "uint8"), F.dequantize_linear(q(x), scale, far),
+        F.requantize_linear(F.astype(q(x), "int32"), scale, far),
+    )
+    yield "other integers and axes", lambda x: (
+        F.quantize_linear(x, scale, zero, -1000, 1000, "int32"), F.fake_quantize(x, scale, zero, 0, 15), F.fake_quantize(x, columns, slices),
+        F.quantize_linear(x, each * columns, slices), F.dequantize_linear(q(x), columns, slices), F.quantize_linear(x[:, :1], each, slices),
+        F.requantize_linear(F.astype(q(x[0, 0]), "int32"), scale, Tensor([[[7]]], "int32")), F.quantize_linear(x[0, 0], scale.reshape(1, 1, 1)),
+    )
     table = Tensor(RNG.integers(0, 256, 256).astype(np.uint8))
     yield "table", lambda x: F.lookup_codes(q(x), table)
 
@@ -49,3 +60,27 @@ def test_integers_are_equal(f):
     for found in (theirs(proto, x), [t.numpy() for t in (back if isinstance(back, tuple) else (back,))]):
         for a, b in zip(found, want, strict=True):
             assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def written(f, *inputs):
+    """The operators of a function's file."""
+    return {n.op_type for n in to_proto(trace(f, example_input=tuple(Tensor(v) for v in inputs))).graph.node}
+
+
+def test_zero_points_that_are_known_to_fit_are_of_the_operators():
+    x, scale = np.ones((2, 3), np.float32), Tensor(np.float32(0.5))
+    quantized = lambda zero: lambda v: F.dequantize_linear(F.quantize_linear(v, scale, zero, 0, 255, "uint8"), scale, zero)
+    for fits in (0, 255, [[0], [255]]):
+        assert {"QuantizeLinear", "DequantizeLinear"} <= written(quantized(Tensor(fits, "int32")), x)
+    for not_held in (-1, 256):
+        assert not {"QuantizeLinear", "DequantizeLinear"} & written(quantized(Tensor(not_held, "int32")), x)
+
+
+def test_products_of_codes_whose_zero_point_may_not_fit_are_refused():
+    a, b = np.ones((2, 3), np.uint8), Tensor(np.ones((3, 2), np.int8))
+    product = lambda v, zero: F.matmul_int(F.centre_codes(v, zero), b)
+    assert "MatMulInteger" in written(lambda v: product(v, Tensor(9, "int32")), a)
+    assert "MatMulInteger" in written(lambda v, z: product(v, F.astype(z, "int32")), a, np.array(9, np.uint8))
+    for f, more in ((lambda v: product(v, Tensor(-9, "int32")), ()), (product, (np.array(9, np.int32),))):
+        with pytest.raises(ArgumentError, match="no 8-bit number less one known zero point"):
+            written(f, a, *more)

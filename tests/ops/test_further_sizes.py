@@ -29,14 +29,17 @@ WINDOW = "loops over a window are unrolled: strides, paddings and dilations are 
 FILTER = "loops over a filter are unrolled, and few channels are told from many: numbers of a network, few of each"
 HEAD = "registers hold the sums of a head's features, and the scale follows from them: one number of a network"
 CELL = "the samples of a cell are unrolled: one number of a detector"
+FORMAT = "the range of a format of integers, whose bounds are constants of the kernel: numbers of a network, few of each"
 STEPS = "how many steps there are follows from the extent, each another operation of the program"
 EXCEPTIONS = {
     **{(op, "extents"): HEAD for op in ("attention", "attention_grad", "attention_weights")},
     **{(op, "stride"): WINDOW for op in ("avg_pool", "max_pool", "max_pool_gather")},
-    **{(op, what): WINDOW for op in ("conv", "conv_transposed") for what in ("padding", "stride")},
+    **{(op, what): WINDOW for op in ("conv", "conv_int", "conv_transposed") for what in ("padding", "stride")},
     **{(op, "padding"): WINDOW for op in ("conv_bias", "conv_weight_grad")},
     ("conv_transposed", "dilation"): WINDOW,
-    **{(op, "extents"): FILTER for op in ("conv", "conv_bias", "conv_transposed", "conv_weight_grad", "region_restricted_conv")},
+    **{(op, "extents"): FILTER for op in ("conv", "conv_bias", "conv_int", "conv_transposed", "conv_weight_grad", "region_restricted_conv")},
+    **{(op, "low"): FORMAT for op in ("quantize_linear", "requantize_linear")},  # the samples leave no room above `high`
+    ("fake_quantize", "high"): FORMAT,
     **{("correlation", what): WINDOW for what in ("extents", "pad_size", "stride1", "stride2")},
     **{("deformable_psroi_pooling", what): CELL for what in ("extents", "part_size", "pooled_h", "pooled_w", "sample_per_part")},
     **{("roi_align", what): CELL for what in ("extents", "output_shape", "sample_points")},

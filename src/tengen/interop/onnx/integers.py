@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import DType, dtype, float32, int32
+from tengen.base.dtype import DType, dtype, float32, int16, int32
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.writer import Writer, writes
 from tengen.ir.graph import Node, Value
@@ -17,76 +17,125 @@ from tengen.ir.graph import Node, Value
 CODES = ("int8", "uint8")  # what ONNX's integer operators take
 
 
-def along(w: Writer, n: Node, i: int, name: str) -> tuple[str, int | None]:
-    """A scale or zero point as QuantizeLinear takes it, and its axis: for all elements, or for the slices along one axis."""
-    shape, ndim = n.inputs[i].type.shape, n.inputs[0].type.ndim
-    wide = [a for a, d in enumerate(shape) if d != 1]
-    if len(wide) > 1:
-        raise ArgumentError(f"scales of shape {tuple(shape)}, which differ along several axes")
-    if not wide:
-        return w.emit("Reshape", name, w.array(np.zeros(0, np.int64))) if shape else name, None
-    return w.emit("Reshape", name, w.array(np.array([-1], np.int64))), wide[0] + ndim - len(shape)
+def known(w: Writer, v: Value) -> np.ndarray | None:
+    """The integers of a constant, also of one that is cast to other integers, reshaped or repeated; None: of no constant."""
+    n = v.node
+    if n is not None and n.op in ("astype", "reshape", "broadcast_to", "fill") and n.inputs[0] is not None:
+        a = known(w, n.inputs[0])
+        return a.astype(v.type.dtype.numpy) if a is not None and v.type.dtype.is_int and a.dtype.kind in "iu" else None
+    return next((c.data for c in w.graph.constants.values() if c.value is v), None)
 
 
-def parameters(w: Writer, n: Node, scale: str, zero: str | None, codes: DType) -> tuple[list[str], int | None]:
-    """The inputs (scale, zero point) of a Quantize- or DequantizeLinear of a node, and their axis."""
-    s, axis = along(w, n, 1, w.cast(scale, float32) if n.inputs[1].type.dtype is not float32 else scale)
-    if zero is None:
-        z, of = w.array(np.zeros((), codes.numpy)), None
-    else:
-        z, of = along(w, n, 2, w.cast(zero, codes))
-    if axis != of:  # one of them is for all: both get the other's shape
-        like, this = (z, s) if axis is None else (s, z)
-        wide = w.emit("Expand", this, w.emit("Shape", like))
-        s, z = (wide, z) if axis is None else (s, wide)
-    return [s, z], axis if of is None else of
+def held(w: Writer, v: Value, codes: DType) -> bool:
+    """Whether a dtype of few bits is known to hold a tensor's integers, so that a cast to it keeps them."""
+    while v.type.dtype is not codes and v.node is not None and v.node.op == "astype" and v.type.dtype in (int16, int32):
+        inner = v.node.inputs[0]
+        if inner is None or inner.type.dtype not in (codes, int16, int32):
+            break
+        v = inner
+    if v.type.dtype is codes:
+        return True
+    a, info = known(w, v), np.iinfo(codes.numpy)
+    return a is not None and bool(((a >= info.min) & (a <= info.max)).all())
 
 
-def in_codes(w: Writer, n: Node, x: str, scale: str, zero: str | None) -> str:
-    """QuantizeLinear, and a Clip where fewer integers are allowed than the dtype has."""
-    codes = dtype(n.attrs["dtype"])
-    if codes.name not in CODES:
-        raise ArgumentError(f"integers of {codes}: ONNX quantises to int8 and uint8")
-    given, axis = parameters(w, n, scale, zero, codes)
-    made, info = w.emit("QuantizeLinear", x, *given, axis=axis), np.iinfo(codes.numpy)
-    low, high = n.attrs["low"], n.attrs["high"]
+def one_axis(n: Node) -> tuple[bool, int | None]:
+    """Whether Quantize- and DequantizeLinear take a node's scale and zero point, and their axis (None: one for all elements).
+
+    They take one for all elements, or one for each slice along an axis.
+    """
+    x, axes = n.inputs[0].type, set()
+    for v in n.inputs[1:]:
+        if v is not None:
+            wide = [a - v.type.ndim for a, d in enumerate(v.type.shape) if d != 1]
+            if v.type.ndim > x.ndim or len(wide) > 1 or any(v.type.shape[a] != x.shape[a] for a in wide):
+                return False, None
+            axes.update(a + x.ndim for a in wide)
+    return len(axes) < 2, next(iter(axes), None)
+
+
+def flat(w: Writer, v: Value, name: str) -> tuple[str, bool]:
+    """A scale or zero point without axes of one element, and whether it is one for all elements."""
+    one = all(d == 1 for d in v.type.shape)
+    if not v.type.shape:
+        return name, one
+    return w.emit("Reshape", name, w.array(np.array([] if one else [-1], np.int64))), one
+
+
+def parameters(w: Writer, n: Node, scale: str, zero: str | None, codes: DType) -> tuple[str, str]:
+    """The inputs (scale, zero point) of a Quantize- or DequantizeLinear of a node: of one shape."""
+    s, one = flat(w, n.inputs[1], floats(w, n.inputs[1], scale))
+    z, same = (w.array(np.zeros((), codes.numpy)), True) if zero is None else flat(w, n.inputs[2], w.cast(zero, codes))
+    if one == same:
+        return s, z
+    wide = w.emit("Expand", s if one else z, w.emit("Shape", z if one else s))
+    return (wide, z) if one else (s, wide)
+
+
+def floats(w: Writer, v: Value, name: str) -> str:
+    """A value in float32."""
+    return name if v.type.dtype is float32 else w.cast(name, float32)
+
+
+def clipped(w: Writer, n: Node, made: str, codes: DType) -> str:
+    """What QuantizeLinear gives, within fewer integers than the dtype has."""
+    low, high, info = n.attrs["low"], n.attrs["high"], np.iinfo(codes.numpy)
     if (low, high) == (info.min, info.max):
         return made
     return w.emit("Clip", made, *(w.array(np.array(v, codes.numpy)) for v in (low, high)))
 
 
+def by_formula(w: Writer, n: Node, x: str, zero: str | None) -> str:
+    """Numbers in units of the scale as integers of any dtype, with any zero points: what `quantize_linear` means, op by op."""
+    k = lambda v: w.array(np.array(v, np.float32))
+    low, high = n.attrs["low"], n.attrs["high"]
+    if not (-(1 << 31) <= np.float32(low) and np.float32(high) < (1 << 31)) or zero is not None and max(-low, high) > 1 << 24:
+        raise ArgumentError(f"integers from {low} to {high}, which float32 does not hold")
+    r = w.emit("Round", x)
+    r = w.emit("Where", w.emit("IsNaN", r), k(0), r)
+    if zero is None:
+        return w.cast(w.emit("Min", w.emit("Max", r, k(low)), k(high)), dtype(n.attrs["dtype"]))
+    z = w.cast(zero, float32)
+    r = w.emit("Min", w.emit("Max", r, w.emit("Sub", k(low), z)), w.emit("Sub", k(high), z))
+    return w.cast(w.emit("Add", w.cast(r, int32), w.cast(zero, int32)), dtype(n.attrs["dtype"]))
+
+
 @writes("quantize_linear")
 def quantize_linear(w: Writer, n: Node, x: str, scale: str, zero: str | None = None) -> str:
-    """Numbers as integers."""
-    return in_codes(w, n, x if n.inputs[0].type.dtype is float32 else w.cast(x, float32), scale, zero)
+    """Numbers as integers: QuantizeLinear, or what it does op by op where the dtype, the zero points or the axes are not its own."""
+    codes, (takes, axis) = dtype(n.attrs["dtype"]), one_axis(n)
+    x = floats(w, n.inputs[0], x)
+    if codes.name in CODES and takes and (zero is None or held(w, n.inputs[2], codes)):
+        return clipped(w, n, w.emit("QuantizeLinear", x, *parameters(w, n, scale, zero, codes), axis=axis), codes)
+    return by_formula(w, n, w.emit("Div", x, floats(w, n.inputs[1], scale)), zero)
+
+
+def _one_zero(w: Writer, n: Node, codes: DType) -> bool:
+    """Whether the zero point of a node is one number that the codes hold, and adds no axis to the result."""
+    x, scale, zero = (v.type for v in n.inputs)
+    return zero.ndim <= max(x.ndim, scale.ndim) and all(d == 1 for d in zero.shape) and held(w, n.inputs[2], codes)
 
 
 @writes("requantize_linear")
 def requantize_linear(w: Writer, n: Node, x: str, multiplier: str, zero: str | None = None) -> str:
     """Sums as integers: the product by the multiplier in units of 1."""
-    m = n.inputs[1].type
-    product = w.emit("Mul", w.cast(x, float32), multiplier if m.dtype is float32 else w.cast(multiplier, float32))
+    product = w.emit("Mul", w.cast(x, float32), floats(w, n.inputs[1], multiplier))
     codes = dtype(n.attrs["dtype"])
-    one = w.array(np.array(1, np.float32))
-    if zero is None or all(d == 1 for d in n.inputs[2].type.shape):
-        z = w.array(np.zeros((), codes.numpy)) if zero is None else along(w, n, 2, w.cast(zero, codes))[0]
-        made, info = w.emit("QuantizeLinear", product, one, z), np.iinfo(codes.numpy)
-        low, high = n.attrs["low"], n.attrs["high"]
-        both = (low, high) != (info.min, info.max)
-        return w.emit("Clip", made, *(w.array(np.array(v, codes.numpy)) for v in (low, high))) if both else made
-    raise ArgumentError("sums that are requantised with a zero point for each slice")
+    if codes.name not in CODES or zero is not None and not _one_zero(w, n, codes):
+        return by_formula(w, n, product, zero)
+    z = w.array(np.zeros((), codes.numpy)) if zero is None else flat(w, n.inputs[2], w.cast(zero, codes))[0]
+    return clipped(w, n, w.emit("QuantizeLinear", product, w.array(np.array(1, np.float32)), z), codes)
 
 
 @writes("dequantize_linear")
 def dequantize_linear(w: Writer, n: Node, x: str, scale: str, zero: str | None = None) -> str:
     """What integers stand for; of other integers than 8-bit ones and int32 by its formula."""
-    codes = n.inputs[0].type.dtype
-    if codes.name in CODES or (codes is int32 and zero is None):
-        given, axis = parameters(w, n, scale, zero, codes)
-        return w.emit("DequantizeLinear", x, *given, axis=axis)
+    codes, (takes, axis) = n.inputs[0].type.dtype, one_axis(n)
+    if takes and (codes.name in CODES and (zero is None or held(w, n.inputs[2], codes)) or codes is int32 and zero is None):
+        return w.emit("DequantizeLinear", x, *parameters(w, n, scale, zero, codes), axis=axis)
     q = w.cast(x, int32)
     q = q if zero is None else w.emit("Sub", q, w.cast(zero, int32))
-    return w.emit("Mul", w.cast(q, float32), scale if n.inputs[1].type.dtype is float32 else w.cast(scale, float32))
+    return w.emit("Mul", w.cast(q, float32), floats(w, n.inputs[1], scale))
 
 
 def centred(w: Writer, v: Value) -> tuple[str, str]:
@@ -97,12 +146,13 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
     if n is not None and n.op == "sub":
         wide, zero = n.inputs
         codes = wide.node.inputs[0] if wide is not None and wide.node is not None and wide.node.op == "astype" else None
-        if codes is not None and codes.type.dtype.name in CODES and all(d == 1 for d in zero.type.shape):
+        one = zero.type.ndim <= wide.type.ndim and all(d == 1 for d in zero.type.shape)
+        if codes is not None and codes.type.dtype.name in CODES and one and held(w, zero, codes.type.dtype):
             z = w.cast(w.name(zero), codes.type.dtype)
             return w.name(codes), w.emit("Reshape", z, w.array(np.zeros(0, np.int64))) if zero.type.shape else z
     if n is not None and n.op == "astype" and n.inputs[0].type.dtype.name in CODES:
         return centred(w, n.inputs[0])
-    raise ArgumentError(f"an integer product of {v.type!r} that is no 8-bit number less one zero point")
+    raise ArgumentError(f"an integer product of {v.type!r} that is no 8-bit number less one known zero point of 8 bits")
 
 
 @writes("matmul_int")
