@@ -78,7 +78,8 @@ def test_what_names_none(name):
 X = Tensor(np.array([[0, 1], [2, 1]], np.int16))
 ARGUMENTS = {  # of every function that takes a dtype
     "arange": (3,), "eye": (2,), "full": ((2,), 1.5), "full_like": (X, 2), "linspace": (0, 1, 5), "one_hot": (X, 3), "ones": (3,),
-    "ones_like": (X,), "zeros": ((2, 3),), "zeros_like": (X,),
+    "ones_like": (X,), "zeros": ((2, 3),), "zeros_like": (X,), "quantize_linear": (Tensor([1.0, -3.0]), Tensor(0.5)),
+    "requantize_linear": (Tensor([100, -300], "int32"), Tensor(0.05)),
 }  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def test_a_dtype_of_none_is_the_default():
     for name, args in ARGUMENTS.items():
         f = getattr(F, name)
         want = f(*args)
-        assert want.dtype == ("int16" if name in like or name == "one_hot" else "float32")
+        assert want.dtype == ("int16" if name in like or name == "one_hot" else "int8" if "quantize" in name else "float32")
         for got in (f(*args, dtype=None), trace(lambda f=f, args=args: f(*args, dtype=None))()):
             assert got.dtype is want.dtype and np.array_equal(got.numpy(), want.numpy())
     assert Tensor([1], dtype=None).dtype == "int64" and Tensor([1.5], None).dtype == "float32"

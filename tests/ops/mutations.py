@@ -21,6 +21,7 @@ import tengen  # noqa: F401  (sets up what the mutants import)
 from tengen.base.dtype import ALL, COMPLEX, DType, dtype, float32
 from tengen.base.errors import SizeError, TengenError, VerifyError
 from tengen.codegen.targets import Target
+from tengen.deploy.loader import stands_in_files
 from tengen.ir.types import TensorType
 from tengen.ir.verify import check_attr, check_type
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
@@ -40,7 +41,7 @@ Call = tuple[tuple["TensorType | None", ...], dict]
 def ops() -> list[str]:
     """The ops that a file may name, with one gradient of each elementwise op; not loops and branches, whose bodies are changed in
     `robustness/file_fuzz.py`."""
-    named = [n for n, op in REGISTRY.items() if "." not in n and op.rules.infer is not None and not op.has_bodies]
+    named = [n for n, op in REGISTRY.items() if "." not in n and stands_in_files(op) and not op.has_bodies]
     derived = []
     for n in named:
         if REGISTRY[n].kind == "elementwise":

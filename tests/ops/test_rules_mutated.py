@@ -8,6 +8,7 @@ import os
 import pytest
 from mutations import LONG, bases, hunt, ops
 
+import tengen.tensor.host  # noqa: F401  (its op calls Python)
 from tengen.base.errors import TengenError, VerifyError
 from tengen.deploy.loader import derived_types
 from tengen.ir.types import TensorType, parse_type
@@ -25,6 +26,14 @@ def test_what_is_accepted_is_safe(name):
     bad = [wrong for _, wrong in found if wrong]
     assert not bad, "\n".join(bad)
     assert "ran" in {what for what, _ in found}
+
+
+def test_ops_that_do_more_than_compute_stand_in_no_file():
+    acting = {name for name, op in REGISTRY.items() if op.rules.effect}
+    assert {"host_call", "page_in", "page_out"} <= acting and not acting & set(ops())
+    for name in acting:
+        with pytest.raises(VerifyError, match="does not stand in files"):
+            derived_types(name, [], {})
 
 
 def test_every_attribute_declares_what_it_may_be():

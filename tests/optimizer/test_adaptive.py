@@ -167,6 +167,14 @@ def test_ten_steps(make, formula, options, dtype):
         np.testing.assert_allclose(got, want, rtol=0, atol=STEPS * 10 * 2.0**-24)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_variance_of_0_stays_one(dtype):
+    """Gradients that are always the same have the variance 0, of which rounding may make less: no root of that is taken."""
+    g = np.random.default_rng(0).uniform(0.1, 1, 1000).astype(dtype)
+    _, found = steps(optim.RMSprop, {"alpha": 0.5, "centered": True}, np.zeros(1000, dtype), [g] * 60)
+    assert all(np.isfinite(p).all() for p in found)
+
+
 @pytest.mark.parametrize("make, formula, options", CASES)
 def test_traced_and_in_place_steps_have_the_bits_of_others(make, formula, options):
     for shape in ((3, 5), (), (17,), (0, 3), (5, 33)):

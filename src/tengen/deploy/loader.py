@@ -22,7 +22,7 @@ from tengen.ir.plain_json import load_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.ops.attributes import same
-from tengen.ops.define import REGISTRY, lookup
+from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import check_symbols
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
@@ -116,13 +116,18 @@ def _unknown(name: str) -> str:
     )
 
 
+def stands_in_files(op: Op) -> bool:
+    """Whether a file may name this op: it has a rule that derives types, and does nothing but compute."""
+    return op.rules.infer is not None and not op.rules.effect
+
+
 def derived_types(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
     try:
         op = lookup(name)
     except (TengenError, RecursionError):
         raise VerifyError(_unknown(name)) from None
-    if op.rules.infer is None or op.rules.effect:
+    if not stands_in_files(op):
         raise VerifyError(f"the op {name!r} does not stand in files")
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{name} takes the attributes {op.attrs}, not {tuple(attrs)}")

@@ -91,9 +91,9 @@ def rmsprop_update(
     alpha: NonNegative, eps: NonNegative, weight_decay: float, momentum: float,
 ):  # fmt: skip
     """RMSprop (T. Tieleman and G. Hinton, 2012; centred: A. Graves, arXiv 1308.0850), as in PyTorch, with g = grad + weight_decay
-    param: v' = alpha v + (1 - alpha) g^2; with `mean` a' = alpha a + (1 - alpha) g and r = sqrt(v' - a'^2) + eps, else
-    r = sqrt(v') + eps; with `velocity` b' = momentum b + g / r and p' = p - lr b', else p' = p - lr g / r. Returns (p', v') and
-    those of (a', b') that are kept."""
+    param: v' = alpha v + (1 - alpha) g^2; with `mean` a' = alpha a + (1 - alpha) g and r = sqrt(max(v' - a'^2, 0)) + eps: a variance,
+    which rounding alone takes below 0; else r = sqrt(v') + eps; with `velocity` b' = momentum b + g / r and p' = p - lr b', else
+    p' = p - lr g / r. Returns (p', v') and those of (a', b') that are kept."""
     p, g, v, a, b, rate = _wide(param, grad, square, mean, velocity, lr)
     g = _penalised(g, p, weight_decay)
     v = v * alpha + g * g * (1 - alpha)
@@ -102,7 +102,7 @@ def rmsprop_update(
         root = sqrt(v)
     else:
         a = _lerp(a, g, alpha)
-        root = sqrt(v - a * a)
+        root = sqrt(maximum(v - a * a, 0.0))
         kept.append((mean, a))
     d = g / (root + eps)
     if velocity is not None:
@@ -255,7 +255,7 @@ def _np_rmsprop(p, g, v, mean, velocity, lr, alpha, eps, weight_decay, momentum)
     g = g + weight_decay * p
     v = alpha * v + (1 - alpha) * g**2
     mean = None if mean is None else alpha * mean + (1 - alpha) * g
-    d = g / (np.sqrt(v - (0 if mean is None else mean**2)) + eps)
+    d = g / (np.sqrt(np.maximum(v - (0 if mean is None else mean**2), 0)) + eps)
     velocity = None if velocity is None else momentum * velocity + d
     kept = [x for x in (mean, velocity) if x is not None]
     return p - lr * (d if velocity is None else velocity), v, *kept

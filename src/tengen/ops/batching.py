@@ -32,6 +32,7 @@ from tengen.ops import (
     nn,
     ordering,
     pool,
+    quantized,
     recurrent,
     reduce,
     shape,
@@ -227,7 +228,7 @@ def _convolution(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: d
 
         out = again(op, [long(0), xs[1], *map(long, range(2, len(xs)))], attrs)
         return reshape(out, (size, n, *out.shape[1:]))
-    if attrs["algorithm"] != "direct":
+    if attrs.get("algorithm", "direct") != "direct":  # integers have no other
         return None
     full = _all(xs, batched, size)
     changed = {"groups": size * groups}
@@ -341,7 +342,7 @@ _RULES: dict[Callable, list[Op]] = {
     _images: [pool.max_pool, pool.avg_pool, pool.avg_pool_grad, pool.max_pool_grad, pool.max_pool_gather],
     _attention: [attention.attention],
     _attention_grad: [attention.attention_grad],
-    broadcasting: [complex_numbers.complex_],
+    broadcasting: [complex_numbers.complex_, quantized.quantize_linear, quantized.dequantize_linear, quantized.requantize_linear],
     _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],
     _parts: [
         linalg_complex.complex_lu, linalg_complex.complex_qr, linalg_complex.complex_hessenberg, linalg_complex.complex_bidiagonal,
@@ -354,8 +355,8 @@ _RULES: dict[Callable, list[Op]] = {
     _broadcast_to: [shape.broadcast_to],
     _slice: [shape.strided_slice, shape.slice_grad, indexing.set_slice],
     _pad: [joining.pad],
-    _matmul: [contract.matmul],
-    _convolution: [conv.conv, conv.conv_transposed, conv.conv_weight_grad],
+    _matmul: [contract.matmul, quantized.matmul_int],
+    _convolution: [conv.conv, conv.conv_transposed, conv.conv_weight_grad, quantized.conv_int],
     _lstm: [recurrent.lstm],
     _along_axis: [indexing.gather, indexing.scatter],
     _index: [indexing.index],

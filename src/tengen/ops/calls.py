@@ -185,14 +185,22 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
     return call(**given)
 
 
+def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
+    """The line of a generated function that makes a `dtype` of None the function's default, where that is another one."""
+    some = any(p.name == "dtype" and p.default not in (None, _NONE) for p in parameters)
+    return ["if dtype is None: dtype = _default_dtype"] * some
+
+
 def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
-    """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
+    """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind). A `dtype` of None
+    is the op's default."""
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
     attrs = f"({''.join(a + ',' for a in op.attrs)})"
     # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
     floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
     odd = " or ".join(f"_negative_zero({a})" for a in floats)
-    lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
+    lines = _default_dtypes(parameters)
+    lines += [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
     scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
     call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope, aliases_of(parameters, op.aliases))
     call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op
@@ -251,15 +259,13 @@ def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callabl
     parameters = signature_of(fn)
     given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
     scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
-    lines = ["try:"]
+    lines = ["try:", *(f"    {line}" for line in _default_dtypes(parameters))]
     for p in parameters:
         k = kind(p.note) if p.kind in ("", "named") else None
         if k is not None and k.counts:
             scope[f"_types_{p.name}"] = k.simple
             scope[f"_plain_{p.name}"] = _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
             lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
-        elif p.name == "dtype" and p.default not in (None, _NONE):
-            lines.append("    if dtype is None: dtype = _default_dtype")
     lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
     made = _compiled(parameters, lines, scope, aliases_of(parameters, aliases or {}))
     return functools.update_wrapper(_at_its_definition(made, fn), fn)

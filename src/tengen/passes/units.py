@@ -26,7 +26,7 @@ ALIGN_BYTES = 64  # sizes of temporaries are multiples of it (`compiler/arena.py
 SMALL_BYTES = 256  # smaller values are kept, and smaller states may be copied (what random draws begin with, say)
 DISK_FLOPS = 50  # the same from or to a file
 PAGE_FLOPS = 1_000_000  # the same for each call of the system
-PAGE_BYTES = 4096  # smaller values are not written to a file
+LEAST_PAGED_BYTES = 4096  # smaller values are not written to a file
 BYTE_FLOPS = 5  # how many operations take as long as moving a byte from or to memory, about: what units cost beside each other
 
 
@@ -151,7 +151,7 @@ def units_of(p: Placed, store: int | None = None) -> Units:
             u.maker.append(at)
             u.held.append(False)
             u.readers.append([])
-            if store is not None and v not in inner and u.size[-1] >= PAGE_BYTES and not v.type.dtype.is_complex:
+            if store is not None and v not in inner and u.size[-1] >= LEAST_PAGED_BYTES and not v.type.dtype.is_complex:
                 u.order[u.number[v]] = tuple(memory_order(p.lies[v]))
             of = [root.get(x, x) for x in (reads if len(n.outputs) == 1 else operands(n, v.index))]
             needed = frozenset((*(x for x in of if x in states), *([ONCE] if _runs_once(n) else [])))
