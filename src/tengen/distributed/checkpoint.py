@@ -65,10 +65,15 @@ def _with_arrays(value: Any, array: Callable[[dict], np.ndarray]) -> Any:
 
 
 class Saving:
-    """A checkpoint that is being written. `wait` returns once it is whole, and raises what went wrong."""
+    """A checkpoint that is being written in a thread.
 
-    def __init__(self, run: Callable[[], None]):
+    Args: run: writes this process's part. finish: what is left to do then, together with the other processes, given the error that
+        `run` raised or None.
+    """
+
+    def __init__(self, run: Callable[[], None], finish: Callable[[BaseException | None], None]):
         self._error: BaseException | None = None
+        self._finish = finish
 
         def guarded() -> None:
             try:
@@ -84,10 +89,10 @@ class Saving:
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Waits for it. Errors: OSError for a full disk and the like, in every process."""
+        """Returns once the checkpoint is whole; all processes call it together. Errors: OSError for a full disk and the like, in every
+        process."""
         self._thread.join()
-        if self._error is not None:
-            raise self._error
+        self._finish(self._error)
 
 
 def _part(folder: Path) -> Path:
@@ -119,19 +124,7 @@ def save_checkpoint_async(folder: str | os.PathLike, /, *, group: Group = WORLD,
     all parts are there, and the folder gets its name.
     """
     writer = _Writer(Path(folder), group, parts, copies=True)
-    saving = Saving(writer.write_own)
-    wait = saving.wait
-
-    def finish() -> None:
-        error: BaseException | None = None
-        try:
-            wait()
-        except BaseException as e:
-            error = e
-        writer.finish(error)
-
-    saving.wait = finish  # the end needs the other processes, to which this thread alone talks
-    return saving
+    return Saving(writer.write_own, writer.finish)
 
 
 class _Writer:
