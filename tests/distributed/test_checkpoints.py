@@ -2,7 +2,10 @@
 written whole is told."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -145,3 +148,21 @@ def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
     assert out.read_text() == repr(whole)
     with pytest.raises(DistributedError, match="from 1 to 3"):
         run_program(str(program), [], 3, least=5)
+
+
+def test_the_example_has_the_same_bits_in_two_processes(tmp_path):
+    """An epoch in one process; and in two, the second half of which go on from a checkpoint of one."""
+    _mpi()
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: it has the digits of the example")
+    example = Path(__file__).parents[2] / "examples" / "data_parallel.py"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+    def run(ranks, *options):
+        command = [sys.executable, "-m", "tengen", "run", "-n", str(ranks), str(example), "--batch", "500", *options]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return re.search(r"parameters (\w+)", done.stdout)[1]
+
+    folder = str(tmp_path / "run.tgc")
+    run(1, "--epochs", "1", "--checkpoint", folder)
+    assert run(2, "--epochs", "2", "--checkpoint", folder) == run(1, "--epochs", "2")
