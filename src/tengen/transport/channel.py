@@ -17,7 +17,7 @@ from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
 SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
-PAUSE = 2e-4  # seconds between two questions after that
+PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 PRESENT, DATA = 1, 2  # tags of messages between two ranks
 
@@ -74,13 +74,14 @@ class Channel:
         self._broken = why
         return DistributedError(why)
 
-    def _wait(self, request: Request, text: str, peer: int | None = None) -> None:
-        """Waits for a transfer, with all ranks or with one peer. Errors: DistributedError after the time-out, with the ranks that are
-        missing."""
+    def _wait(self, request: Request, text: str, peer: int | None = None, present: bool = False) -> None:
+        """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
+        pauses, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the time-out, with
+        the ranks that are missing."""
         start, announced = time.monotonic(), False
         while not request.test():
             waited = time.monotonic() - start
-            if waited < SPIN:
+            if waited < SPIN or (present and waited < config.distributed_timeout):
                 os.sched_yield()
                 continue
             if waited > PRESENT_AFTER and not announced and peer is None:
@@ -120,14 +121,14 @@ class Channel:
     def broadcast(self, a: np.ndarray, root: int, text: str) -> None:
         """Fills every rank's array with root's; `text` describes the operation."""
         self.agree(f"{text} of rank {root}")
-        self._wait(self.transport.broadcast(as_bytes(a), root), text)
+        self._wait(self.transport.broadcast(as_bytes(a), root), text, present=True)
 
     def all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> np.ndarray:
         """All ranks' arrays one after another; sizes: the elements of each."""
         self.agree(text)
         whole = np.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
-        self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text)
+        self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text, present=True)
         return whole
 
     def all_to_all(self, a: np.ndarray, sizes: Sequence[int], receives: Sequence[int], text: str) -> np.ndarray:
@@ -136,7 +137,7 @@ class Channel:
         self.agree(text)
         whole = np.empty(sum(receives), a.dtype)
         send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
-        self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text)
+        self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text, present=True)
         return whole
 
     def send(self, a: np.ndarray, dest: int, text: str) -> None:
@@ -154,4 +155,4 @@ class Channel:
 
     def recv(self, a: np.ndarray, source: int) -> None:
         """Fills an array with what one rank sends."""
-        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}", source)
+        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}", source, present=True)
