@@ -210,6 +210,43 @@ def unanswered():
     return "nothing"
 
 
+def left_early():
+    """(Gradients, statistics and draws) before and after a loop that an error ends, in a thread or process that is alone."""
+    tg.random.seed(3)
+    net = dist.DataParallel(Small(), micro_batches=3)
+    gm = autodiff.GradManager().attach(net.parameters())
+    net.fc.bias.grad = tg.Tensor([1.0, 2.0, 3.0])
+    state = lambda: ([None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()], net.norm.running_mean.numpy().tolist())
+    before = state()
+    try:
+        for xb, yb in net.micro_batches(tg.Tensor(np.ones((6, 2, 6, 6), np.float32)), tg.Tensor(np.zeros(6, np.int32))):
+            with gm:
+                gm.backward(F.nn.cross_entropy(net(xb), yb))
+            raise KeyError("the user's own")
+    except KeyError:
+        return before[0], state()[0]
+
+
+def other_batches():
+    """What each rank is told where the whole batches differ."""
+    net = dist.DataParallel(M.Linear(2, 2), micro_batches=2)
+    try:
+        list(net.micro_batches(np.full((4, 2), dist.get_rank(), np.float32)))
+    except dist.DistributedError as e:
+        return str(e)
+    return "nothing"
+
+
+def samplers():
+    """The batches of MegEngine's samplers and of PyTorch's arguments, by default, also in worker processes."""
+    from tengen.data import ArrayDataset, DataLoader, RandomSampler, SequentialSampler
+
+    numbers = ArrayDataset(np.arange(8))
+    own = [np.concatenate([np.ravel(b) for b in s]).tolist() for s in (SequentialSampler(numbers, 2), RandomSampler(numbers, 2))]
+    whole = [b.tolist() for b in DataLoader(numbers, batch_size=4, num_workers=1)]
+    return (*own, whole)
+
+
 def groups():
     """Sums among the even and among the odd ranks at once."""
     r, n = dist.get_rank(), dist.get_world_size()
@@ -240,6 +277,7 @@ def everything():
     """All of the above that ends well."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
-        "norm": sync_batch_norm(), "groups": groups(), "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True),
-        "whole": trained(samples=16), "few": trained(samples=3), "sharded": trained(sharded=True, steps=3),
+        "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
+        "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
+        "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
     }  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 from tengen import distributed as dist
 from tengen import module as M
-from tengen.base.errors import DistributedError, FileFormatError
+from tengen.base.errors import DistributedError, FileFormatError, UsageWarning
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
 
@@ -120,6 +120,28 @@ def test_what_cannot_be_sharded():
         dist.shard(net, optim.LAMB(net.parameters(), lr=0.1))
     with pytest.raises(ValueError, match="stage=3"):
         dist.shard(net, optim.Adam(net.parameters(), lr=0.1), stage=3)
+
+
+def test_one_that_is_not_waited_for_is_told(tmp_path):
+    saving = dist.save_checkpoint_async(tmp_path / "run.tgc", net=M.Linear(64, 64))
+    while not saving.done():
+        pass
+    with pytest.warns(UsageWarning, match="run.tgc was not finished"):
+        del saving
+    assert not (tmp_path / "run.tgc").exists()
+
+
+def test_the_optimizer_that_was_sharded_is_not_used():
+    from tengen import optimizer as optim
+
+    net = dist.DataParallel(M.Linear(3, 2))
+    whole = optim.Adam(net.parameters(), lr=0.1)
+    opt = dist.shard(net, whole)
+    net.bias.grad = net.bias * 0
+    with pytest.raises(DistributedError, match="use what shard"):
+        whole.step()
+    with pytest.raises(DistributedError, match="before shard"):
+        opt.add_param_group({"params": []})
 
 
 def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tengen import Parameter
 from tengen import distributed as dist
+from tengen import module as M
 from tengen.base.config import config
-from tengen.base.errors import DistributedError
+from tengen.base.errors import DistributedError, ShapeError
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
 
@@ -44,7 +46,8 @@ def alone():
     """The trainings in one process."""
     return {
         "trained": jobs.trained(), "traced": jobs.trained(traced=True), "scaled": jobs.trained(scaler=True),
-        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3), "sharded": jobs.trained(steps=3),
+        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3), "fewer": jobs.trained(samples=3, micro_batches=8),
+        "sharded": jobs.trained(steps=3),
     }  # fmt: skip
 
 
@@ -169,6 +172,56 @@ def test_sync_batch_norm_is_that_of_the_whole_batch(ranks):
         np.testing.assert_allclose(r["norm"][3].ravel(), 0.9 + 0.1 * x.var((0, 2), ddof=0) * (x.size / 2) / (x.size / 2 - 1), rtol=1e-5)
 
 
+def test_samplers_share_out_and_loaders_of_pytorch_do_not(ranks):
+    n = len(ranks)
+    for r, found in enumerate(ranks):
+        assert found["samplers"][0] == np.resize(np.arange(8), -(-8 // n) * n)[r::n].tolist()
+        assert found["samplers"][2] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert {i for found in ranks for i in found["samplers"][1]} == set(range(8))
+
+
+def test_a_loop_that_is_left_early_adds_nothing():
+    before, after = jobs.left_early()
+    assert before == after
+
+
+def test_whole_batches_that_differ_are_refused():
+    for said in dist.launcher(jobs.other_batches, n_gpus=2, backend="threads")():
+        assert said.count("a step on the batch") == 2
+
+
+def test_a_batch_without_samples():
+    with pytest.raises(ShapeError, match="no samples"):
+        list(dist.DataParallel(M.Linear(2, 2)).micro_batches(np.zeros((0, 2), np.float32)))
+
+
+def test_complex_parameters_keep_the_signs_of_their_zeros():
+    from tengen.distributed.data_parallel import _nothing
+
+    x = Parameter(np.array([complex(-0.0, -0.0), 1j]))
+    assert (_nothing(x) + x).numpy().tobytes() == x.numpy().tobytes()
+
+
+def test_a_launcher_of_another_mpi_is_told():
+    _mpi()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+    program = "from tengen import distributed; distributed.get_rank()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120)
+    assert ended.returncode and "has started 2 processes, and MPI's library here joins 1" in ended.stderr
+
+
+def test_an_error_in_a_program_that_mpiexec_has_started_ends_all(tmp_path):
+    _mpi()
+    from tengen.distributed.launch import find_mpiexec
+
+    program = tmp_path / "program.py"
+    program.write_text("from tengen import distributed as d\nif d.get_rank() == 1: raise ValueError('of rank 1')\nd.group_barrier()\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [*find_mpiexec(), "-n", "2", sys.executable, str(program)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    assert ended.returncode and "rank 1 of 2 failed:" in ended.stderr and "ValueError: of rank 1" in ended.stderr
+
+
 def test_groups(ranks):
     n = len(ranks)
     for r, found in enumerate(ranks):
@@ -178,7 +231,7 @@ def test_groups(ranks):
 
 def test_ranks_that_disagree_are_told_what_each_wants():
     for said in dist.launcher(jobs.disagreeing, n_gpus=3, backend="threads")():
-        assert "rank 0: operation 2, all_reduce_sum of f32[3]" in said and "rank 1: operation 2, all_reduce_sum of f32[4]" in said
+        assert "rank 0: operation 3, all_reduce_sum of f32[3]" in said and "rank 1: operation 3, all_reduce_sum of f32[4]" in said
 
 
 @pytest.mark.parametrize("backend", ["threads", "mpi"])

@@ -169,14 +169,14 @@ class DataLoader:
         self._position = Position()
 
     def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
-        """The sampler that PyTorch's arguments describe."""
+        """The sampler that PyTorch's arguments describe: of all samples, in every process of a job."""
         if self.is_stream:
             if shuffle:
                 raise ValueError(f"DataLoader: {type(dataset).__name__} is a stream, which cannot be shuffled")
             return StreamSampler(batch_size, drop_last)
         if shuffle:
-            return RandomSampler(dataset, batch_size, drop_last, seed=seed)
-        return SequentialSampler(dataset, batch_size, drop_last)
+            return RandomSampler(dataset, batch_size, drop_last, seed=seed, world_size=1, rank=0)
+        return SequentialSampler(dataset, batch_size, drop_last, world_size=1, rank=0)
 
     @staticmethod
     def _cut(sampler: Any, batch_size: int | None, shuffle: bool, drop_last: bool, gives_batches: bool) -> Any:

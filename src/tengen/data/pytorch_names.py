@@ -84,7 +84,7 @@ class SubsetRandomSampler(RandomSampler):
     """
 
     def __init__(self, indices: Sequence[int], generator: Any = None):
-        super().__init__(indices, indices=indices, seed=seed_of(generator))
+        super().__init__(indices, indices=indices, seed=seed_of(generator), world_size=1, rank=0)
 
 
 class WeightedRandomSampler(ReplacementSampler):
@@ -99,4 +99,4 @@ class WeightedRandomSampler(ReplacementSampler):
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None):
         if not replacement:
             raise ValueError("WeightedRandomSampler: replacement=False is not there; help: RandomSampler with indices=")
-        super().__init__(range(len(weights)), num_samples=num_samples, weights=weights, seed=seed_of(generator))
+        super().__init__(range(len(weights)), num_samples=num_samples, weights=weights, seed=seed_of(generator), world_size=1, rank=0)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tengen.data.draws import fresh_seed, words
+from tengen.transport.group import world
 
 
 class Position:
@@ -128,7 +129,8 @@ class MapSampler(Sampler, ABC):
         batch_size: samples in a batch, on one rank.
         drop_last: leave out the last batch when it is short.
         num_samples: the length of the order; default: the dataset's.
-        world_size, rank: how many processes share the dataset, and which one this is; default: one process.
+        world_size, rank: how many processes share the dataset, and which one this is; default: those of this job
+            (`distributed`); of a process that was started alone, one.
         seed: key of the choice; default: from NumPy's global state, or 0 when there are several ranks, which must agree.
 
     Errors:
@@ -149,8 +151,9 @@ class MapSampler(Sampler, ABC):
         self.dataset, self.drop_last = dataset, bool(drop_last)
         self.batch_size = _integer(name, "batch_size", batch_size, 1)
         self._num_samples = None if num_samples is None else _integer(name, "num_samples", num_samples, 1)
-        self.world_size = 1 if world_size is None else _integer(name, "world_size", world_size, 1)
-        self.rank = 0 if rank is None else _integer(name, "rank", rank, 0)
+        there = world() if world_size is None and rank is None else None
+        self.world_size = (there.size if there else 1) if world_size is None else _integer(name, "world_size", world_size, 1)
+        self.rank = (there.rank if there else 0) if rank is None else _integer(name, "rank", rank, 0)
         if self.rank >= self.world_size:
             raise ValueError(f"{name}: rank {self.rank} is outside of a world of {self.world_size}")
         if seed is None:

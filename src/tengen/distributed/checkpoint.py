@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import FileFormatError
+from tengen.base.errors import FileFormatError, UsageWarning, warn_once
 from tengen.base.files import read_regular
 from tengen.functional.distributed import pieces
 from tengen.serialization import load, restore, save, states_of
@@ -51,7 +51,8 @@ def _without_arrays(value: Any, found: list[np.ndarray]) -> Any:
     if isinstance(value, dict):
         return {k: _without_arrays(v, found) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_without_arrays(v, found) for v in value)
+        parts = [_without_arrays(v, found) for v in value]
+        return parts if isinstance(value, list) else tuple(parts)
     return value
 
 
@@ -60,7 +61,8 @@ def _with_arrays(value: Any, array: Callable[[dict], np.ndarray]) -> Any:
     if isinstance(value, dict):
         return array(value) if _MARK in value else {k: _with_arrays(v, array) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_with_arrays(v, array) for v in value)
+        parts = [_with_arrays(v, array) for v in value]
+        return parts if isinstance(value, list) else tuple(parts)
     return value
 
 
@@ -71,9 +73,9 @@ class Saving:
         `run` raised or None.
     """
 
-    def __init__(self, run: Callable[[], None], finish: Callable[[BaseException | None], None]):
+    def __init__(self, run: Callable[[], None], finish: Callable[[BaseException | None], None], name: str):
         self._error: BaseException | None = None
-        self._finish = finish
+        self._finish, self._name, self._waited = finish, name, False
 
         def guarded() -> None:
             try:
@@ -92,7 +94,12 @@ class Saving:
         """Returns once the checkpoint is whole; all processes call it together. Errors: OSError for a full disk and the like, in every
         process."""
         self._thread.join()
+        self._waited = True
         self._finish(self._error)
+
+    def __del__(self) -> None:
+        if not self._waited:
+            warn_once(f"the checkpoint {self._name} was not finished, and is no checkpoint; help: call wait() of what began it", UsageWarning)
 
 
 def _part(folder: Path) -> Path:
@@ -124,7 +131,7 @@ def save_checkpoint_async(folder: str | os.PathLike, /, *, group: Group = WORLD,
     all parts are there, and the folder gets its name.
     """
     writer = _Writer(Path(folder), group, parts, copies=True)
-    return Saving(writer.write_own, writer.finish)
+    return Saving(writer.write_own, writer.finish, str(folder))
 
 
 class _Writer:
@@ -248,7 +255,10 @@ def load_checkpoint(folder: str | os.PathLike, /, *, random_state: bool = True, 
     def array(mark: dict) -> np.ndarray:
         try:
             rows = [part[str(mark[_MARK])] for part in stored]
-            return np.concatenate([r.numpy() if isinstance(r, Tensor) else r for r in rows]).reshape(mark["shape"])
+            found = np.concatenate([r.numpy() if isinstance(r, Tensor) else r for r in rows]).reshape(mark["shape"])
+            if found.dtype.name != mark["dtype"]:
+                raise ValueError(f"it is of {found.dtype}, not of {mark['dtype']}")
+            return found
         except (KeyError, ValueError, TypeError) as e:
             raise FileFormatError(f"{where}: array {mark.get(_MARK)!r} does not fit: {e}") from e
 

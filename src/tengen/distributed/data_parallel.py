@@ -22,7 +22,7 @@ from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_
 from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
-from tengen.ops.creation import full_like
+from tengen.ops.creation import zeros_like
 from tengen.random import get_state, set_state
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group
@@ -47,6 +47,21 @@ def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
     """Tensors of the shapes of others, from their elements one after another."""
     ends = np.cumsum([0, *(t.size for t in like)])
     return [Tensor(tensor_over_row(row[a:b], t.shape)) for a, b, t in zip(ends, ends[1:], like)]
+
+
+def _digest(batch: tuple) -> str:
+    """A short text that differs where two batches do: of the shapes and dtypes, and of 64 elements of each array."""
+    found = hashlib.blake2b(digest_size=6)
+    for a in batch:
+        row = as_row(a) if isinstance(a, Tensor) else np.ascontiguousarray(a).reshape(-1)
+        at = np.linspace(0, max(row.size - 1, 0), 64).astype(np.int64)[: row.size]
+        found.update(repr((np.shape(a), str(row.dtype))).encode() + row[at].tobytes())
+    return found.hexdigest()
+
+
+def _nothing(p: Tensor) -> Tensor:
+    """What changes no sum, of a parameter's shape: -0.0, also in the imaginary parts (0.0 + -0.0 is 0.0)."""
+    return -zeros_like(p.detach())
 
 
 def broadcast_tensors(tensors: Sequence[Tensor], group: Group = WORLD) -> None:
@@ -80,7 +95,7 @@ class DataParallel:
     What holds for every number of processes, to the bit: gradients; running statistics of batch norm, which are updated in the order of
     the micro-batches; random draws of the default generator (each micro-batch has 2^20 numbers of its own); and what follows from
     them, such as clipping by the global norm or a `GradScaler` that unscales after the loop. `SyncBatchNorm` looks at all processes'
-    samples of a round, so that its bits depend on the number of processes.
+    samples of a round, so that its bits depend on the number of processes, and every process needs a micro-batch in every round.
 
     Errors: DistributedError where the processes' modules or generators differ.
 
@@ -128,17 +143,22 @@ class DataParallel:
         have the gradient of the whole batch, in every process.
 
         Args: batch: tensors or arrays with the samples along axis 0: the whole batch, the same in every process. local: True where they
-            hold only this process's samples, one micro-batch after another.
+            hold only this process's samples, one micro-batch after another, as a sampler that shares out the samples gives them.
         Yields: a tuple of the parts.
-        Errors: ShapeError for arrays of different lengths, DistributedError where the processes' loops differ.
+        Errors: ShapeError for arrays of different lengths or without samples, DistributedError where the processes' loops, or their whole
+            batches, differ.
 
-        A loop that is left early (`break`, an error) leaves the gradients of its last round, which no other process has.
+        A loop that is left early (`break`, an error) adds no gradient: parameters have those of before.
         """
         if self._running:
             raise DistributedError("DataParallel.micro_batches: a loop over another batch has not ended; help: one loop at a time")
         self._running = True
+        totals = _Totals(self, sizes := self._sizes(batch, local))
         try:
-            yield from self._rounds(batch, self._sizes(batch, local), local)
+            yield from self._rounds(batch, sizes, local, totals)
+        except BaseException:
+            totals.give_up()
+            raise
         finally:
             self._running = False
 
@@ -148,6 +168,8 @@ class DataParallel:
         if len(lengths) != 1:
             raise ShapeError(f"micro_batches: arrays of one length along axis 0 are needed, got lengths {[len(a) for a in batch]}")
         n, size = lengths.pop(), self.group.size
+        if n == 0:
+            raise ShapeError("micro_batches: the batch has no samples, so there is no gradient; help: drop_last=True leaves out rests")
         if not local:
             return pieces(n, self.count)
         if self.count % size:
@@ -158,16 +180,17 @@ class DataParallel:
         parts = [pieces(int(m), self.count // size) for m in lengths_of_all]
         return [parts[i % size][i // size] for i in range(self.count)]
 
-    def _rounds(self, batch: tuple, sizes: list[int], local: bool) -> Iterator[tuple]:
+    def _rounds(self, batch: tuple, sizes: list[int], local: bool, totals: _Totals) -> Iterator[tuple]:
         rank, size = self.group.rank, self.group.size
-        if size > 1:
-            seed, first = map(int, get_state())
-            self.group.channel.agree(f"a step of {self.count} micro-batches of {sizes}, with the generator at seed {seed}, draw {first}")
         seed, first = map(int, get_state())
-        totals = _Totals(self, sizes)
+        if size > 1:
+            of = "batches of their own" if local else f"the batch {_digest(batch)}"
+            self.group.channel.agree(f"a step on {of}, {self.count} micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
         start = 0
         for j in range(0, self.count, size):
             present = [j + r < self.count and sizes[j + r] > 0 for r in range(size)]
+            if not any(present):
+                continue
             n = sizes[j + rank] if present[rank] else 0
             with _Round(totals, present, n):
                 if n:
@@ -208,7 +231,7 @@ class _Totals:
             self.seen[i] |= p.grad is not None
         for k, which in enumerate(self.kinds):
             some = [self.parameters[i] for i in which]
-            grads = [full_like(p.detach(), -0.0) if p.grad is None else p.grad for p in some]
+            grads = [_nothing(p) if p.grad is None else p.grad for p in some]
             row = _packed([g * weight for g in grads] if weight != 1 else grads)
             self.totals[k] = self._added(self.totals[k], row, present)
         for p in self.parameters:
@@ -224,6 +247,11 @@ class _Totals:
             whole = self.group.channel.all_to_all(row, parts, [mine] * size, f"gradients, {row.size} elements of {row.dtype}")
             rows = [whole[r * mine : (r + 1) * mine] for r in range(size) if present[r]]
         return fold("add", rows if total is None else [total, *rows])
+
+    def give_up(self) -> None:
+        """Gives the parameters the gradients that they had before."""
+        for p, g in zip(self.parameters, self.before):
+            p.grad = g
 
     def give(self) -> None:
         """Gives the parameters the gradients of the whole batch."""
@@ -274,7 +302,7 @@ class _Round:
         # A running statistic s becomes s * momentum + d. From -0.0 it becomes d, which the processes exchange.
         self.saved = [t.detach() for t, _ in self.totals.statistics]
         for t, _ in self.totals.statistics:
-            t._reset(full_like(t.detach(), -0.0))
+            t._reset(_nothing(t))
 
     def __exit__(self, kind: Any, *exc: object) -> None:
         if kind is not None:  # the loop was left

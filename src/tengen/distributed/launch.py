@@ -86,7 +86,7 @@ def _in_processes(func: Callable, ranks: int, args: tuple, kwargs: dict) -> list
         results = [Path(folder, f"result-{r}") for r in range(ranks)]
         gone = [r for r, path in enumerate(results) if not path.is_file()]
         if code or gone:
-            raise DistributedError(f"launcher: the processes ended with code {code}; rank {gone[0] if gone else '?'} returned nothing")
+            raise DistributedError(f"launcher: the processes ended with code {code}; of {ranks} ranks, {gone or 'none'} returned nothing")
         return [pickle.loads(path.read_bytes()) for path in results]  # written by our own children, in our own folder
 
 

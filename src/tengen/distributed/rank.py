@@ -23,18 +23,17 @@ def _end_all(code: int) -> None:
 
 
 def _program(path: str, arguments: list[str]) -> None:
+    world()  # from here on an error that nobody catches ends all processes
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(Path(path).resolve().parent))
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as e:
-        if e.code not in (None, 0):
-            if isinstance(e.code, str):
-                print(e.code, file=sys.stderr)
-            _end_all(e.code if isinstance(e.code, int) else 1)
-    except BaseException:
-        print(f"rank {world().rank} of {world().size} failed:\n{traceback.format_exc()}", file=sys.stderr)
-        _end_all(1)
+        if e.code in (None, 0):
+            return
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
+        _end_all(e.code if isinstance(e.code, int) else 1)
 
 
 def _call(folder: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,13 @@ def _bounds(n: int, parts: int, which: int) -> slice:
     """Where a piece of n elements lies."""
     sizes = pieces(n, parts)
     return slice(sum(sizes[:which]), sum(sizes[: which + 1]))
+
+
+class _SharedOut(dict):
+    """In place of the states of an optimizer that was sharded."""
+
+    def __missing__(self, key: int) -> NoReturn:
+        raise DistributedError("this optimizer's states were shared out; help: use what shard() returned in its place")
 
 
 class ShardedOptimizer(Optimizer):
@@ -50,7 +57,11 @@ class ShardedOptimizer(Optimizer):
             for p, s in zip(group["params"], own):
                 states[id(s)] = {k: self._piece_of(t, p) for k, t in optimizer._state[id(p)].items()}
         vars(self._inner).update(param_groups=groups, _state=states)
-        optimizer._state = {id(p): {} for p, _ in optimizer._params()}
+        optimizer._state = _SharedOut()
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Errors: DistributedError always: a sharded optimizer has the parameters that it was made with."""
+        raise DistributedError("add_param_group: a sharded optimizer takes no more parameters; help: add them before shard()")
 
     def _own(self, n: int) -> slice:
         return _bounds(n, self.group.size, self.group.rank)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ HEADER = 256  # bytes of a header: the number of the operation, then its descrip
 SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
+SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
 PRESENT, DATA = 1, 2  # tags of messages between two ranks
 
 
@@ -52,6 +54,7 @@ class Channel:
         self.rank, self.size = transport.rank, transport.size
         self._number, self._last = 0, "none"
         self._broken: str | None = None
+        self._here: set[int] = set()  # ranks that have told this one that they wait in the operation at hand
 
     def agree(self, text: str) -> None:
         """Returns when all ranks have come here with the same text, which says what they do next.
@@ -61,6 +64,7 @@ class Channel:
         if self._broken is not None:
             raise DistributedError(f"{text}: this group failed before ({self._broken}); help: start the processes again")
         self._number += 1
+        self._here = {self.rank}
         mine = _header(self._number, text)
         everyone = np.empty((self.size, HEADER), np.uint8)
         self._wait(self.transport.allgather(mine, as_bytes(everyone), [HEADER] * self.size), text)
@@ -78,7 +82,7 @@ class Channel:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
         pauses, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the time-out, with
         the ranks that are missing."""
-        start, announced = time.monotonic(), False
+        start, announced, said = time.monotonic(), False, False
         while not request.test():
             waited = time.monotonic() - start
             if waited < SPIN or (present and waited < config.distributed_timeout):
@@ -87,6 +91,10 @@ class Channel:
             if waited > PRESENT_AFTER and not announced and peer is None:
                 announced = True
                 self._announce()
+            if waited > SAID_AFTER and not said:
+                said = True
+                gone = f"rank {self.ranks[peer]}" if peer is not None else f"the ranks {self._gone()}"
+                print(f"tengen: rank {self.ranks[self.rank]} waits for {gone} since {SAID_AFTER:g} s: {text}", file=sys.stderr, flush=True)
             if waited > config.distributed_timeout:
                 raise self._fail(self._missing(text) if peer is None else self._alone(text, peer))
             time.sleep(PAUSE)
@@ -102,10 +110,15 @@ class Channel:
             "help: look at what that rank did, or raise TENGEN_DISTRIBUTED_TIMEOUT"
         )
 
+    def _gone(self) -> list[int]:
+        """The ranks that have not come to the operation at hand, as far as this one knows."""
+        for source, record in self.transport.probe(PRESENT, HEADER):
+            if _read(record)[0] == self._number:
+                self._here.add(source)
+        return [self.ranks[r] for r in range(self.size) if r not in self._here]
+
     def _missing(self, text: str) -> str:
-        here = {self.rank}
-        here.update(source for source, record in self.transport.probe(PRESENT, HEADER) if _read(record)[0] == self._number)
-        gone = [self.ranks[r] for r in range(self.size) if r not in here]
+        gone = self._gone()
         who = f"rank {gone[0]} has" if len(gone) == 1 else f"the ranks {', '.join(map(str, gone))} have" if gone else "the transfer has"
         end = "come" if gone else "ended"
         return (

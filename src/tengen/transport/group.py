@@ -10,7 +10,8 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -20,28 +21,39 @@ from tengen.transport.base import Transport
 from tengen.transport.channel import Channel
 from tengen.transport.mpi import MPITransport
 
-# variables that launchers of MPI set for each process to the number of processes that they start
-LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
+# variables that launchers of MPI set for each process: the number of processes that they start, and which one this is
+LAUNCHERS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS": "SLURM_PROCID"}
+NAME = 64  # bytes of a machine's name that are compared
 
 
 class World:
     """All ranks of the job that this process is one of, and the groups that were made of them.
 
-    Attributes: rank: this process's number. size: how many there are. transport: what moves bytes among them, None for one process.
+    Attributes: rank: this process's number. size: how many there are. transport: what moves bytes among them; None for one process, and
+        for a worker process of a rank, which takes no part. machines: the name of each rank's machine.
     """
 
-    def __init__(self, transport: Transport | None = None):
+    def __init__(self, transport: Transport | None = None, rank: int = 0, size: int = 1):
         self.transport = transport
-        self.rank, self.size = (0, 1) if transport is None else (transport.rank, transport.size)
+        self.rank, self.size = (rank, size) if transport is None else (transport.rank, transport.size)
         self._channels: dict[tuple[int, ...], Channel] = {}
+        self.machines = [platform.node()] * self.size
         if transport is not None:
             version = f"{sys.version_info.major}.{sys.version_info.minor}"
-            self.channel(range(self.size)).agree(f"join with Tengen {VERSION}, Python {version}, {sys.byteorder}-endian")
+            everyone = self.channel(range(self.size))
+            everyone.agree(f"join with Tengen {VERSION}, Python {version}, {sys.byteorder}-endian")
+            name = np.zeros(NAME, np.uint8)
+            said = platform.node().encode()[:NAME]
+            name[: len(said)] = np.frombuffer(said, np.uint8)
+            names = everyone.all_gather(name, [NAME] * self.size, "names of machines").reshape(-1, NAME)
+            self.machines = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in names]
 
     def channel(self, ranks: Iterable[int]) -> Channel:
         """What the ranks of a group do together. Errors: DistributedError where this process is none of them, or alone."""
         key = tuple(ranks)
         if key not in self._channels:
+            if self.transport is None and self.size > 1:
+                raise DistributedError(f"this is a worker process of rank {self.rank}, and ranks alone talk to one another")
             if self.transport is None:
                 raise DistributedError("this process is alone; help: start several with `tengen run -n 2 program.py`")
             if self.rank not in key:
@@ -55,9 +67,17 @@ _process: World | None = None
 _threads = threading.local()  # a thread that is a rank by itself has its own world
 
 
+def _launched() -> tuple[int, int] | None:
+    """(rank, number of processes) by the launcher of MPI that has started this process as one of several; None without one."""
+    for count, number in LAUNCHERS.items():
+        if os.environ.get(count, "").isdigit() and int(os.environ[count]) > 1 and os.environ.get(number, "").isdigit():
+            return int(os.environ[number]), int(os.environ[count])
+    return None
+
+
 def started_by_launcher() -> bool:
     """Whether a launcher of MPI has started this process as one of several."""
-    return any(os.environ.get(name, "").isdigit() and int(os.environ[name]) > 1 for name in LAUNCHERS)
+    return _launched() is not None
 
 
 def world() -> World:
@@ -67,10 +87,51 @@ def world() -> World:
     if own is not None:
         return own
     if _process is None:
-        _process = World(MPITransport() if started_by_launcher() else None)
+        _process = _join()
     return _process
 
 
+def _join() -> World:
+    """Joins the job that a launcher has started. Errors: DistributedError where MPI's library here knows nothing of it."""
+    launched = _launched()
+    if launched is None:
+        return World()
+    rank, size = launched
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.parent_process() is not None:
+        return World(None, rank, size)
+    transport = MPITransport()
+    if transport.size != size:
+        raise DistributedError(
+            f"the launcher has started {size} processes, and MPI's library here joins {transport.size}: they are of different "
+            "implementations; help: `tengen run`, or the mpiexec that came with the library that mpi4py loads "
+            "(mpi4py.MPI.Get_library_version())"
+        )
+    _end_all_on_errors(transport)
+    return World(transport)
+
+
+def _end_all_on_errors(transport: Transport) -> None:
+    """From now on an error that nobody catches ends all processes, which would wait for this one."""
+    before = sys.excepthook
+
+    def ended(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        print(f"rank {transport.rank} of {transport.size} failed:", file=sys.stderr)
+        before(kind, error, trace)
+        sys.stderr.flush()
+        transport.abort(1)
+
+    sys.excepthook = ended
+
+
+def _forget_transport() -> None:
+    """A forked child is a worker of its rank."""
+    global _process
+    if _process is not None and _process.transport is not None:
+        _process = World(None, _process.rank, _process.size)
+
+
+os.register_at_fork(after_in_child=_forget_transport)
 
 
 def run_as_rank(transport: Transport) -> None:
@@ -122,7 +183,7 @@ class Group:
     @property
     def is_single_machine(self) -> bool:
         """Whether all of its processes are on this machine."""
-        return len(set(machines(self.proc_ranks))) == 1
+        return len({world().machines[r] for r in self.proc_ranks}) == 1
 
     @property
     def channel(self) -> Channel:
@@ -142,14 +203,3 @@ class _Everyone(Group):
 
 WORLD = _Everyone()
 
-
-def machines(ranks: Sequence[int]) -> list[str]:
-    """The name of each rank's machine, which all of them ask for together; of one rank, this machine's."""
-    here = platform.node()
-    if len(ranks) == 1:
-        return [here]
-    name = np.zeros(64, np.uint8)
-    said = here.encode()[:64]
-    name[: len(said)] = np.frombuffer(said, np.uint8)
-    names = world().channel(ranks).all_gather(name, [64] * len(ranks), "names of machines")
-    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in names.reshape(-1, 64)]
