@@ -273,11 +273,52 @@ def unwritable(folder):
     return "nothing"
 
 
+def traced_operations():
+    """Collective operations with their gradients, eagerly and as nodes of one program: whether the bits are equal, and the program's parts."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    D = F.distributed
+
+    def step(x):
+        y = D.all_reduce_sum(x * 1.1) + D.all_reduce_max(x) * D.all_reduce_min(x)
+        y = y + D.broadcast(x * 0.7) + D.scatter(D.all_gather(x))
+        y = y + D.all_to_all(y, split_axis=0, concat_axis=1).reshape(y.shape)
+        z = D.reduce_scatter_sum(y * y, axis=1)
+        total = D.reduce_sum(z)
+        loss = (z * z).sum() if total is None else (z * z).sum() + total.sum()
+        gathered = D.gather(y)
+        return loss if gathered is None else loss + (gathered * gathered).sum()
+
+    def with_gradient(x):
+        gm = autodiff.GradManager().attach([x])
+        with gm:
+            loss = step(x)
+            gm.backward(loss)
+        return loss, x.grad
+
+    def looped(x):
+        return F.fori_loop(0, 3, lambda i, h: D.all_reduce_sum(h * 0.3), x)
+
+    traced, traced_loop = tg.jit.trace(with_gradient, symbolic=True), tg.jit.trace(looped, symbolic=True)
+    found = []
+    for i in range(3):
+        a = np.random.default_rng((i, rank)).standard_normal((2 * size, 3 * size)).astype(np.float32)
+        want, got = with_gradient(tg.Tensor(a)), traced(tg.Tensor(a))
+        found.append(all(w.numpy().tobytes() == g.numpy().tobytes() for w, g in zip(want, got)))
+        found.append(looped(tg.Tensor(a)).numpy().tobytes() == traced_loop(tg.Tensor(a)).numpy().tobytes())
+    if rank:
+        traced(tg.Tensor(a))
+        return found, traced.stats().programs, True
+    with tg.profile() as p:
+        traced(tg.Tensor(a))
+    return found, traced.stats().programs, "all_reduce_sum" in str(p)
+
+
 def everything():
     """All of the above that ends well."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
         "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
+        "operations": traced_operations(),
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
     }  # fmt: skip

@@ -229,6 +229,11 @@ def test_groups(ranks):
         assert found["groups"] == (members.index(r), len(members), float(sum(members)))
 
 
+def test_operations_in_a_trace_are_nodes_of_one_program(ranks):
+    for r in ranks:
+        assert r["operations"] == ([True] * 6, 1, True)
+
+
 def test_ranks_that_disagree_are_told_what_each_wants():
     for said in dist.launcher(jobs.disagreeing, n_gpus=3, backend="threads")():
         assert "rank 0: operation 3, all_reduce_sum of f32[3]" in said and "rank 1: operation 3, all_reduce_sum of f32[4]" in said

@@ -238,7 +238,7 @@ def of_rows(x):
 def test_a_file_that_calls_python_is_refused():
     number = TensorType((), "int64")
     for name, types, attrs in (
-        ("host_call", [number, number], {"likes": ()}),
+        ("host_call", [number, number], {"likes": (), "name": "print"}),
         ("page_out", [TensorType((3,), "float32")], {"store": -1, "order": (0,)}),
     ):
         with pytest.raises(VerifyError, match=f"the op '{name}' does not stand in files"):

@@ -4,6 +4,8 @@ In: a tensor; `group`, `device` and the axes as MegEngine takes them. Out: a ten
 the same operation, with tensors of one shape and dtype, in the same order; where they do not, each gets an error that says what
 every rank wanted. Sums are added in the order of the ranks, ((rank 0 + rank 1) + rank 2) + ..., by Tengen's own kernels, so that
 their bits depend neither on the transport nor on timing.
+
+Inside of a trace an operation is a node of the program, which calls Python in every run (`tensor/host.py`): the program is not cut.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import numpy as np
 from tengen.autodiff.function import Function
 from tengen.base.device import Device
 from tengen.base.dtype import dtype as dtype_named
-from tengen.base.errors import AxisError, DeviceError, DistributedError, ShapeError
+from tengen.base.errors import AxisError, DeviceError, DistributedError, ShapeError, TraceError, user_line
 from tengen.compiler.arrays import buffer_over
 from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor, tensor_over
+from tengen.tensor import Tensor, tensor_over, tracing
+from tengen.tensor.host import record_call
 from tengen.tensor.nodes import on_tape, own_levels
 from tengen.transport.group import WORLD, Group, world
 
@@ -84,24 +87,44 @@ class _Collective(Function):
     """A collective operation whose gradient is another one.
 
     Attributes: name: for messages. run: what it does with a tensor, and with a note for the other ranks: whether a gradient is
-        recorded, which all do or none. back: the gradient of its input for that of its output.
+        recorded, which all do or none. back: the gradient of its input for that of its output. shape: of the result, for the tensor's;
+        without it the same. out: the result.
+
+    In the body of a loop or a branch of a program it has no gradient, which walks through that body as a graph, where nothing says what the
+    other processes do; asking for one is an error.
     """
 
-    def __init__(self, name: str, run: Callable[[Tensor, str], Tensor], back: Callable[[Tensor], Tensor | None]):
-        self.name, self.run, self.back = name, run, back
+    _is_recorded = False
+
+    def __init__(
+        self, name: str, run: Callable[[Tensor, str], Tensor], back: Callable[[Tensor], Tensor | None],
+        shape: Callable[[Tensor], tuple] | None = None,
+    ):  # fmt: skip
+        self.name, self.run, self.back, self.shape = name, run, back, shape
 
     def __call__(self, x: Tensor) -> Tensor:
         self.note = ", recorded for a gradient" if on_tape(x) else ""
         return super().__call__(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.run(x, self.note)
+        if not _recording():
+            self.out = self.run(x, self.note)
+            return self.out
+        run, note = self.run, self.note
+        like = x if self.shape is None else REGISTRY["zeros"](self.shape(x), x.dtype)
+        (self.out,) = record_call(lambda a: [run(a, note)], [x], [like], self.name)
+        return self.out
 
     def backward(self, dy: Tensor) -> Tensor | None:
         return self.back(dy)
 
     def _name(self) -> str:
         return self.name
+
+
+def _recording() -> bool:
+    """Whether operations become nodes of a program that is being recorded."""
+    return tracing.recorder is not None
 
 
 def _owed(out: Tensor) -> None:
@@ -173,17 +196,13 @@ def _extreme(name: str, op: str, inp: Tensor, group: Any, device: Any) -> Tensor
     group = _group(name, inp, group, device)
     if group.size == 1:
         return Tensor(inp)
-    found: list[Tensor] = []
-
-    def run(x: Tensor, note: str) -> Tensor:
-        found.append(_all_reduced(name, op, group, x, note))
-        return found[0]
 
     def back(dy: Tensor) -> Tensor:
-        mine = REGISTRY["equal"](inp.detach(), found[0].detach())
+        mine = REGISTRY["equal"](inp.detach(), operation.out.detach())
         return REGISTRY["where"](mine, all_reduce_sum(dy, group), _zeros_like(dy))
 
-    return _Collective(name, run, back)(inp)
+    operation = _Collective(name, functools.partial(_all_reduced, name, op, group), back)
+    return operation(inp)
 
 
 def all_reduce_max(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
@@ -210,7 +229,14 @@ def reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor | N
 
 
 def _from_root(name: str, inp: Tensor | None, group: Group) -> tuple[Tensor, bool]:
-    """(The tensor that root gives to `name`, or one of its type; whether a gradient is recorded of root's)."""
+    """(The tensor that root gives to `name`, or one of its type; whether a gradient is recorded of root's).
+
+    Errors: TraceError where a program is recorded, whose types are known before it runs, and this process gives no tensor.
+    """
+    if _recording():
+        if inp is None:
+            raise TraceError(f"{user_line()}: inside of a trace, {name} needs a tensor of root's shape and dtype in every process, got None")
+        return inp, on_tape(inp)
     note = np.zeros(2048, np.uint8)  # a dtype, and up to 64 extents
     if group.rank == 0:
         if inp is None:
@@ -249,7 +275,7 @@ def broadcast(inp: Tensor | None, group: Any = None, device: Any = None) -> Tens
     def run(x: Tensor, note: str) -> Tensor:
         a = as_row(x)
         a = a if group.rank == 0 else np.empty_like(a)
-        group.channel.broadcast(a, 0, "broadcast")
+        group.channel.broadcast(a, 0, _text("broadcast", x, note))
         return tensor_over_row(a, x.shape) if group.rank else Tensor(x)
 
     def back(dy: Tensor) -> Tensor:
@@ -276,7 +302,8 @@ def all_gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0
     if group.size == 1:
         return Tensor(inp)
     run = functools.partial(_gathered, "all_gather", group, axis)
-    return _Collective("all_gather", run, lambda dy: reduce_scatter_sum(dy, group, axis=axis))(inp)
+    shape = functools.partial(_joined_shape, parts=group.size, axis=axis)
+    return _Collective("all_gather", run, lambda dy: reduce_scatter_sum(dy, group, axis=axis), shape)(inp)
 
 
 def gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor | None:
@@ -286,7 +313,8 @@ def gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) ->
     if group.size == 1:
         return Tensor(inp)
     run = functools.partial(_gathered, "gather", group, axis)
-    out = _Collective("gather", run, lambda dy: scatter(dy, group, axis=axis))(inp)
+    shape = functools.partial(_joined_shape, parts=group.size, axis=axis)
+    out = _Collective("gather", run, lambda dy: scatter(dy, group, axis=axis), shape)(inp)
     if group.rank == 0:
         return out
     _owed(out)
@@ -294,8 +322,7 @@ def gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) ->
 
 
 def _cut(name: str, inp: Tensor, parts: int, axis: int) -> list[Tensor]:
-    if inp.shape[axis] % parts:
-        raise ShapeError(f"{name}: axis {axis} of {inp.shape} cannot be cut into {parts} equal parts, one for each process")
+    _part_shape(name, inp, parts, axis)
     return REGISTRY["split"].call(inp, parts, axis)
 
 
@@ -304,9 +331,17 @@ def _rows(name: str, inp: Tensor, group: Group, axis: int) -> np.ndarray:
     return np.concatenate([as_row(part) for part in _cut(name, inp, group.size, axis)])
 
 
-def _part_shape(inp: Tensor, parts: int, axis: int) -> tuple[int, ...]:
+def _part_shape(name: str, inp: Tensor, parts: int, axis: int) -> tuple[int, ...]:
+    """The shape of one of equal parts. Errors: ShapeError where there are none; of an open extent, in the run."""
     axis %= inp.ndim
+    if isinstance(inp.shape[axis], int) and inp.shape[axis] % parts:
+        raise ShapeError(f"{name}: axis {axis} of {inp.shape} cannot be cut into {parts} equal parts, one for each process")
     return (*inp.shape[:axis], inp.shape[axis] // parts, *inp.shape[axis + 1 :])
+
+
+def _joined_shape(inp: Tensor, parts: int, axis: int) -> tuple[int, ...]:
+    axis %= inp.ndim
+    return (*inp.shape[:axis], inp.shape[axis] * parts, *inp.shape[axis + 1 :])
 
 
 def scatter(inp: Tensor | None, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
@@ -324,14 +359,16 @@ def scatter(inp: Tensor | None, group: Any = None, device: Any = None, axis: int
         n, first = x.size // group.size, group.rank == 0
         a = _rows("scatter", x, group, axis)
         sizes = [n if first else 0] * group.size
-        mine = group.channel.all_to_all(a if first else a[:0], sizes, [n] + [0] * (group.size - 1), "scatter")
-        return tensor_over_row(mine, _part_shape(x, group.size, axis))
+        text = _text("scatter", x, f", axis {axis}{note}")
+        mine = group.channel.all_to_all(a if first else a[:0], sizes, [n] + [0] * (group.size - 1), text)
+        return tensor_over_row(mine, _part_shape("scatter", x, group.size, axis))
 
     def back(dy: Tensor) -> Tensor:
         whole = gather(dy, group, axis=axis)
         return _zeros_like(inp) if whole is None else whole
 
-    out = _Collective("scatter", run, back)(_on_tape_as_root(inp, recorded))
+    shape = functools.partial(_part_shape, "scatter", parts=group.size, axis=axis)
+    out = _Collective("scatter", run, back, shape)(_on_tape_as_root(inp, recorded))
     if group.rank:
         _owed(out)
     return out
@@ -351,9 +388,10 @@ def reduce_scatter_sum(inp: Tensor, group: Any = None, device: Any = None, axis:
         rows = _rows("reduce_scatter_sum", x, group, axis)
         sizes = [x.size // group.size] * group.size
         mine = _reduce_scatter("add", rows, group, sizes, _text("reduce_scatter_sum", x, f", axis {axis}{note}"))
-        return tensor_over_row(mine, _part_shape(x, group.size, axis))
+        return tensor_over_row(mine, _part_shape("reduce_scatter_sum", x, group.size, axis))
 
-    return _Collective("reduce_scatter_sum", run, lambda dy: all_gather(dy, group, axis=axis))(inp)
+    shape = functools.partial(_part_shape, "reduce_scatter_sum", parts=group.size, axis=axis)
+    return _Collective("reduce_scatter_sum", run, lambda dy: all_gather(dy, group, axis=axis), shape)(inp)
 
 
 def all_to_all(inp: Tensor, group: Any = None, device: Any = None, split_axis: int = 0, concat_axis: int = 0) -> Tensor:
@@ -367,13 +405,19 @@ def all_to_all(inp: Tensor, group: Any = None, device: Any = None, split_axis: i
         return Tensor(inp)
 
     def run(x: Tensor, note: str) -> Tensor:
-        n, shape = x.size // group.size, _part_shape(x, group.size, split_axis)
+        n, shape = x.size // group.size, _part_shape("all_to_all", x, group.size, split_axis)
         rows = _rows("all_to_all", x, group, split_axis)
         text = _text("all_to_all", x, f", axes {split_axis}, {concat_axis}{note}")
         whole = group.channel.all_to_all(rows, [n] * group.size, [n] * group.size, text)
         return REGISTRY["concat"].call([tensor_over_row(whole[r * n : (r + 1) * n], shape) for r in range(group.size)], concat_axis)
 
-    return _Collective("all_to_all", run, lambda dy: all_to_all(dy, group, split_axis=concat_axis, concat_axis=split_axis))(inp)
+    def shape(x: Tensor) -> tuple[int, ...]:
+        part = _part_shape("all_to_all", x, group.size, split_axis)
+        axis = concat_axis % x.ndim
+        return (*part[:axis], part[axis] * group.size, *part[axis + 1 :])
+
+    back = functools.partial(all_to_all, group=group, split_axis=concat_axis, concat_axis=split_axis)
+    return _Collective("all_to_all", run, back, shape)(inp)
 
 
 # ---- from one process to another ----------------------------------------------------------------------------------------------

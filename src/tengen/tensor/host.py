@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -42,28 +43,28 @@ _KEY = TensorType((), int64)
 
 
 @primitive
-def host_call(operands: list[Tensor], likes: Sequence[Count]):
+def host_call(operands: list[Tensor], likes: Sequence[Count], name: str):
     """Calls a Python function.
 
     Args:
         operands: the key of the function, a number that orders calls, what it is called with, and tensors of the types of its results.
-        likes: the positions of those.
+        likes: the positions of those. name: what profiles call it.
 
     Returns the number, which the next call takes, and the function's results.
     """
 
 
 @host_call.infer
-def _(*types, likes):
+def _(*types, likes, name):
     if len(types) < 2 or types[0] != _KEY or types[1] != _KEY or any(not 2 <= i < len(types) for i in likes):
         raise VerifyError(f"host_call takes two numbers i64[] before its operands, and gives types of operands, not {list(types[:2])}, {likes}")
     return (types[1], *(types[i] for i in likes))
 
 
 @host_call.lower
-def _(lo, ins, outs, likes):
+def _(lo, ins, outs, likes, name):
     def launch(some, made):
-        k = lo.kernel("call_python")
+        k = lo.kernel(re.sub(r"[^a-zA-Z0-9_]", "", name.split(",")[0]) or "call_python")
         places = [*((k.read(a), a.offset) for a in some), *((k.write(a), a.offset) for a in made)]
         k.external(HOST, places, [len(places), *(n for a in (*some, *made) for n in (a.ndim, *a.shape))], [])
         k.store(k.write(made[0]), made[0].offset, k.load(k.read(some[1]), some[1].offset))
@@ -104,14 +105,24 @@ _keys = itertools.count(1)
 
 def serve(key: int, function: Callable[[Sequence[Place]], None]) -> None:
     """Programs call this function by this key, with places in memory. The key is below 0, and the same in every process."""
-    _order()
+    _register()
     _served[key] = function
 
 
 @functools.cache
-def _order() -> Tensor:
+def _register() -> None:
     native.call_python(_serve)
-    return _number(0)
+
+
+_orders = threading.local()
+
+
+def _order() -> Tensor:
+    """The number that orders the calls which this thread records."""
+    if not hasattr(_orders, "number"):
+        _register()
+        _orders.number = _number(0)
+    return _orders.number
 
 
 def _number(n: int) -> Tensor:
@@ -121,7 +132,7 @@ def _number(n: int) -> Tensor:
 
 def _key(site: _Site) -> Tensor:
     """The key of a function, which is kept as long as the tensor."""
-    _order()
+    _register()
     number = next(_keys)
     _served[number] = site.serve
     made = _number(number)
@@ -172,7 +183,7 @@ def calls_python(graph: Graph) -> bool:
     return any(n.op == host_call.name for g in graph.graphs() for n in g.nodes)
 
 
-def record_call(function: Callable[..., Any], operands: Sequence[Tensor], likes: Sequence[Tensor] = (), what: str = "") -> list[Tensor]:
+def record_call(function: Callable[..., Any], operands: Sequence[Tensor], likes: Sequence[Tensor] = (), what: str = "call_python") -> list[Tensor]:
     """Records a call of a function, in every run.
 
     Args:
@@ -190,7 +201,7 @@ def record_call(function: Callable[..., Any], operands: Sequence[Tensor], likes:
     if (recorder := _outermost()) is not None:
         recorder._keep.append(key)
     positions = tuple(range(2 + len(operands), 2 + len(operands) + len(likes)))
-    out = dispatch.run(host_call, (key, order, *(x.detach() for x in (*operands, *likes))), (positions,))
+    out = dispatch.run(host_call, (key, order, *(x.detach() for x in (*operands, *likes))), (positions, what))
     number, *made = out if isinstance(out, tuple) else (out,)
     assign(order, number)
     return made

@@ -61,7 +61,7 @@ def _raise_in_run(e: BaseException) -> None:
             made.add_note(f"[at {where}]")
         raise made
 
-    record_call(tell, tensors)
+    record_call(tell, tensors, what="raise")
 
 
 def record_check(bad: Tensor, raised: Raised, where: str) -> None:
