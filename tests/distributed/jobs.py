@@ -273,6 +273,87 @@ def unwritable(folder):
     return "nothing"
 
 
+LAYERS = 7
+
+
+def layers():
+    return M.Sequential(
+        M.Conv2d(2, 4, 3), M.BatchNorm2d(4), M.Dropout(0.3), M.Sequential(M.ReLU(), M.Flatten()), M.Linear(64, 8),
+        M.Dropout(0.2), M.Linear(8, 3),
+    )  # fmt: skip
+
+
+def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **options):
+    """Trains a row of layers as a pipeline, or by `DataParallel`. Returns: the losses, the whole network's values as bytes, and how many
+    micro-batches were held at once."""
+    tg.random.seed(5)
+    net = layers()
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3 + 0.1 * dist.get_rank())
+    loss_of = lambda y, t: F.nn.cross_entropy(y, t)
+    net = dist.DataParallel(net, micro_batches=4) if parallel else dist.Pipeline(net, loss_of, micro_batches=4, **options)
+    gm = autodiff.GradManager().attach(list(net.parameters())) if parallel else None
+    opt = optim.Adam(list(net.parameters()), lr=0.02)
+    rng, losses, begin = np.random.default_rng(0), [], 0
+    if read is not None:
+        begin = dist.load_checkpoint(read, net=net, opt=net.states_of(opt))["step"]
+    for i in range(steps):
+        x, t = rng.standard_normal((samples, 2, 6, 6)).astype(np.float32), rng.integers(0, 3, samples).astype(np.int32)
+        if i < begin:
+            continue
+        if parallel:
+            for xb, tb in net.micro_batches(x, t):
+                with gm:
+                    gm.backward(loss_of(net(xb), tb))
+        else:
+            losses.append(net.step(x, t))
+        losses.append(optim.clip_grad_norm(net.parameters(), 0.5).item())
+        opt.step().clear_grad()
+    if write is not None:
+        dist.save_checkpoint(write, net=net, opt=net.states_of(opt), step=steps)
+    state = net.state_dict()
+    out = net.eval()(tg.Tensor(x)).numpy() if not parallel else net.module.eval()(tg.Tensor(x)).numpy()
+    found = {"values": {k: np.asarray(v).tobytes() for k, v in state.items()}, "norm": losses[-1], "out": out.tobytes()}
+    return found if parallel else found | {"loss": losses[:-1:2], "kept": net.kept}
+
+
+def differing(folder):
+    """A checkpoint of a network of which each process has other values."""
+    net = M.Linear(64, 64)
+    net.weight._reset(np.full((64, 64), dist.get_rank(), np.float32))
+    try:
+        dist.save_checkpoint(folder, net=net)
+    except dist.DistributedError as e:
+        return str(e)
+
+
+def half_a_pipeline():
+    """The first stage does not come to a step."""
+    config.distributed_timeout = 1.0
+    net = dist.Pipeline(M.Sequential(M.Linear(4, 4), M.Linear(4, 2)), F.nn.cross_entropy, micro_batches=1)
+    if dist.get_rank() == 0:
+        net.group.channel.agree = lambda text: time.sleep(3)
+    else:
+        net.group.channel.agree = lambda text: None
+    net.step(np.ones((2, 4), np.float32), np.zeros(2, np.int32))
+
+
+PIPELINES = {
+    "1f1b": {}, "gpipe": {"schedule": "gpipe"}, "chunks": {"chunks": 2, "only": 3}, "cut": {"cuts": [1, 4, 6], "only": 4},
+    "copies": {"data": 2, "only": (2, 4)}, "few": {"samples": 3}, "copies and chunks": {"data": 2, "chunks": 2, "only": (2, 4)},
+}  # fmt: skip
+
+
+def pipelines():
+    size, found = dist.get_world_size(), {}
+    for name, options in PIPELINES.items():
+        options = dict(options)
+        only = options.pop("only", size)
+        if size in (only if isinstance(only, tuple) else (only,)):
+            found[name] = pipelined(**options)
+    return found
+
+
 def traced_operations():
     """Collective operations with their gradients, eagerly and as nodes of one program: whether the bits are equal, and the program's parts."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -318,7 +399,7 @@ def everything():
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
         "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
-        "operations": traced_operations(),
+        "operations": traced_operations(), "pipelines": pipelines(),
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
     }  # fmt: skip

@@ -51,6 +51,12 @@ def alone():
     }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def layers_alone():
+    """A row of layers that one process trains: by DataParallel, the same with few samples, and as a pipeline."""
+    return jobs.pipelined(parallel=True), jobs.pipelined(parallel=True, samples=3), jobs.pipelined()
+
+
 def _fold(rows):
     total = rows[0]
     for row in rows[1:]:
@@ -227,6 +233,18 @@ def test_groups(ranks):
     for r, found in enumerate(ranks):
         members = list(range(r % 2, n, 2))
         assert found["groups"] == (members.index(r), len(members), float(sum(members)))
+
+
+def test_pipelines_have_the_bits_of_one_process(ranks, layers_alone):
+    """Parameters, running statistics, norms and results; whatever the schedule, the cuts, and the number of copies."""
+    all_samples, few, pipeline = layers_alone
+    for r, found in enumerate(ranks):
+        assert {"1f1b", "gpipe", "few"} < found["pipelines"].keys()
+        for name, one in found["pipelines"].items():
+            want = few if name == "few" else all_samples
+            assert {k: one[k] for k in want} == want, (name, r)
+            assert name == "few" or one["loss"] == pipeline["loss"]
+        assert found["pipelines"]["1f1b"]["kept"] == min(4, len(ranks) - r) and found["pipelines"]["gpipe"]["kept"] == 4
 
 
 def test_operations_in_a_trace_are_nodes_of_one_program(ranks):

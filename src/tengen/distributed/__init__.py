@@ -15,13 +15,15 @@ from tengen.base.errors import DistributedError
 from tengen.distributed.checkpoint import load_checkpoint, save_checkpoint, save_checkpoint_async
 from tengen.distributed.data_parallel import DataParallel, broadcast_tensors
 from tengen.distributed.launch import launcher
+from tengen.distributed.pipeline import Pipeline, balanced
 from tengen.distributed.sharding import shard
 from tengen.functional import distributed as functional
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group, world
 
 __all__ = [
-    "DataParallel", "DistributedError", "Group", "WORLD", "backend", "bcast_list_", "functional", "get_backend",
+    "DataParallel", "DistributedError", "Group", "Pipeline", "WORLD", "backend", "balanced", "bcast_list_", "functional",
+    "get_backend",
     "get_local_device_id", "get_rank", "get_world_size", "group_barrier", "group_end", "group_start", "init_process_group",
     "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb", "new_group", "override_backend", "save_checkpoint",
     "save_checkpoint_async", "shard", "synchronized",

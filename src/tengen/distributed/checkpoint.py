@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import FileFormatError, UsageWarning, warn_once
+from tengen.base.errors import DistributedError, FileFormatError, UsageWarning, warn_once
 from tengen.base.files import read_regular
+from tengen.distributed.data_parallel import sample
 from tengen.functional.distributed import pieces
 from tengen.serialization import load, restore, save, states_of
 from tengen.tensor import Tensor
@@ -41,17 +42,17 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(f, "blake2b").hexdigest()
 
 
-def _without_arrays(value: Any, found: list[np.ndarray]) -> Any:
-    """The value with a mark in place of each large array, which is appended to `found`."""
+def _without_arrays(value: Any, found: dict[str, np.ndarray], path: str = "") -> Any:
+    """The value with a mark in place of each large array, which is added to `found` under what leads to it."""
     if isinstance(value, Tensor):
         value = value.numpy()
     if isinstance(value, np.ndarray) and value.nbytes >= LARGE:
-        found.append(value)
+        found[path] = value
         return {_MARK: len(found) - 1, "shape": list(value.shape), "dtype": value.dtype.name}
     if isinstance(value, dict):
-        return {k: _without_arrays(v, found) for k, v in value.items()}
+        return {k: _without_arrays(v, found, f"{path}.{k}" if path else str(k)) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_without_arrays(v, found) for v in value]
+        parts = [_without_arrays(v, found, f"{path}[{i}]") for i, v in enumerate(value)]
         return parts if isinstance(value, list) else tuple(parts)
     return value
 
@@ -134,14 +135,29 @@ def save_checkpoint_async(folder: str | os.PathLike, /, *, group: Group = WORLD,
     return Saving(writer.write_own, writer.finish, str(folder))
 
 
+def _compare(named: Mapping[str, np.ndarray], group: Group) -> None:
+    """Errors: DistributedError where an array, of which each process writes a piece, has another value in one of them, by 64 elements."""
+    mine = np.array([sample(a) for a in named.values()], "S16").view(np.uint8)
+    if not mine.size:
+        return
+    every = group.channel.all_gather(mine, [mine.size] * group.size, "digests of arrays").reshape(group.size, len(named), -1)
+    for i, name in enumerate(named):
+        if (every[:, i] != every[0, i]).any():
+            raise DistributedError(
+                f"save_checkpoint: {name} has another value in each process, of which a checkpoint holds one; help: "
+                "dist.bcast_list_(list(net.tensors())), net.states_of(opt) of a pipeline, or save it in one process"
+            )
+
+
 class _Writer:
     """One process's part of a checkpoint."""
 
     def __init__(self, folder: Path, group: Group, parts: Mapping[str, Any], copies: bool = False):
         self.folder, self.group, self.rank = folder, group, group.rank
         self.part = _part(folder)
-        arrays: list[np.ndarray] = []
-        self.values = _without_arrays(states_of(parts), arrays)
+        named: dict[str, np.ndarray] = {}
+        self.values = _without_arrays(states_of(parts), named)
+        arrays = list(named.values())
         self.own = {}
         for i, a in enumerate(arrays):
             sizes = pieces(a.size, group.size)
@@ -152,6 +168,7 @@ class _Writer:
             described = repr([(a.shape, a.dtype.name) for a in arrays]).encode()
             digest = hashlib.blake2b(described, digest_size=8).hexdigest()
             group.channel.agree(f"checkpoint {folder.name} of {len(arrays)} arrays, digest {digest}")
+            _compare(named, group)
         self._together(self._begin)
 
     def _together(self, work: Callable[[], None] | None, error: BaseException | None = None) -> None:

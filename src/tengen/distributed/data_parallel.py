@@ -49,14 +49,16 @@ def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor(tensor_over_row(row[a:b], t.shape)) for a, b, t in zip(ends, ends[1:], like)]
 
 
-def _digest(batch: tuple) -> str:
-    """A short text that differs where two batches do: of the shapes and dtypes, and of 64 elements of each array."""
-    found = hashlib.blake2b(digest_size=6)
-    for a in batch:
-        row = as_row(a) if isinstance(a, Tensor) else np.ascontiguousarray(a).reshape(-1)
-        at = np.linspace(0, max(row.size - 1, 0), 64).astype(np.int64)[: row.size]
-        found.update(repr((np.shape(a), str(row.dtype))).encode() + row[at].tobytes())
-    return found.hexdigest()
+def sample(a: Any) -> str:
+    """16 letters that differ where two arrays do: in shape, in dtype, or in one of 64 elements."""
+    row = as_row(a) if isinstance(a, Tensor) else np.ascontiguousarray(a).reshape(-1)
+    at = np.linspace(0, max(row.size - 1, 0), 64).astype(np.int64)[: row.size]
+    return hashlib.blake2b(repr((np.shape(a), str(row.dtype))).encode() + row[at].tobytes(), digest_size=8).hexdigest()
+
+
+def digest(batch: tuple) -> str:
+    """A short text that differs where two batches do."""
+    return hashlib.blake2b("".join(map(sample, batch)).encode(), digest_size=6).hexdigest()
 
 
 def _nothing(p: Tensor) -> Tensor:
@@ -153,7 +155,7 @@ class DataParallel:
         if self._running:
             raise DistributedError("DataParallel.micro_batches: a loop over another batch has not ended; help: one loop at a time")
         self._running = True
-        totals = _Totals(self, sizes := self._sizes(batch, local))
+        totals = Totals(self, sizes := self.sizes(batch, local))
         try:
             yield from self._rounds(batch, sizes, local, totals)
         except BaseException:
@@ -162,7 +164,7 @@ class DataParallel:
         finally:
             self._running = False
 
-    def _sizes(self, batch: tuple, local: bool) -> list[int]:
+    def sizes(self, batch: tuple, local: bool = False) -> list[int]:
         """The samples of each micro-batch."""
         lengths = {len(a) for a in batch}
         if len(lengths) != 1:
@@ -180,11 +182,11 @@ class DataParallel:
         parts = [pieces(int(m), self.count // size) for m in lengths_of_all]
         return [parts[i % size][i // size] for i in range(self.count)]
 
-    def _rounds(self, batch: tuple, sizes: list[int], local: bool, totals: _Totals) -> Iterator[tuple]:
+    def _rounds(self, batch: tuple, sizes: list[int], local: bool, totals: Totals) -> Iterator[tuple]:
         rank, size = self.group.rank, self.group.size
         seed, first = map(int, get_state())
         if size > 1:
-            of = "batches of their own" if local else f"the batch {_digest(batch)}"
+            of = "batches of their own" if local else f"the batch {digest(batch)}"
             self.group.channel.agree(f"a step on {of}, {self.count} micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
         start = 0
         for j in range(0, self.count, size):
@@ -192,17 +194,18 @@ class DataParallel:
             if not any(present):
                 continue
             n = sizes[j + rank] if present[rank] else 0
-            with _Round(totals, present, n):
+            with Statistics(totals, present):
                 if n:
                     start = start if local else sum(sizes[: j + rank])
                     set_state(np.array([seed, first + (j + rank) * DRAWS], np.uint64))
                     yield tuple(a[start : start + n] for a in batch)
                     start += n
+            totals.add(present, n)
         set_state(np.array([seed, first + self.count * DRAWS], np.uint64))
         totals.give()
 
 
-class _Totals:
+class Totals:
     """The gradients of one step, of which each process keeps a piece, and the running statistics, which all have."""
 
     def __init__(self, parallel: DataParallel, sizes: list[int]):
@@ -292,11 +295,11 @@ class _Totals:
             )
 
 
-class _Round:
-    """One round: a micro-batch on each process that has one, then the sums of what they gave."""
+class Statistics:
+    """A block with the forward of a round's micro-batches, after which the running statistics are those of all of them, in their order."""
 
-    def __init__(self, totals: _Totals, present: list[bool], n: int):
-        self.totals, self.present, self.n = totals, present, n
+    def __init__(self, totals: Totals, present: list[bool]):
+        self.totals, self.present = totals, present
 
     def __enter__(self) -> None:
         # A running statistic s becomes s * momentum + d. From -0.0 it becomes d, which the processes exchange.
@@ -308,12 +311,10 @@ class _Round:
         if kind is not None:  # the loop was left
             for (t, _), old in zip(self.totals.statistics, self.saved):
                 t._reset(old)
-            return
-        self.totals.add(self.present, self.n)
-        if self.totals.statistics:
-            self._join_statistics()
+        elif self.totals.statistics:
+            self._join()
 
-    def _join_statistics(self) -> None:
+    def _join(self) -> None:
         statistics, group = self.totals.statistics, self.totals.group
         for which in _by_dtype([t for t, _ in statistics]):
             some = [statistics[i] for i in which]

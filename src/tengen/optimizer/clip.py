@@ -21,9 +21,11 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     if max_norm < 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
     params = _with_grad(tensors)
-    if not params:
-        return Tensor(0.0)
     norms = [F.norm(t.grad.reshape(-1), ord) for t in params]
+    if hasattr(tensors, "norms_of_all"):  # the parameters of one stage of a pipeline
+        norms = tensors.norms_of_all(norms)
+    if not norms:
+        return Tensor(0.0)
     total = F.norm(F.stack(norms), ord)
     scale = F.minimum(max_norm / (total + 1e-6), 1.0)
     for t in params:

@@ -183,7 +183,9 @@ def calls_python(graph: Graph) -> bool:
     return any(n.op == host_call.name for g in graph.graphs() for n in g.nodes)
 
 
-def record_call(function: Callable[..., Any], operands: Sequence[Tensor], likes: Sequence[Tensor] = (), what: str = "call_python") -> list[Tensor]:
+def record_call(
+    function: Callable[..., Any], operands: Sequence[Tensor], likes: Sequence[Tensor] = (), what: str = "call_python"
+) -> list[Tensor]:
     """Records a call of a function, in every run.
 
     Args:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by th
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
-PRESENT, DATA = 1, 2  # tags of messages between two ranks
+PRESENT, DATA, STAGE = 1, 2, 3  # tags of messages between two ranks; STAGE: between stages of a pipeline
 
 
 def as_bytes(a: np.ndarray) -> np.ndarray:
@@ -41,6 +42,14 @@ def _header(number: int, text: str) -> np.ndarray:
 
 def _read(record: np.ndarray) -> tuple[int, str]:
     return int(record[:8].view("<i8")[0]), record[8:].tobytes().rstrip(b"\0").decode(errors="replace")
+
+
+class Sending(NamedTuple):
+    """An array that is being sent to a rank, with its description."""
+
+    requests: list[Request]
+    dest: int
+    text: str
 
 
 class Channel:
@@ -155,17 +164,24 @@ class Channel:
 
     def send(self, a: np.ndarray, dest: int, text: str) -> None:
         """Sends an array with its description to one rank."""
-        header = _header(0, text)
-        requests = [self.transport.send(header, dest, DATA), self.transport.send(as_bytes(a), dest, DATA)]
-        for request in requests:
-            self._wait(request, f"send {text} to rank {self.ranks[dest]}", dest)
+        self.sent(self.start_send(a, dest, text))
 
-    def recv_text(self, source: int) -> str:
+    def start_send(self, a: np.ndarray, dest: int, text: str, tag: int = DATA) -> Sending:
+        """Begins to send an array, which stays as it is until `sent` has returned."""
+        header = _header(0, text)
+        return Sending([self.transport.send(header, dest, tag), self.transport.send(as_bytes(a), dest, tag)], dest, text)
+
+    def sent(self, sending: Sending) -> None:
+        """Returns when the other rank has what is sent."""
+        for request in sending.requests:
+            self._wait(request, f"send {sending.text} to rank {self.ranks[sending.dest]}", sending.dest)
+
+    def recv_text(self, source: int, tag: int = DATA) -> str:
         """The description of the array that one rank sends next."""
         header = np.empty(HEADER, np.uint8)
-        self._wait(self.transport.recv(header, source, DATA), f"receive from rank {self.ranks[source]}", source)
+        self._wait(self.transport.recv(header, source, tag), f"receive from rank {self.ranks[source]}", source)
         return _read(header)[1]
 
-    def recv(self, a: np.ndarray, source: int) -> None:
+    def recv(self, a: np.ndarray, source: int, tag: int = DATA) -> None:
         """Fills an array with what one rank sends."""
-        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}", source, present=True)
+        self._wait(self.transport.recv(as_bytes(a), source, tag), f"receive from rank {self.ranks[source]}", source, present=True)

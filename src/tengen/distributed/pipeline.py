@@ -1,0 +1,490 @@
+"""Pipeline parallel training: the layers of a network cut into stages, each on a process, that work on several micro-batches at once.
+
+    stage 0   f0 f1 f2 f3 |  .  b0  . b1  . b2 b3        GPipe: all forwards (f), then all backwards (b)
+    stage 1    . f0 f1 f2 f3 b0 b1 b2 b3
+    stage 0   f0 f1  . b0 f2 b1 f3 b2  . b3              1F1B: a stage begins with its backwards as soon as it can, so that s
+    stage 1    . f0 b0 f1 b1 f2 b2 f3 b3                 stages before the end it keeps s + 1 micro-batches, not all
+
+Each micro-batch goes through the layers as on one process, with the random numbers that it has there, which travel with it; gradients of a
+layer are added in the order of the micro-batches. So every schedule and number of stages gives the bits of one process.
+
+Sources: Y. Huang and others, "GPipe", arXiv 1811.06965; D. Narayanan and others, "Memory-Efficient Pipeline-Parallel DNN Training", arXiv
+2006.09503 (1F1B), and "Efficient Large-Scale Language Model Training on GPU Clusters", arXiv 2104.04473 (several chunks on a process).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tengen.base.dtype import dtype as dtype_named
+from tengen.base.errors import GradientError
+from tengen.distributed.data_parallel import DRAWS, DataParallel, Statistics, Totals, broadcast_tensors, digest
+from tengen.functional.distributed import as_row, tensor_over_row
+from tengen.module import Module, Sequential
+from tengen.ops.creation import zeros_like
+from tengen.optimizer.optimizer import Optimizer
+from tengen.random import get_state, set_state
+from tengen.serialization import load, save
+from tengen.tensor import Tensor
+from tengen.tensor.nodes import Level
+from tengen.tensor.tape import Place, gradients
+from tengen.transport.channel import STAGE, Sending
+from tengen.transport.group import WORLD, Group
+
+
+class Work(NamedTuple):
+    """What a process does next: the forward ("f") or backward ("b") of a round's micro-batch through one of its chunks of layers."""
+
+    kind: str
+    round: int
+    chunk: int
+
+
+def schedule(name: str, stage: int, stages: int, rounds: int, chunks: int = 1) -> list[Work]:
+    """What the process of a stage does, in order. name: "gpipe" or "1f1b". chunks: of layers that each process has; with several, chunk c of
+    stage s is the part c * stages + s of the network.
+
+    >>> [f"{w.kind}{w.round}" for w in schedule("1f1b", 1, 3, 4)]
+    ['f0', 'f1', 'b0', 'f2', 'b1', 'f3', 'b2', 'b3']
+    """
+    if chunks == 1:
+        forwards, backwards = ([Work(kind, j, 0) for j in range(rounds)] for kind in "fb")
+        ahead = rounds if name == "gpipe" else stages - stage - 1
+    else:  # groups of as many rounds as there are stages go through all chunks before the next group begins; the last one is filled up
+        groups = [range(j, j + stages) for j in range(0, rounds, stages)]
+        forwards = [Work("f", j, c) for group in groups for c in range(chunks) for j in group]
+        backwards = [Work("b", j, c) for group in groups for c in reversed(range(chunks)) for j in group]
+        ahead = len(forwards) if name == "gpipe" else 2 * (stages - stage - 1) + (chunks - 1) * stages
+    ahead = min(ahead, len(forwards))
+    found = forwards[:ahead]
+    for f, b in zip(forwards[ahead:], backwards):
+        found += [f, b]
+    return [w for w in found + backwards[len(forwards) - ahead :] if w.round < rounds]
+
+
+def balanced(costs: Sequence[float], parts: int) -> list[int]:
+    """Where to cut a row of costs into parts, none empty, so that the dearest part costs least: the index at which each but the first begins.
+
+    Errors: ValueError for fewer costs than parts.
+
+    >>> balanced([1, 1, 1, 5, 2, 2], 3)
+    [3, 4]
+    """
+    n = len(costs)
+    if not 1 <= parts <= n:
+        raise ValueError(f"balanced: {n} layers cannot be cut into {parts} parts, none of them empty")
+    before = [0, *accumulate(costs)]
+    best: list[list[tuple[float, list[int]]]] = [[(before[i], []) for i in range(n + 1)]]  # [parts - 1][layers]
+    for k in range(1, parts):
+        row: list[tuple[float, list[int]]] = [(float("inf"), [])] * (n + 1)
+        for i in range(k + 1, n + 1):
+            row[i] = min((max(best[-1][j][0], before[i] - before[j]), [*best[-1][j][1], j]) for j in range(k, i))
+        best.append(row)
+    return best[-1][n][1]
+
+
+class StageParameters(list):
+    """The parameters of this process's layers, of which `optimizer.clip_grad_norm` takes the norm together with the others'."""
+
+    def __init__(self, pipeline: Pipeline):
+        super().__init__(p for part in pipeline.parts for p in part.parameters())
+        self._pipeline = pipeline
+
+    def norms_of_all(self, norms: list[Tensor]) -> list[Tensor]:
+        """The norms of all layers' gradients, in the order of the layers, of those of this process's."""
+        return self._pipeline.norms_of_all(norms)
+
+
+class Pipeline:
+    """A network of layers, cut into stages, that trains in several processes with the bits of one.
+
+    Args:
+        net: a Sequential or a sequence of modules, the same in all processes; it gets the values of the group's first one, and each process
+        keeps its own layers. loss: of the last layer's result and the targets, a tensor of one element. micro_batches: into how many parts a
+        step's batch is cut; it decides the bits. schedule: "1f1b" or "gpipe". data: how many copies of the pipeline there are, which
+        share out the micro-batches (`DataParallel`); of P processes P / data are stages, and a stage's copies are neighbours. chunks: of layers
+        that each process has; with several a process waits less, and sends more. cuts: the index of the layer at which each part but
+        the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
+        counts; default: its number of parameters, and 1. group: the processes, default all. reduction: "mean" or "sum" of the
+        micro-batches' gradients, as in `DataParallel`.
+
+    What passes from layer to layer is a float tensor, or a tuple of them. Attributes: parts: this process's chunks of layers. stage, stages:
+    which one it is, and of how many. kept: the most micro-batches whose intermediate values it held at once in the last step.
+
+    Errors: ValueError for numbers that do not fit; DistributedError where the processes' networks differ.
+
+    >>> import numpy as np
+    >>> from tengen import functional as F, module as M, optimizer as optim
+    >>> net = Pipeline(M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2)), F.nn.cross_entropy, micro_batches=2)
+    >>> opt = optim.SGD(net.parameters(), lr=0.1)
+    >>> loss = net.step(np.ones((8, 4), np.float32), np.zeros(8, np.int32))
+    >>> _ = opt.step().clear_grad()
+    """
+
+    def __init__(
+        self, net: Sequential | Sequence[Module], loss: Callable[..., Tensor], micro_batches: int, schedule: str = "1f1b", data: int = 1,
+        chunks: int = 1, cuts: Sequence[int] | None = None, costs: Sequence[float] | None = None, group: Group = WORLD, reduction: str = "mean",
+    ):  # fmt: skip
+        if schedule not in ("1f1b", "gpipe"):
+            raise ValueError(f"Pipeline: schedule={schedule!r} must be '1f1b' or 'gpipe'")
+        if data < 1 or chunks < 1 or group.size % data:
+            raise ValueError(f"Pipeline(data={data}, chunks={chunks}): at least 1 each, and data divides the number of processes, {group.size}")
+        net = net if isinstance(net, Sequential) else Sequential(*net)
+        self.group, self.schedule, self.data, self.loss, self.count = group, schedule, data, loss, micro_batches
+        self.stages, self.stage, self.copy = group.size // data, group.rank // data, group.rank % data
+        n = self.stages * chunks
+        self.cuts = self._cuts(net, n, cuts, costs)
+        bounds = [0, *self.cuts, len(net)]
+        self._names = [[name for name, _ in net[a:b].named_tensors()] for a, b in zip(bounds, bounds[1:])]
+        self._dtypes = [[p.dtype for p in net[a:b].parameters()] for a, b in zip(bounds, bounds[1:])]
+        if group.size > 1:
+            group.channel.agree(f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}")
+            broadcast_tensors(list(net.tensors()), group)
+        mine = [c * self.stages + self.stage for c in range(chunks)]
+        self.parts = [net[bounds[i] : bounds[i + 1]] for i in mine]
+        copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
+        self._parallel = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
+        self.kept = 0
+
+    def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
+        if cuts is None:
+            sizes = [1 + sum(p.size for p in layer.parameters()) if isinstance(layer, Module) else 1 for layer in net]
+            found = sizes if costs is None else costs
+            if len(found) != len(net):
+                raise ValueError(f"Pipeline: {len(found)} costs were given for {len(net)} layers")
+            return balanced(found, parts)
+        rising = all(a < b for a, b in zip([0, *cuts], [*cuts, len(net)]))
+        if len(cuts) != parts - 1 or not rising:
+            where = f"{parts - 1} rising indices from 1 to {len(net) - 1}"
+            raise ValueError(f"Pipeline: cuts={list(cuts)} must be {where}, the first layer of each part but the first")
+        return list(cuts)
+
+    def parameters(self) -> StageParameters:
+        """The parameters of this process's layers, for its optimizer."""
+        return StageParameters(self)
+
+    def train(self, mode: bool = True) -> Pipeline:
+        """Sets all layers to training, or to evaluation; returns self."""
+        for part in self.parts:
+            part.train(mode)
+        return self
+
+    def eval(self) -> Pipeline:
+        """Sets all layers to evaluation; returns self."""
+        return self.train(False)
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.stages} stages, this is {self.stage}: {self.parts!r}, micro_batches={self.count}, schedule={self.schedule!r})"
+
+    def step(self, *batch: Any) -> float:
+        """Computes the gradients of a batch, which all processes give whole, and adds them to the parameters'.
+
+        Args: batch: tensors or arrays with the samples along axis 0: what the first layer takes, then the loss's targets.
+        Returns: the loss of the whole batch, in every process.
+        Errors: ShapeError for arrays of different lengths or without samples; GradientError for a loss of several elements; DistributedError
+            where the processes' batches differ.
+        """
+        sizes = self._parallel[0].sizes(batch)
+        seed, first = map(int, get_state())
+        if self.group.size > 1:
+            self.group.channel.agree(f"a step on {digest(batch)}, micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
+        totals = [Totals(p, sizes) for p in self._parallel]
+        try:
+            with Level() as level:
+                run = _Step(self, batch, sizes, totals, level)
+                run.all()
+        except BaseException:
+            for t in totals:
+                t.give_up()
+            raise
+        set_state(np.array([seed, first + self.count * DRAWS], np.uint64))
+        for t in totals:
+            t.give()
+        self.kept = run.most
+        return self._loss_of_all(run.losses, sizes)
+
+    def _loss_of_all(self, losses: np.ndarray, sizes: list[int]) -> float:
+        if self.group.size > 1:
+            whole = self.group.channel.all_gather(losses, [self.count] * self.group.size, "losses").reshape(self.group.size, -1)
+            last = (self.stages - 1) * self.data
+            losses = np.array([whole[last + m % self.data, m] for m in range(self.count)])
+        if self._parallel[0].reduction == "sum":
+            return float(losses.sum())
+        return float((losses * sizes).sum() / sum(sizes))
+
+    def __call__(self, x: Any) -> Any:
+        """The network's result, in every process, without a gradient. All processes call it, with the same argument."""
+        n, at = self.stages * len(self.parts), self.stage
+        value = Tensor(x) if not isinstance(x, Tensor) else x
+        mail = _Mail(self)
+        for part in self.parts:
+            value = value if at == 0 else mail.take("f", at, 0, at - 1).value
+            value = part(value)
+            if at < n - 1:
+                mail.put("f", at + 1, 0, value)
+            at += self.stages
+        if self.stage == self.stages - 1:
+            for s in range(self.stages - 1):
+                mail.put("r", s, 0, value)
+        else:
+            value = mail.take("r", self.stage, 0, n - 1).value
+        mail.sent()
+        return value.detach() if isinstance(value, Tensor) else tuple(v.detach() for v in value)
+
+    def norms_of_all(self, norms: list[Tensor]) -> list[Tensor]:
+        """All layers' norms of gradients, in the order of the layers, where each process gives those of its own; all call it together."""
+        if self.group.size == 1:
+            return norms
+        mine = [p for part in self.parts for p in part.parameters()]
+        row = np.full((2, len(mine)), 0.0)  # whether it has a gradient, and the norm
+        row[0] = [p.grad is not None for p in mine]
+        row[1, row[0] > 0] = [n.item() for n in norms]
+        owned = [[i for i in range(len(self._dtypes)) if i % self.stages == r // self.data] for r in range(self.group.size)]
+        counts = [2 * sum(len(self._dtypes[i]) for i in parts) for parts in owned]
+        everything = self.group.channel.all_gather(row.reshape(-1), counts, "norms of gradients")
+        found: dict[int, list[Tensor]] = {}
+        for parts, n, end in zip(owned, counts, accumulate(counts)):
+            there, values = everything[end - n : end].reshape(2, -1)
+            at = 0
+            for i in parts:
+                types = self._dtypes[i]
+                found[i] = [Tensor(values[at + k], dtype=t) for k, t in enumerate(types) if there[at + k]]
+                at += len(types)
+        return [t for i in sorted(found) for t in found[i]]
+
+    def _from_owners(self, of_part: Callable[[int], Any]) -> list[Any]:
+        """What the owner of each part of the network makes of it, in every process. of_part: of this process's own number of a part."""
+        found = []
+        for i in range(self.stages * len(self.parts)):
+            mine = i % self.stages == self.stage
+            if self.group.size == 1:
+                found.append(of_part(i // self.stages))
+                continue
+            owner, file = i % self.stages * self.data, io.BytesIO()
+            if mine:
+                save(of_part(i // self.stages), file)
+            size = np.array([file.tell()], np.int64)
+            self.group.channel.broadcast(size, owner, f"bytes of part {i}")
+            content = np.frombuffer(file.getvalue(), np.uint8).copy() if mine else np.empty(int(size[0]), np.uint8)
+            self.group.channel.broadcast(content, owner, f"part {i}")
+            found.append(load(io.BytesIO(content.tobytes())))
+        return found
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The whole network's parameters and buffers, in every process; all call it together."""
+        parts = self._from_owners(lambda c: {name: t.numpy() for name, t in self.parts[c].named_tensors()})
+        return {name: np.asarray(a) for part in parts for name, a in part.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Takes this process's part of a whole network's values. Errors: KeyError for names that are missing, or unknown where `strict`."""
+        known = [name for names in self._names for name in names]
+        missing = [name for name in known if name not in state]
+        unknown = sorted(set(state) - set(known)) if strict else []
+        if missing or unknown:
+            raise KeyError(f"Pipeline.load_state_dict: missing {missing[:5]}, unknown {unknown[:5]}")
+        for part in self.parts:
+            part.load_state_dict({name: state[name] for name, _ in part.named_tensors()})
+
+    def states_of(self, optimizer: Optimizer) -> StageStates:
+        """What a checkpoint takes in place of an optimizer of `parameters()`: the states of all layers' optimizers.
+
+        >>> from tengen import functional as F, module as M, optimizer as optim
+        >>> net = Pipeline(M.Sequential(M.Linear(4, 8), M.Linear(8, 2)), F.nn.cross_entropy, micro_batches=2)
+        >>> opt = optim.Adam(net.parameters(), lr=0.1)
+        >>> sorted(net.states_of(opt).state_dict()["state"])  # by the parameter's number in the whole network
+        [0, 1, 2, 3]
+        """
+        return StageStates(self, optimizer)
+
+
+class StageStates:
+    """The states of the optimizers of a pipeline's stages as those of one optimizer of the whole network. `Pipeline.states_of` makes it.
+
+    Errors: ValueError for an optimizer with several groups, or of other parameters than the pipeline's.
+    """
+
+    def __init__(self, pipeline: Pipeline, optimizer: Optimizer):
+        groups = optimizer.param_groups
+        if len(groups) != 1 or [id(p) for p in groups[0]["params"]] != [id(p) for p in pipeline.parameters()]:
+            raise ValueError("states_of: an optimizer of one group, the pipeline's parameters(), is needed; help: optim.Adam(net.parameters())")
+        self._pipeline, self._optimizer = pipeline, optimizer
+
+    def _numbers(self) -> list[list[int]]:
+        """The numbers of each part's parameters in the whole network."""
+        ends = [0, *accumulate(len(types) for types in self._pipeline._dtypes)]
+        return [list(range(a, b)) for a, b in zip(ends, ends[1:])]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Optimizer.state_dict` of the whole network's; all processes call it together."""
+        p, mine = self._pipeline, self._optimizer.state_dict()
+        ends = [0, *accumulate(len(list(part.parameters())) for part in p.parts)]
+        parts = p._from_owners(lambda c: [mine["state"][i] for i in range(ends[c], ends[c + 1])])
+        group = {**mine["param_groups"][0], "params": list(range(sum(map(len, p._dtypes))))}
+        state = {n: {k: np.asarray(a) for k, a in one.items()} for ns, part in zip(self._numbers(), parts) for n, one in zip(ns, part)}
+        return {"param_groups": [group], "state": state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes this process's part of what `state_dict` gave, or one optimizer of the whole network. Errors: ValueError where it does
+        not fit."""
+        p, numbers, saved = self._pipeline, self._numbers(), state["param_groups"]
+        if len(saved) != 1 or len(saved[0]["params"]) != sum(map(len, numbers)):
+            raise ValueError(f"states of {[len(g['params']) for g in saved]} parameters do not fit one group of {sum(map(len, numbers))}")
+        own = [n for c in range(len(p.parts)) for n in numbers[c * p.stages + p.stage]]
+        of = lambda n: state["state"][n] if n in state["state"] else state["state"][str(n)]
+        group = {**saved[0], "params": list(range(len(own)))}
+        self._optimizer.load_state_dict({"param_groups": [group], "state": {i: of(n) for i, n in enumerate(own)}})
+
+
+class _Message(NamedTuple):
+    """What one part of the network gives another: tensors, whether as a tuple, and the state of the random numbers behind it."""
+
+    tensors: list[Tensor]
+    several: bool
+    draws: tuple[int, int]
+
+    @property
+    def value(self) -> Any:
+        """A tensor, or a tuple of them."""
+        return tuple(self.tensors) if self.several else self.tensors[0]
+
+
+class _Mail:
+    """The messages of one step. A process may get them in another order than it asks for them, where it has several chunks of layers: it keeps
+    them."""
+
+    def __init__(self, pipeline: Pipeline):
+        self._group, self._stages, self._data, self._copy = pipeline.group, pipeline.stages, pipeline.data, pipeline.copy
+        self._here: dict[tuple[str, int, int], _Message] = {}
+        self._sending: list[Sending] = []
+
+    def _process(self, part: int) -> int:
+        """The place in the group of the process that has a part of the network, in this copy of the pipeline."""
+        return part % self._stages * self._data + self._copy
+
+    def put(self, kind: str, part: int, round: int, value: Any) -> None:
+        """Gives a part of the network a tensor, or a tuple of them. kind: "f" of a forward, "b" of a backward, "r" a result for all."""
+        several = isinstance(value, (tuple, list))
+        tensors = list(value) if several else [value]
+        for t in tensors:
+            if not isinstance(t, Tensor) or not t.dtype.is_inexact:
+                what = repr(t._layout.type) if isinstance(t, Tensor) else f"a {type(t).__name__}"
+                raise GradientError(f"Pipeline: the layers before part {part} give {what}; help: float tensors, or a tuple of them")
+        seed, draw = map(int, get_state())
+        if self._process(part) == self._group.rank:
+            self._here[kind, part, round] = _Message([t.detach() for t in tensors], several, (seed, draw))
+            return
+        for t in tensors:
+            shape = ",".join(map(str, t.shape))
+            text = f"{kind} {part} {round} {len(tensors)} {int(several)} {seed} {draw} {t.dtype.name} {shape}"
+            self._sending.append(self._group.channel.start_send(as_row(t), self._process(part), text, STAGE))
+
+    def take(self, kind: str, part: int, round: int, source: int) -> _Message:
+        """What the part `source` has put for this one."""
+        while (kind, part, round) not in self._here:
+            self._receive(self._process(source))
+        return self._here.pop((kind, part, round))
+
+    def _receive(self, source: int) -> None:
+        """Receives the next message of a process."""
+        tensors: list[Tensor] = []
+        n = 1
+        while len(tensors) < n:
+            kind, part, round, n, several, seed, draw, dtype, shape = self._group.channel.recv_text(source, STAGE).split(" ")
+            n = int(n)
+            a = np.empty(tuple(int(k) for k in shape.split(",") if k), dtype_named(dtype).numpy)
+            self._group.channel.recv(a, source, STAGE)
+            tensors.append(tensor_over_row(a.reshape(-1), a.shape))
+        self._here[kind, int(part), int(round)] = _Message(tensors, several == "1", (int(seed), int(draw)))
+
+    def sent(self) -> None:
+        """Returns when all that was put has been received."""
+        for s in self._sending:
+            self._group.channel.sent(s)
+
+
+class _Forward(NamedTuple):
+    """A micro-batch that went through a chunk of layers: what its backward needs.
+
+    Attributes: inputs, outputs: of the chunk; the first one's input is no one's. places: of the inputs on the tape.
+    """
+
+    inputs: list[Tensor]
+    places: list[Place]
+    outputs: list[Tensor]
+
+
+class _Step:
+    """One process's work for one batch."""
+
+    def __init__(self, pipeline: Pipeline, batch: tuple, sizes: list[int], totals: list[Totals], level: Level):
+        self.p, self.batch, self.sizes, self.totals, self.level = pipeline, batch, sizes, totals, level
+        self.starts = [0, *accumulate(sizes)]
+        self.seed, self.first = map(int, get_state())
+        self.mail = _Mail(pipeline)
+        self.last = pipeline.stages * len(pipeline.parts) - 1
+        self.kept: dict[tuple[int, int], _Forward] = {}
+        self.most = 0
+        self.losses = np.zeros(pipeline.count, np.float64)
+        self.places = [[level.start(p) for p in t.parameters] for t in totals]
+
+    def all(self) -> None:
+        """Does what the schedule says."""
+        p = self.p
+        rounds = -(-p.count // p.data)
+        for work in schedule(p.schedule, p.stage, p.stages, rounds, len(p.parts)):
+            micro = [work.round * p.data + d for d in range(p.data)]
+            present = [m < p.count and self.sizes[m] > 0 for m in micro]
+            if not any(present):
+                continue
+            m = micro[p.copy]
+            if work.kind == "f":
+                with Statistics(self.totals[work.chunk], present):
+                    if present[p.copy]:
+                        self._forward(m, work.chunk)
+                self.most = max(self.most, len(self.kept))
+            else:
+                if present[p.copy]:
+                    self._backward(m, work.chunk)
+                self.totals[work.chunk].add(present, self.sizes[m] if present[p.copy] else 0)
+        self.mail.sent()
+
+    def _rows(self, m: int, arrays: tuple) -> list[Tensor]:
+        return [a if isinstance(a, Tensor) else Tensor(a) for a in (a[self.starts[m] : self.starts[m + 1]] for a in arrays)]
+
+    def _forward(self, m: int, chunk: int) -> None:
+        part = chunk * self.p.stages + self.p.stage
+        if part == 0:
+            (value,) = self._rows(m, self.batch[:1])
+            given, draws = [value], (self.seed, self.first + m * DRAWS)
+        else:
+            value, given, draws = (message := self.mail.take("f", part, m, part - 1)).value, message.tensors, message.draws
+        set_state(np.array(draws, np.uint64))
+        places = [self.level.start(x) for x in given] if part else []
+        out = self.p.parts[chunk](value)
+        if part < self.last:
+            self.mail.put("f", part + 1, m, out)
+        else:
+            out = self.p.loss(out, *self._rows(m, self.batch[1:]))
+            if not isinstance(out, Tensor) or out.size != 1:
+                found = repr(out._layout.type) if isinstance(out, Tensor) else f"a {type(out).__name__}"
+                raise GradientError(f"Pipeline: the loss of a micro-batch is {found}, not a tensor of one element; help: .mean() or .sum()")
+            self.losses[m] = out.item()
+        self.kept[m, chunk] = _Forward(given if part else [], places, list(out) if isinstance(out, (tuple, list)) else [out])
+
+    def _backward(self, m: int, chunk: int) -> None:
+        part = chunk * self.p.stages + self.p.stage
+        inputs, own, outputs = self.kept.pop((m, chunk))
+        seeds = [None] if part == self.last else self.mail.take("b", part, m, part + 1).tensors
+        pairs = [(y, g) for y, g in zip(outputs, seeds) if y._node is not None]
+        places = [*own, *self.places[chunk]]
+        found = gradients([y for y, _ in pairs], [g for _, g in pairs], places, self.level) if pairs else [None] * len(places)
+        for p, g in zip(self.totals[chunk].parameters, found[len(inputs) :]):
+            p.grad = g
+        if part:
+            self.mail.put("b", part - 1, m, [zeros_like(x.detach()) if g is None else g for g, x in zip(found, inputs)])
+

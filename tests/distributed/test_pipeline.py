@@ -1,0 +1,163 @@
+"""Pipelines: schedules, cuts, checkpoints and bad input; their bits are compared in `test_collectives`, in real processes."""
+
+import itertools
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tengen import Tensor, autodiff
+from tengen import distributed as dist
+from tengen import functional as F
+from tengen import module as M
+from tengen import optimizer as optim
+from tengen.base.config import config
+from tengen.base.errors import DistributedError, GradientError, ShapeError
+from tengen.distributed.pipeline import schedule
+
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+import jobs
+
+
+def _mpi():
+    """Skips aloud where several processes cannot be started."""
+    from tengen.distributed.launch import find_mpiexec
+
+    pytest.importorskip("cloudpickle")
+    try:
+        find_mpiexec()
+    except DistributedError as e:
+        pytest.skip(f"no MPI: {e}")
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_schedules_end_and_keep_what_they_say(name, chunks):
+    for stages, rounds in itertools.product(range(1, 6), range(1, 9)):
+        work = [schedule(name, s, stages, rounds, chunks) for s in range(stages)]
+        last, done, at, most = stages * chunks - 1, set(), [0] * stages, [0] * stages
+        for s in range(stages):
+            assert Counter(w.kind for w in work[s]) == {"f": rounds * chunks, "b": rounds * chunks} and len(set(work[s])) == 2 * rounds * chunks
+            for c in range(chunks):  # gradients are added in the order of the micro-batches
+                assert [w.round for w in work[s] if w.kind == "b" and w.chunk == c] == list(range(rounds))
+        moved = True
+        while moved:  # each process does its next work as soon as what that needs is there
+            moved = False
+            for s in range(stages):
+                while at[s] < len(work[s]):
+                    kind, j, c = work[s][at[s]]
+                    part = c * stages + s
+                    if kind == "f":
+                        ready = part == 0 or ("f", j, part - 1) in done
+                    else:
+                        ready = ("f", j, part) in done and (part == last or ("b", j, part + 1) in done)
+                    if not ready:
+                        break
+                    done.add((kind, j, part))
+                    at[s] += 1
+                    held = Counter(w.kind for w in work[s][: at[s]])
+                    most[s] = max(most[s], held["f"] - held["b"])
+                    moved = True
+        assert at == [len(w) for w in work], (stages, rounds)
+        if name == "1f1b" and chunks == 1:
+            assert most == [min(rounds, stages - s) for s in range(stages)]
+
+
+def test_cuts_are_the_best_ones():
+    rng = np.random.default_rng(0)
+    for n, parts in ((5, 1), (6, 3), (7, 4), (5, 5)):
+        costs = rng.integers(0, 9, n).tolist()
+        every = itertools.combinations(range(1, n), parts - 1)
+        dearest = {cuts: max(sum(costs[a:b]) for a, b in itertools.pairwise([0, *cuts, n])) for cuts in every}
+        assert dearest[tuple(dist.balanced(costs, parts))] == min(dearest.values())
+    with pytest.raises(ValueError, match="2 layers cannot be cut into 3"):
+        dist.balanced([1, 2], 3)
+
+
+def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
+    _mpi()
+    whole = jobs.pipelined(steps=3)
+    folder = str(tmp_path / "run.tgc")
+    dist.launcher(jobs.pipelined, n_gpus=3)(steps=2, write=folder)
+    for found in [jobs.pipelined(steps=3, read=folder), *dist.launcher(jobs.pipelined, n_gpus=2)(steps=3, read=folder, schedule="gpipe")]:
+        assert found["values"] == whole["values"]
+
+
+def test_checkpoints_of_values_that_differ_are_refused(tmp_path):
+    for said in dist.launcher(jobs.differing, n_gpus=2, backend="threads")(str(tmp_path / "run.tgc")):
+        assert "net.weight has another value in each process" in said
+
+
+def _net():
+    return M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2))
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"schedule": "2f"}, "'1f1b' or 'gpipe'"), ({"data": 2}, "data divides the number of processes, 1"), ({"chunks": 0}, "at least 1 each"),
+    ({"chunks": 4}, "3 layers cannot be cut into 4"), ({"chunks": 2, "cuts": [3]}, "1 rising indices from 1 to 2"),
+    ({"costs": [1.0]}, "1 costs were given for 3"), ({"micro_batches": 0}, "at least 1"),
+])  # fmt: skip
+def test_numbers_that_do_not_fit(options, words):
+    with pytest.raises(ValueError, match=words):
+        dist.Pipeline(_net(), F.nn.cross_entropy, **{"micro_batches": 2} | options)
+
+
+def test_bad_batches_and_losses():
+    x, t = np.ones((4, 4), np.float32), np.zeros(4, np.int32)
+    net = dist.Pipeline(_net(), lambda y, t: y, micro_batches=2)
+    with pytest.raises(GradientError, match=r"the loss of a micro-batch is f32\[2,2\]"):
+        net.step(x, t)
+    assert all(p.grad is None for p in net.parameters())
+    with pytest.raises(ShapeError, match="lengths"):
+        net.step(x, t[:2])
+    layers = [M.Linear(4, 8), lambda y: (y > 0).astype("int32"), M.Linear(8, 2)]
+    net = dist.Pipeline(layers, F.nn.cross_entropy, micro_batches=2, chunks=2, cuts=[2])
+    with pytest.raises(GradientError, match=r"before part 1 give i32\[2,8\]"):
+        net.step(x, t)
+
+
+def test_states_of_another_optimizer_and_missing_names():
+    net = dist.Pipeline(_net(), F.nn.cross_entropy, micro_batches=2)
+    with pytest.raises(ValueError, match="one group"):
+        net.states_of(optim.SGD(_net().parameters(), lr=0.1))
+    with pytest.raises(KeyError, match="missing.*0.bias"):
+        net.load_state_dict({})
+    with pytest.raises(KeyError, match="unknown.*other"):
+        net.load_state_dict(net.state_dict() | {"other": np.zeros(1)})
+
+
+def test_parts_that_pass_tuples_and_what_has_no_gradient():
+    class Two(M.Module):
+        def forward(self, x):
+            return x * 2, x.detach() + 1
+
+    class Joined(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = M.Linear(4, 2)
+
+        def forward(self, both):
+            return self.fc(both[0] + both[1])
+
+    first = M.Linear(4, 4)
+    net = dist.Pipeline([first, Two(), Joined()], F.nn.cross_entropy, micro_batches=1, chunks=2, cuts=[2])
+    x, t = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32), np.array([0, 1, 1], np.int32)
+    net.step(x, t)
+    got = {id(p): p.grad.numpy().tobytes() for p in net.parameters()}
+    for p in net.parameters():
+        p.grad = None
+    gm = autodiff.GradManager().attach(list(net.parameters()))
+    with gm:
+        y = Tensor(x)
+        for part in net.parts:
+            y = part(y)
+        gm.backward(F.nn.cross_entropy(y, Tensor(t)))
+    assert got == {id(p): p.grad.numpy().tobytes() for p in net.parameters()}
+
+
+def test_a_stage_that_is_alone_is_told(monkeypatch):
+    monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)
+    with pytest.raises(DistributedError, match="rank 0 did not do its part"):
+        dist.launcher(jobs.half_a_pipeline, n_gpus=2, backend="threads")()
