@@ -21,6 +21,7 @@ import numpy as np
 from tengen.base import errors
 from tengen.base.dtype import bool_
 from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError, VmapError, user_line
+from tengen.compiler.budget import may_stop
 from tengen.ir.graph import Check, Graph, Value, graph_key
 from tengen.ir.types import TensorType
 from tengen.ops.batching import RULES, again, everywhere
@@ -620,8 +621,7 @@ def _cond_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: 
         then, otherwise = ((lambda leaves, g=g: all_of(g, None, leaves)) for g in graphs)
         return tuple(run_cond(xs[0], then, otherwise, xs[1:]))
     recorder = tracing.recorder
-    alone = any(n.op == "while_loop" or lookup(n.op).rules.effect for graph in graphs for g in graph.graphs() for n in g.nodes)
-    if alone or attrs["wants"] or (recorder is not None and recorder.of_a_body):
+    if any(map(may_stop, graphs)) or attrs["wants"] or (recorder is not None and recorder.of_a_body):
         return None
     return tuple(all_of(graphs[0], xs[0], xs[1:]))
 
