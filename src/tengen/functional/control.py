@@ -13,7 +13,7 @@ from tengen.base.errors import ArgumentError, ShapeError, user_line
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor
-from tengen.tensor.regions import run_cond, run_scan, run_while
+from tengen.tensor.control import run_cond, run_scan, run_while
 from tengen.tensor.structure import flatten, objects_of, unflatten
 from tengen.tensor.tensor import as_tensor
 
