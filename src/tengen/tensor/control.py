@@ -21,6 +21,7 @@ from tengen.base.errors import DTypeError, GradientError, ShapeError, user_line
 from tengen.compiler.budget import may_stop
 from tengen.ir.graph import Check, Graph, Value
 from tengen.ir.types import TensorType
+from tengen.loops.lang import Expr, const, select
 from tengen.ops.batching import RULES, again, everywhere
 from tengen.ops.define import REGISTRY, Op, dispatch, lookup
 from tengen.tensor.batched import Mapping, mapping_of
@@ -141,7 +142,9 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
 
 
 def decision(what: str, x: Any) -> Tensor:
-    """One bool."""
+    """One bool: of a tensor, a number, or a condition on open extents, which each run decides."""
+    if isinstance(x, Expr):
+        x = REGISTRY["extent_op"](select(x, const(1), const(0)) if x.dtype is bool_ else x, bool_)
     x = as_tensor(x)
     if x.ndim and all(d == 1 for d in x.shape):
         x = x.reshape(())
