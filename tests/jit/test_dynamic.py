@@ -177,6 +177,8 @@ OF_SOME_EXTENTS = {  # (function, numbers that it serves, one at which a run is 
     "rows of a table": (lambda x: x[LABELS] + F.gather(x, 0, LABELS), (6, 2, 17), None),
     "labels": (lambda x: F.loss.cross_entropy(x.T[:2], LABELS[:, 0]), (6, 2, 17), None),
     "a row of each": (lambda x: F.one_hot(F.arange(x.shape[0]).astype("int32"), x.shape[0]), (6, 1, 17), None),
+    "the last row": (lambda x: x[x.shape[0] - 1] + x[x.shape[0] // 2, 1:2] + x[-1, LABELS[0]][0], (6, 1, 17), None),
+    "a row of few": (lambda x: x[x.shape[0] - 3], (6, 3, 17), 2),
     "evenly spaced": (lambda x: F.linspace(0, 1, x.shape[0] + 1), (6, 1, 17), None),
 }
 
@@ -196,9 +198,7 @@ def test_what_fits_some_extents(name):
 
 REFUSED = {
     "a Python number": (lambda x: x.reshape(int(x.shape[0]), 2, 2), TraceError, "extent batch has no value"),
-    "a comparison": (lambda x: x if x.shape[0] == 3 else -x, TraceError, "whether the extent batch is 3"),
-    "a shape": (lambda x: x if x.shape == (3, 4) else -x, TraceError, "whether the extent batch is 3"),
-    "an order": (lambda x: x if x.shape[0] > 2 else -x, TraceError, "has no value"),
+    "the factors of it": (lambda x: tengen.fft.fft(x, axis=0), TraceError, "length batch of a Fourier.*a program for each: leave the axis out"),
     "a power of it": (lambda x: x * x.shape[0] ** -0.5, TraceError, r"the power batch \*\* -0.5"),
     "a float of it": (lambda x: x * (1 / x.shape[0]), TraceError, "the quotient 1 / batch"),
     "a float with it": (lambda x: x * (0.5 * x.shape[0]), TraceError, "so 0.5 cannot be combined"),
@@ -218,6 +218,55 @@ def test_what_cannot_stay_open_is_refused(name):
     with pytest.raises(error, match=message) as e:
         trace(f, dynamic_axes=BATCH)(floats(3, 4))
     assert "test_dynamic.py:" in str(e.value)
+
+
+def _ways(x):
+    if x.shape == (3, 4):
+        return x
+    if x.shape[0] > 5 and x.shape[0] != 17:
+        return x[:6].sum(0)
+    return x * 2 if x.shape[0] % 2 else -x
+
+
+def test_comparisons_choose_among_recordings(tmp_path):
+    """Each recording serves the numbers for which Python code takes the same way, in the trace and in files."""
+    run = trace(_ways, dynamic_axes=BATCH)
+    for n in (3, 4, 9, 2, 8, 5, 1, 17):
+        assert bits(run(floats(n, 4))) == bits(_ways(floats(n, 4))), n
+    assert len(run.stats()) == run.stats().programs == 5
+    few = next(s for s in run.stats() if s.extents == {"batch": 4})
+    assert few.conditions[:2] == ("batch != 3", "batch <= 5") and few.cause == "numbers for which batch == 3 does not hold"
+    run(floats(9, 4))
+    run.dump(tmp_path / "many.tgn", arg_names=["x"])
+    many = load_graph(tmp_path / "many.tgn")
+    for n in (9, 6, 30):
+        assert bits(many(floats(n, 4))) == bits(_ways(floats(n, 4)))
+    with pytest.raises(ValueError, match="_ways was recorded for batch != 17 and does not serve other numbers"):
+        many(floats(17, 4))
+    assert len(run.stats()) == 5
+
+
+def test_a_branch_of_extents_is_one_program(tmp_path):
+    run = trace(lambda x: F.cond(x.shape[0] > 4, lambda x: x * 2, lambda x: -x, x), dynamic_axes=BATCH)
+    run.trace(floats(3, 4)).dump(tmp_path / "m.tgn", arg_names=["x"])
+    model = load_graph(tmp_path / "m.tgn")
+    for n in (2, 9, 1, 5, 4):
+        x = floats(n, 4)
+        assert bits(run(x)) == bits(model(x)) == bits(x * 2 if n > 4 else -x)
+    assert run.stats().programs == 1 and not run.stats()[0].conditions
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_quantiles_of_any_number(dtype):
+    kinds = ("linear", "lower", "higher", "midpoint", "nearest")
+    f = lambda x: [F.quantile(x, [0.3, 0.5, 0.0, 1.0, 1 / 3], 0, interpolation=kind) for kind in kinds] + [F.median(x)]
+    run = trace(f, dynamic_axes=BATCH)
+    for n in (5, 4, 1, 2, 13):
+        a = floats(n, 3).numpy() * 10
+        a[n // 2, 1], a[0, 2] = np.inf, np.nan if n == 13 else 0
+        x = Tensor(a).astype(dtype)
+        assert bits(run(x)) == bits(f(x)), n
+    assert run.stats().programs == 1
 
 
 def test_empty_batches():

@@ -31,7 +31,13 @@ def twice(x):
 small, large = Tensor([1.0, 2.0]), Tensor(np.ones((1000, 1000), "float32"))
 finite = trace(lambda x: F.while_loop(lambda a: a.sum() < 100, lambda a: a + 1, x))
 wanted = finite(small).tolist()
-calls, seen = [trace(endless), endless, trace(twice), trace(endless)], []
+state = Tensor([1.0, 2.0])
+
+def changes(x):
+    state[:] = F.while_loop(lambda a: a.sum() >= 0, lambda a: F.abs(a) + 1, state + x)
+    return state.sum()
+
+calls, seen = [trace(endless), endless, trace(twice), trace(endless), trace(changes)], []
 
 def interrupt(times, which=signal.SIGINT):
     def later():
@@ -48,10 +54,10 @@ def stopped(call, x, error=KeyboardInterrupt):
         return time.monotonic() - start < 60
     return False
 
-for call, x in zip(calls, (small, small, small, large)):
+for call, x in zip(calls, (small, small, small, large, small)):
     interrupt(1)
     seen.append(stopped(call, x))
-    seen.append(finite(small).tolist() == wanted and small.tolist() == [1.0, 2.0])
+    seen.append(finite(small).tolist() == wanted and small.tolist() == state.tolist() == [1.0, 2.0])
 
 class Mine(Exception):
     pass
@@ -72,7 +78,7 @@ def test_an_endless_loop_hears_signals(tmp_path):
     env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache")}
     (tmp_path / "cache").mkdir(mode=0o700)
     made = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=100, env=env)
-    assert made.stdout.strip() == str([True] * 9), (made.stdout, made.stderr)
+    assert made.stdout.strip() == str([True] * 11), (made.stdout, made.stderr)
     assert "Exception ignored" not in made.stderr
 
 

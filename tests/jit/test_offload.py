@@ -169,6 +169,33 @@ def test_a_full_disk_is_an_error_and_harms_no_later_run(plain, eager_to_write, d
     assert [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())] == bits[2:]
 
 
+def test_an_interrupted_step_is_a_whole_one_and_keeps_no_page(plain, eager_to_write, disk, monkeypatch):
+    bits, whole = plain
+    net = network()
+    step = trace(step_of(net), memory_budget=whole.bytes - int(whole.arena * 0.64), offload=disk[0])
+    calls = {"pwrite": os.pwrite, "preadv": os.preadv}
+    count = 0
+
+    def interrupted(name):
+        def call(*args):
+            nonlocal count
+            count += 1
+            if count in (3, 5):  # the second one while the first is raised
+                raise KeyboardInterrupt(name)
+            return calls[name](*args)
+
+        return call
+
+    for seed, name in enumerate(calls):
+        count = 0
+        monkeypatch.setattr(os, name, interrupted(name))
+        with pytest.raises(KeyboardInterrupt, match=name):
+            step(batch(seed))
+        monkeypatch.setattr(os, name, calls[name])
+        assert not disk[1]()
+    assert [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())] == bits[2:]
+
+
 def test_the_file_is_gone_with_its_store(tmp_path):
     pages = Pages(str(tmp_path))
     a = np.arange(1000, dtype="float32")

@@ -157,6 +157,41 @@ def test_python_inside_may_compute_and_raise():
     assert len(results) == 2 and results[0] == inner(X).numpy().tobytes()  # what came behind was left out
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_run_that_raises_leaves_states_as_they_were(returns):
+    fails = []
+
+    def maybe(x) -> float:
+        if fails:
+            raise RuntimeError("no")
+        return 2.0
+
+    def nothing(x) -> None:
+        maybe(x)
+
+    call, state, other = jit.ignore(maybe if returns else nothing), Tensor([1.0, 2.0]), Tensor(np.zeros(5, "float32"))
+
+    @script
+    def f(x):
+        other[1:3] = other[1:3] + 1
+        s = call(x)
+        state[:] = state + (x if s is None else x * s)
+        return state.sum()
+
+    x = Tensor([1.0, 3.0])
+    f(x)
+    f(x)
+    before = state.tolist(), other.tolist()
+    fails.append(1)
+    for _ in range(2):  # as a first call finds the program, and directly
+        with pytest.raises(RuntimeError, match="no"):
+            f(x)
+        assert (state.tolist(), other.tolist()) == before
+    fails.clear()
+    f(x)
+    assert other.tolist() == [0.0, 3.0, 3.0, 0.0, 0.0]
+
+
 class Bad(Exception):
     def __init__(self, text, row):
         super().__init__(text)

@@ -208,6 +208,30 @@ def test_edits(net):
     assert again.expr in g.exprs().as_list()
 
 
+def test_arguments_are_others():
+    """MegEngine's `reset_inputs`: calls are nested in another way, and the old nodes are replaced."""
+
+    class Sum(M.Module):
+        def forward(self, x, y=1.0):
+            return F.relu(x) + y
+
+    m, a, b = trace_module(Sum(), Tensor(np.ones((2, 3), np.float32))), *(Tensor(np.full((2, 3), v, np.float32)) for v in (2.0, 5.0))
+    g, old = m.graph, m.graph.inputs[1]
+    first, second = g.reset_inputs({"a": a, "b": [b]})
+    assert first.shape == old.shape and len(g.inputs) == 3
+    with pytest.raises(TraceError, match="reads x, which is no argument any more; help: graph.replace_node"):
+        m({"a": a, "b": [b]})
+    with g.insert_exprs():
+        total = first + second
+    g.replace_node({old: total})
+    g.compile()
+    for n in (2, 5):
+        a, b = (Tensor(np.full((n, 3), v, np.float32)) for v in (-2.0, 5.0))
+        assert m({"a": a, "b": [b]}).tolist() == [[4.0] * 3] * n
+    with pytest.raises(TypeError, match="was traced with the arguments"):
+        m(a)
+
+
 def test_traces_hear_of_edits():
     m = trace_module(module(lambda s, x: s.inner(x) + 1, inner=module(lambda s, x: F.relu(x))), Tensor([1.0]))
     f, x = trace(m), Tensor([-1.0, 2.0])

@@ -13,9 +13,9 @@ from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.batched import Mapping, innermost_of
 from tengen.tensor.batching import examples, whole
+from tengen.tensor.control import run_function
 from tengen.tensor.nodes import Level, TapeNode, levels, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
-from tengen.tensor.regions import run_function
 from tengen.tensor.tape import cut
 
 

@@ -20,6 +20,7 @@ from tengen.compiler.memory_plan import Budget, MemoryPlan, Recomputed
 from tengen.compiler.program import Planned
 from tengen.ir.graph import Graph
 from tengen.kernels.steps import every_leaf
+from tengen.ops.define import lookup
 from tengen.passes.cleanup import remove_dead_code
 from tengen.passes.fuse import fuse
 from tengen.passes.pipeline import GRAPH
@@ -206,12 +207,19 @@ def _again(graph: Graph, units: Units, runs: Sequence[Run]) -> Graph:
 
 
 def fixed_bytes(graph: Graph) -> dict[str, int]:
-    """What a program needs besides its arena: states, results, constants."""
+    """What a program needs besides its arena: states, results, constants. Of states that an exception may leave half written a run has
+    a copy."""
+    copied = [s.read for s in graph.states.values() if s.written is not None] if may_stop(graph) else []
     return {
-        "states": sum(bytes_of(s.read) for s in graph.states.values()),
+        "states": sum(bytes_of(s.read) for s in graph.states.values()) + sum(map(bytes_of, copied)),
         "results": sum(bytes_of(v) for v in graph.outputs) + len(graph.checks),
         "constants": sum(bytes_of(c.value) for c in graph.constants.values()),
     }
+
+
+def may_stop(graph: Graph) -> bool:
+    """Whether an exception may end a run: a loop looks at signals, or Python is called."""
+    return any(n.op == "while_loop" or (n.op != "fused" and lookup(n.op).rules.effect) for g in graph.graphs() for n in g.nodes)
 
 
 def _arena(planned: Planned) -> int:

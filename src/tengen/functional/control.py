@@ -13,7 +13,7 @@ from tengen.base.errors import ArgumentError, ShapeError, user_line
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor
-from tengen.tensor.regions import run_cond, run_scan, run_while
+from tengen.tensor.control import run_cond, run_scan, run_while
 from tengen.tensor.structure import flatten, objects_of, unflatten
 from tengen.tensor.tensor import as_tensor
 
@@ -24,7 +24,8 @@ def cond(pred: Tensor | bool, then: Callable[..., Nest], else_: Callable[..., Ne
     """``then(*operands)`` where `pred` is true, else ``else_(*operands)``; one of the two is computed.
 
     Args:
-        pred: one bool, or one number, of which 0 is false. A Python bool decides at once.
+        pred: one bool, or one number, of which 0 is false. A Python bool decides at once; a comparison of open extents
+            (``x.shape[0] > 4`` with `dynamic_axes`) is decided in each run.
         then, else_: functions of the operands. They return the same structure of tensors of the same shapes and dtypes. They may use
             tensors from outside, and draw random numbers; what they change in place keeps the change where the branch ran.
         operands: tensors, or tuples, lists and dicts of them.
@@ -54,7 +55,7 @@ def cond(pred: Tensor | bool, then: Callable[..., Nest], else_: Callable[..., Ne
 
         return body
 
-    out = run_cond(as_tensor(pred), branch(then), branch(else_), given)
+    out = run_cond(pred, branch(then), branch(else_), given)
     if kinds[0] != kinds[1]:
         raise ArgumentError(f"{user_line()}: the branches of cond return different structures; help: both return the same one")
     return unflatten(kinds[0], out)

@@ -111,7 +111,8 @@ def undecided(name: str, e: Undecided, extents: Mapping[str, int]) -> TraceError
     names = ", ".join(map(repr, extents))
     return TraceError(
         f"{_line_of(e)}{name} is recorded for every {names}: {e}; help: arithmetic with + - * // on extents, shapes made of them and "
-        "tensors divided by them are recorded; a Python decision or number is not: leave the axis out of dynamic_axes for that"
+        "tensors divided by them stay open, and comparisons choose among recordings; what needs the number itself is a program for each: "
+        "leave the axis out of dynamic_axes for that"
     )
 
 

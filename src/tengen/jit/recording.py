@@ -13,12 +13,14 @@ from typing import Any
 from weakref import ref
 
 from tengen.autodiff import GradManager
+from tengen.base.dtype import bool_
 from tengen.base.errors import Undecided, VerifyError
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Check, Graph
+from tengen.ir.types import TensorType
 from tengen.jit.guards import Guards
 from tengen.jit.opening import LEAST, Pattern, Shapes, shapes_of
 from tengen.loops.extents import Numbers
-from tengen.loops.lang import Expr, decisions, var
+from tengen.loops.lang import Expr, const, decisions, select, var
 from tengen.tensor import Tensor
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
@@ -50,6 +52,28 @@ def deciding(numbers: Mapping[str, int] | None) -> Iterator[list[tuple[Expr, boo
 
     with decisions.answered(None if numbers is None else decide, decisions.equal):
         yield told
+
+
+_SIGNS = {"lt": ("<", ">="), "le": ("<=", ">"), "gt": (">", "<="), "ge": (">=", "<"), "eq": ("==", "!=")}
+
+
+def told(c: Expr, answer: bool) -> str:
+    """What holds where a condition has this answer."""
+    if c.op in _SIGNS:
+        return f"{c.args[0]!r} {_SIGNS[c.op][not answer]} {c.args[1]!r}"
+    return f"{'' if answer else 'not '}{c!r}"
+
+
+def with_checks(graph: Graph, conditions: Sequence[tuple[Expr, bool]]) -> Graph:
+    """The graph, whose runs raise a ValueError for extents with which a condition has another answer: what leaves the trace (a file) is the
+    program of one recording."""
+    g = graph.copy()
+    for c, answer in conditions:
+        wrong = select(c, const(int(not answer)), const(int(answer)))
+        bad = g.add_node("extent_op", [], {"n": wrong, "dtype": bool_}, [TensorType((), bool_)]).outputs[0]
+        message = f"{graph.name} was recorded for {told(c, answer)} and does not serve other numbers"
+        g.checks.append(Check(bad, "ValueError", message, None))
+    return g
 
 
 def placed(t: Tensor, rec: Recorder) -> Tensor | int:
@@ -98,7 +122,7 @@ class Recording:
     numbers: dict[str, int] = field(default_factory=dict)  # of its open extents when it was recorded
     cause: str = ""  # why it was made
     where: str | None = None  # the line of the call that it was made for
-    pattern: Pattern | None = None  # it was opened for this one; None: its signature has no names, or the user's
+    pattern: Pattern | None = None  # it was opened for this one; None: its signature has no names, or those of a table
     conditions: list[tuple[Expr, bool]] = field(default_factory=list)  # what Python code asked of its open extents, and the answers
     fixed: str = ""  # why extents in which calls differed are numbers
     gradient_of: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # see `Executable`
@@ -115,14 +139,18 @@ class Recording:
         return tuple(self.numbers[e] for e in self.extents)
 
     def serves(self, numbers: Mapping[str, int]) -> bool:
-        """Whether a recording that was opened can be run with these numbers."""
+        """Whether a recording with open extents can be run with these numbers."""
         if not self.decides(numbers):
             return False
-        return self.run is None or self.run.serves(tuple(numbers[e] for e in self.extents), LEAST)
+        return self.run is None or self.pattern is None or self.run.serves(tuple(numbers[e] for e in self.extents), LEAST)
 
     def decides(self, numbers: Mapping[str, int]) -> bool:
         """Whether Python code that compares open extents takes the same way with these numbers."""
         return not self.conditions or all(value_at(c, numbers) == answer for c, answer in self.conditions)
+
+    def told_conditions(self) -> tuple[str, ...]:
+        """What holds of the open extents for which it was made."""
+        return tuple(told(c, answer) for c, answer in self.conditions)
 
     def examples(self) -> list[Shapes]:
         """The shapes that it was made for."""

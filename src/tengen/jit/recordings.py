@@ -24,7 +24,7 @@ from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.parts import Parts
 from tengen.jit.questions import Cut, PartsRecorder, call_in_parts
-from tengen.jit.recording import Recording, attached_to, deciding, placed
+from tengen.jit.recording import Recording, attached_to, deciding, placed, with_checks
 from tengen.jit.room import Room, warn
 from tengen.passes.extents import at_extents, check_other_extents
 from tengen.runtime.progress import progress
@@ -113,12 +113,14 @@ class Recordings:
             raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
         if r.read.hold() and r.wake():
             return r
-        found = next((x for x in self._recordings.get(r.key, ()) if x.read.hold() and x.wake()), None)
+        numbers = r.numbers | dict(zip(r.extents, self._used.extents))
+        known = self._recordings.get(r.key, ())
+        found = next((x for x in known if x.read.hold() and x.wake() and x.decides(numbers)), None)
         if found is None:
             if r.key[2] != casting.key:
                 raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
             leaves = [tensor_over(None, None) for _ in r.key[1]]
-            found = self._record(r.key, leaves, r.numbers, r.pattern)
+            found = self._record(r.key, leaves, numbers, r.pattern)
         self._used = Used(found, self._used.extents)
         return found
 
@@ -132,14 +134,17 @@ class Recordings:
         watch = Watch(self.function, objects_of(structure), set(self._told))
         leaves = [tensor_over(None, None) for _ in types]
         with young_objects(), watch, for_files():
-            found = self._recorded(structure, leaves, types, device, watch, None if r.pattern is None else r.numbers, False)[0]
+            found = self._recorded(structure, leaves, types, device, watch, r.numbers or None, False)[0]
         found.key, found.numbers, found.pattern, found.extents = r.key, r.numbers, r.pattern, r.extents
         return found
 
     def _graph_of(self, r: Recording) -> Graph:
-        """The graph of a recording that was used last, with numbers for extents that opened by themselves."""
+        """The graph of a recording that was used last, with numbers for extents that opened by themselves. Where the recording serves some
+        numbers of named ones alone, each run of the graph checks them."""
         assert self._used is not None
-        return r.graph if r.pattern is None else at_extents(r.graph, dict(zip(r.extents, self._used.extents)))
+        if r.pattern is not None:
+            return at_extents(r.graph, dict(zip(r.extents, self._used.extents)))
+        return with_checks(r.graph, r.conditions) if r.conditions else r.graph
 
     def graph_of_call(self, *args, **kwargs) -> tuple[Graph, Device]:
         """(the graph of a call, with numbers for its extents; the device that it runs on). It is recorded for this, and neither compiled
@@ -168,7 +173,7 @@ class Recordings:
                 device = common_device(x._layout.device for x in leaves)
                 break
         key = (structure, tuple(types), casting.key, device)
-        found = self._fitting(key, leaves)
+        found = self._fitting(key, leaves, extents or None)
         if found is None and answers and self._parts:
             if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
                 args, kwargs = unflatten(structure, leaves)
@@ -181,7 +186,7 @@ class Recordings:
         return found, leaves, self._used.extents
 
     def _fitting(self, key: Any, leaves: list[Tensor], numbers: dict[str, int] | None = None) -> Recording | None:
-        """The recording of a signature that fits now; numbers: of extents that opened by themselves."""
+        """The recording of a signature that fits now; numbers: of its open extents."""
         known = self._recordings.get(key, [])
         found = next((r for r in known if r.fits(leaves) and (numbers is None or r.serves(numbers))), None)
         if found is not None and found is not known[0]:
@@ -224,7 +229,8 @@ class Recordings:
         warn(
             f"{self.name} was called with another number in {axes}, and cannot be recorded with that open: {why}; so each number is "
             "recorded and compiled by itself; help: arithmetic with + - * // on extents, shapes made of them and tensors divided by them "
-            "are recorded, a Python decision or number is not; dynamic_axes=None records each shape without this warning"
+            "stay open, and comparisons choose among recordings; what needs the number itself is a program for each; dynamic_axes=None "
+            "records each shape without this warning"
         )
         return r, {}
 
@@ -236,13 +242,13 @@ class Recordings:
         """A new recording of a signature. extents: the numbers of its names in the call. pattern: by which it was opened. answers: as
         `_find` has it."""
         structure, types, _, device = key
-        cause = self._cause(key, cause)
+        cause = self._cause(key, cause, extents)
         self._room.check(cause)
         watch = Watch(self.function, objects_of(structure), self._told)
         with young_objects():
             try:
                 with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, None if pattern is None else extents, answers)
+                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, extents or None, answers)
             except Undecided as e:
                 if pattern is not None:
                     raise
@@ -252,7 +258,7 @@ class Recordings:
             r.read = watch.guards([*r.states, *r.baked.values()], numbers)
             if not r.open:
                 if extents and pattern is None:
-                    check_other_extents(r.graph, extents)
+                    check_other_extents(r.graph, extents, r.decides)
                 room = None if pattern is None else self._room.take
                 r.run = Executable(r.graph, self.name, device=device, room=room, budget=self.budget)
                 if pattern is not None and r.run.undecided is not None:
@@ -262,13 +268,16 @@ class Recordings:
         self._keep(r)
         return r
 
-    def _cause(self, key: Any, differs: str) -> str:
-        """Why a recording is about to be made. differs: in which extents a call differs from others."""
+    def _cause(self, key: Any, differs: str, extents: dict[str, int]) -> str:
+        """Why a recording is about to be made. differs: in which extents a call differs from others. extents: the numbers of named ones."""
         if not self._room.causes:
             return "the first call"
         if differs:
             return f"another number in {differs}"
         known = self._recordings.get(key)
+        unlike = next((r for r in known or () if not r.decides(extents)), None)
+        if unlike is not None:
+            return f"numbers for which {' and '.join(unlike.told_conditions())} does not hold"
         before = known[0] if known else self._last
         if before is not None and before.key == key:
             return f"{before.read.difference() or 'a gradient, or the type of a state,'} changed"

@@ -13,7 +13,6 @@ from tengen.compiler.memory_plan import MemoryPlan
 from tengen.jit.dynamic import parameter_of_each
 from tengen.jit.parts import Parts, PartStats
 from tengen.jit.recording import Recording
-from tengen.loops.lang import Expr
 
 MOST_CHARACTERS = 80  # of a condition that is printed
 
@@ -79,23 +78,13 @@ def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recordin
     made = TraceStats(
         RecordingStats(
             signature(r.key, parameters), r.cause, r.where, dict(r.numbers), 0 if r.run is None else r.run.programs,
-            tuple(_condition(c, answer) for c, answer in r.conditions), r.fixed,
+            r.told_conditions(), r.fixed,
             None if r.run is None or r.run.program is None else r.run.program.memory,
         )
         for r in recordings
     )
     made.name, made.parts, made.cuts = name, parts.stats(), {str(where): n for where, n in parts.cuts.items()}
     return made
-
-
-_SIGNS = {"lt": ("<", ">="), "le": ("<=", ">"), "gt": (">", "<="), "ge": (">=", "<"), "eq": ("==", "!=")}
-
-
-def _condition(c: Expr, answer: bool) -> str:
-    """What holds where a condition has this answer."""
-    if c.op in _SIGNS:
-        return f"{c.args[0]!r} {_SIGNS[c.op][not answer]} {c.args[1]!r}"
-    return f"{'' if answer else 'not '}{c!r}"
 
 
 def signature(key: Any, parameters: Sequence[str]) -> str:

@@ -60,7 +60,8 @@ class trace(Recordings):
             time get a program of their own. None: each shape is recorded by itself.
             A table gives axes a name from the first call on: ``{0: "batch"}`` for every tensor argument, or by the names of the
             function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and one compiled
-            program then serve all extents from 1 upwards; extents of one name must agree. The bits are those of the program
+            program then serve all extents from 1 upwards, but for comparisons in Python, which are conditions as above; extents of
+            one name must agree. The bits are those of the program
             for each shape in all cases. See `docs/architecture.md`, "Open extents".
         max_programs: how many recordings are expected. on_excess: "warn": one more is warned of, once, with the causes of all;
             "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
@@ -78,7 +79,7 @@ class trace(Recordings):
 
     Errors: `TraceError` where a value is asked for (``numpy()``, ``bool()``) with symbolic=True, or while the program is recorded
         without being run; where an argument is changed in place before anything was asked for; with a table `dynamic_axes`, where
-        a value or the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``); for one recording more
+        a value or the number of an open extent is asked for (``int(x.shape[0])``); for one recording more
         than `max_programs` with ``on_excess="error"``.
         `BudgetError` where `memory_budget` cannot be met; it names the smallest that can.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value

@@ -7,7 +7,7 @@
 
 In: operands in a fixed order, and bodies as `Graph`s in attributes, which know nothing of what is outside: all that they read are
 their inputs. Out: launches inside a `Loop`, a `While` or an `If` of the program, so a body is compiled once, whatever the number
-of iterations. Users call `tengen.functional.scan` and its siblings, which record the bodies (`tensor/regions.py`).
+of iterations. Users call `tengen.functional.scan` and its siblings, which record the bodies (`tensor/control.py`).
 """
 
 from __future__ import annotations

@@ -95,11 +95,11 @@ def _expand(key: Any, shape: Sequence[Dim]) -> list[Any]:
     ]  # an empty ... parts arrays, too
 
 
-def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
-    """An int takes one element of its axis."""
-    if isinstance(d, int) and not -d <= i < d:
+def _one(key: Key, i: Dim, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
+    """An int takes one element of its axis; so does an extent, which is at least 0."""
+    if isinstance(i, int) and isinstance(d, int) and not -d <= i < d:
         raise IndexOutOfRange(f"getitem: index {i} is out of range for axis {axis} of extent {d} of shape {tuple(shape)}")
-    key.starts.append(i + d if i < 0 else i)
+    key.starts.append(i + d if isinstance(i, int) and i < 0 else i)
     key.sizes.append(1)
     key.steps.append(1)
 
@@ -150,7 +150,7 @@ def read_key(key: Any, shape: Sequence[Dim]) -> Key:
             _range(out, k, d)
         else:
             try:
-                i = as_index(k)
+                i = e if isinstance(e := unguarded(k), Expr) else as_index(k)
             except TypeError:
                 raise DTypeError(f"{k!r} is no index; help: ints, slices, None, ..., integer and bool tensors are") from None
             if advanced:  # it broadcasts with the arrays, and counts where they stand

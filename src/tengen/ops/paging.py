@@ -1,6 +1,6 @@
 """Values that a program writes to a file and reads again, to have their memory meanwhile (`trace(memory_budget=, offload=)`).
 
-    page_out    a value -> a ticket; its bytes are written to the file of a store
+    page_out    a value -> a ticket, by whose address it is known; its bytes are written to the file of a store
     page_in     a ticket -> the value
 
 The planner of budgets adds them to a program (`compiler/budget.py`); nobody records them. They call Python (`runtime/paging.py`) with the
@@ -43,7 +43,7 @@ def _(lo, ins, outs, store, order):
 
 @primitive
 def page_in(ticket: Tensor, store: int, order: Sequence[Count], shape: Shape, dtype: DTypeLike, what: Count):
-    """Reads a value. what: 1; 2 where nobody reads it again, 3 where a run reads nothing more."""
+    """Reads a value. what: 1; 2 where nobody reads it again."""
 
 
 @page_in.infer

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tengen.base.dtype import bool_, float32, int64, promote
+from tengen.base.dtype import bool_, float32, float64, int64, promote
 from tengen.base.errors import ArgumentError, ShapeError, TraceError
+from tengen.loops.lang import as_int
 from tengen.ops.attributes import Count, Positive
 from tengen.ops.define import Case, dispatch, lookup, shorthand
 from tengen.ops.indexing import gather, index, scatter, searchsorted
 from tengen.ops.masks import is_concrete, true_positions
 from tengen.ops.ordering import argsort, sort
-from tengen.ops.reduce import all_, max_, min_, sum_
+from tengen.ops.reduce import all_, extent, max_, min_, sum_
 from tengen.ops.shape import normalize_axes, permute, reshape
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
+
+
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")  # between neighbours
 
 
 def _float(x: Tensor) -> Tensor:
@@ -60,26 +64,46 @@ def quantile(
         raise ArgumentError(f"quantile: q={q!r} must be numbers from 0 to 1")
     x = _float(dispatch.tensor(inp))
     lines, kept = _lines(x, axis)
-    n = int(lines.shape[-1])
-    if not n:
+    n = as_int(lines.shape[-1])
+    if n == 0:
         raise ShapeError(f"the quantile of no elements is not defined: {x.shape} along {axis}")
+    if interpolation not in INTERPOLATIONS:
+        raise ArgumentError(f"quantile: interpolation={interpolation!r} must be {', '.join(INTERPOLATIONS[:-1])} or {INTERPOLATIONS[-1]}")
     ordered = sort(lines, False, -1)[0]
-    broken = lookup("isnan")(ordered[..., n - 1])
+    broken = lookup("isnan")(ordered[..., -1])
     found = []
     for s in shares:
-        at = s * (n - 1)
-        low, part = int(at), at - int(at)
-        part = {"linear": part, "lower": 0.0, "higher": float(part > 0), "midpoint": 0.5 * (part > 0)}.get(interpolation, -1.0)
-        if interpolation == "nearest":
-            low, part = round(at), 0.0  # halves to even
-        if part < 0:
-            raise ArgumentError(f"quantile: interpolation={interpolation!r} must be linear, lower, higher, midpoint or nearest")
-        y = ordered[..., low] if part < 1 else ordered[..., low + 1]
-        if 0 < part < 1:
-            y = y + (ordered[..., low + 1] - y) * part
+        y = _between(ordered, s, interpolation) if n is None else _at(ordered, s * (n - 1), interpolation)
         y = lookup("where")(broken, float("nan"), y)
         found.append(reshape(y, kept) if keepdims else y)
     return lookup("stack")(found, 0) if several else found[0]
+
+
+def _at(ordered: Tensor, at: float, interpolation: str) -> Tensor:
+    """What lies at a position along the last axis."""
+    low, part = int(at), at - int(at)
+    part = {"linear": part, "higher": float(part > 0), "midpoint": 0.5 * (part > 0)}.get(interpolation, 0.0)
+    if interpolation == "nearest":
+        low = round(at)  # halves to even
+    y = ordered[..., low] if part < 1 else ordered[..., low + 1]
+    return y + (ordered[..., low + 1] - y) * part if 0 < part < 1 else y
+
+
+def _between(ordered: Tensor, share: float, interpolation: str) -> Tensor:
+    """What lies at a share of the last axis, whose extent each run knows: with the bits of `_at` for that extent."""
+    where, astype, last = lookup("where"), lookup("astype"), ordered.shape[-1] - 1
+    at = extent(last, float64) * share
+    low = lookup("round")(at) if interpolation == "nearest" else lookup("floor")(at)
+    part = at - low
+    position = lambda i: index([astype(i, int64)], ordered, (ordered.ndim - 1,), ordered.ndim - 1)
+    y = position(low)
+    if interpolation in ("lower", "nearest"):
+        return y
+    above = position(lookup("minimum")(low + 1, extent(last, float64)))
+    if interpolation == "higher":
+        return where(part > 0, above, y)
+    part = astype(part, ordered.dtype) if interpolation == "linear" else 0.5
+    return where(at > low, y + (above - y) * part, y)
 
 
 quantile.reference(

@@ -6,7 +6,7 @@ whose types are all derived again: where a name hid that shapes do not fit, this
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tengen.base.errors import ShapeError, SizeError, TengenError, VerifyError
@@ -128,17 +128,20 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
     return inside(graph)
 
 
-def check_other_extents(graph: Graph, extents: Mapping[str, int]) -> None:
+def check_other_extents(graph: Graph, extents: Mapping[str, int], serves: Callable[[Mapping[str, int]], bool]) -> None:
     """ShapeError where shapes do not fit with these numbers, or neither with the next ones nor with twice these: what fits by chance is
-    found when it is recorded, and what fits only multiples is not refused."""
+    found when it is recorded, and what fits only multiples is not refused. serves: whether the graph is for these numbers."""
     at_extents(graph, extents)
-    try:
-        at_extents(graph, {name: n + 1 for name, n in extents.items()})
-    except ShapeError as e:
+    failed: list[ShapeError] = []
+    others = [{name: n + 1 for name, n in extents.items()}, {name: 2 * n for name, n in extents.items()}]
+    for numbers in filter(serves, others):
         try:
-            at_extents(graph, {name: 2 * n for name, n in extents.items()})
-        except ShapeError:
-            raise e from None
+            at_extents(graph, numbers)
+            return
+        except ShapeError as e:
+            failed.append(e)
+    if failed:
+        raise failed[0] from None
 
 
 def _given(extents: Mapping[str, int]) -> str:

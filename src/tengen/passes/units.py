@@ -421,13 +421,12 @@ def written_out(u: Units, runs: Iterable[Run]) -> Graph:
 
     runs = list(runs)
     reads = {r.unit: at for at, r in enumerate(runs) if u.nodes[r.unit].op == "page_in"}  # the last of each value
-    end = max(reads.values(), default=None)
     for at, r in enumerate(runs):
         n = u.nodes[r.unit]
         inputs: dict[Value | None, Value] = {v: get(v) for v in n.inputs if v is not None}
         made = _inlined(g, n, inputs, numbers) if n.op == "fused" else copy_node(g, n, inputs).outputs
         if n.op == "page_in":
-            g.nodes[-1].attrs["what"] = 3 if at == end else 2 if at == reads[r.unit] else 1
+            g.nodes[-1].attrs["what"] = 2 if at == reads[r.unit] else 1
         for v, new in zip(n.outputs, made):
             if u.number[v] in r.wanted:
                 m[v] = new

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import itertools
 import os
 import tempfile
 import threading
@@ -59,14 +58,19 @@ class Spool:
             return self._fd
 
     def read(self, region: Region, address: int) -> None:
-        """Reads a region into memory. Errors: BudgetError where the file was cut."""
+        """Reads a region into memory. Errors: BudgetError where that cannot be, or the file was cut."""
         assert self._fd is not None
         view, at = _memory(address, region.bytes), 0
         while at < region.bytes:
-            n = os.preadv(self._fd, [view[at:]], region.start + at)
+            try:
+                n, why = os.preadv(self._fd, [view[at:]], region.start + at), "its file was cut"
+            except OSError as e:
+                n, why = 0, os.strerror(e.errno or 0)
             if not n:
-                size = in_words(region.bytes)
-                raise BudgetError(f"a value of {size} that was written to {self._folder!r} cannot be read again: its file was cut")
+                raise BudgetError(
+                    f"a value of {in_words(region.bytes)} that was written to {self._folder!r} cannot be read again: {why}; help: what this "
+                    "run has computed is wrong, and so is what it has written to parameters and other states: load them anew"
+                )
             at += n
 
 
@@ -83,43 +87,40 @@ def _memory(address: int, n: int) -> memoryview:
     return memoryview((ctypes.c_char * n).from_address(address)).cast("B")
 
 
-WRITE, READ, READ_LAST, READ_END = range(4)  # what programs ask for; READ_LAST: of a ticket, READ_END: of a run
+WRITE, READ, READ_LAST = range(3)  # what programs ask for; READ_LAST: nobody reads the value again
 
 
 class Pages:
-    """What programs write and read, by tickets. What cannot be written stays in memory until the run has ended, which is then an error: so
-    its states are right all the same."""
+    """What programs have written, and read again.
+
+    A value is known by the address of its ticket, which is that of no other value as long as it is needed, also where several programs
+    run, in threads or one inside of the other. What cannot be written stays in memory, and the error is raised when the run has ended:
+    so its states are right all the same. Each call may be made twice: see `callbacks.py`.
+    """
 
     def __init__(self, folder: str):
         self._spool = Spool(folder)
-        self._held: dict[int, dict[int, Region | bytes]] = {}  # of each thread, by ticket
-        self._errors: dict[int, BudgetError] = {}  # of each thread
-        self._tickets = itertools.count()
+        self._held: dict[int, Region | bytes] = {}  # by the address of the ticket
 
     def serve(self, places: Sequence[Place]) -> None:
-        """Does what a program asks for: (the key and what, the value, the ticket). Errors: BudgetError at the end of a run for which the disk
-        was full."""
-        (head, _), (value, (n,)), (at, _) = places
-        what, ticket, me = ctypes.c_int64.from_address(head + 8).value, ctypes.c_int64.from_address(at), threading.get_ident()
-        held = self._held.setdefault(me, {})
+        """Does what a program asks for: (the key and what, the value, the ticket). Errors: BudgetError where the disk is full, or the file
+        was cut."""
+        (head, _), (value, (n,)), (ticket, _) = places
+        what = ctypes.c_int64.from_address(head + 8).value
         if what == WRITE:
-            ticket.value = next(self._tickets)
             try:
-                held[ticket.value] = self._spool.write(value, n)
-            except BudgetError as e:
-                held[ticket.value], self._errors[me] = ctypes.string_at(value, n), e
+                self._held[ticket] = self._spool.write(value, n)
+            except BudgetError:
+                self._held[ticket] = ctypes.string_at(value, n)
+                raise
             return
-        found = held[ticket.value]
+        found = self._held[ticket]
         if isinstance(found, bytes):
             ctypes.memmove(value, found, n)
         else:
             self._spool.read(found, value)
         if what == READ_LAST:
-            del held[ticket.value]
-        elif what == READ_END:
-            del self._held[me]
-            if me in self._errors:
-                raise self._errors.pop(me)
+            del self._held[ticket]
 
 
 def folder_of(offload: str | os.PathLike) -> str:

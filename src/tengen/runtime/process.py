@@ -1,7 +1,7 @@
 """The native runtime of this process: buffers, the memory pool, threads, and calls of compiled programs.
 
-The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once, for the pack that comes with Tengen or in the disk cache,
-and loaded when this file is imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those
+The IR of `memory.py`, `threads.py`, `native_ir.py` and `callbacks.py` is compiled once, for the pack that comes with Tengen or in the
+disk cache, and loaded when this file is imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those
 that `new_buffer` makes; when its last reference goes, the memory goes back to the pool (or, for a view or foreign memory, the owner
 is let go). A plan is a builtin function: buffers in, buffers out. All of it but programs themselves runs under the interpreter's
 lock.
@@ -24,6 +24,7 @@ from tengen.base.errors import DeviceError
 from tengen.codegen.targets import Target
 from tengen.runtime import pack
 from tengen.runtime.cache import compiled
+from tengen.runtime.callbacks import CALLBACK_SYMBOLS, callbacks_ir
 from tengen.runtime.compile import Loaded, add_symbols, load_object
 from tengen.runtime.memory import memory_ir
 from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
@@ -42,7 +43,7 @@ TARGET = Target.host()  # what this process compiles for: the runtime, and whate
 
 def runtime_ir(target: Target) -> str:
     """The LLVM IR of the whole runtime: memory, threads, builtins, for one target."""
-    return target.head + memory_ir() + threads_ir(target) + python_ir()
+    return target.head + memory_ir() + threads_ir(target) + python_ir() + callbacks_ir()
 
 
 def load_forever(ir: Callable[[Target], str]) -> Loaded:
@@ -56,7 +57,7 @@ def _forever(loaded: Loaded) -> Loaded:
     return loaded
 
 
-add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
+add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in (*PYTHON_SYMBOLS, *CALLBACK_SYMBOLS)})
 _packed = pack.find(pack.RUNTIME, TARGET)
 if _packed is None:
     _native = load_forever(runtime_ir)

@@ -1,14 +1,16 @@
 """Executable: a graph as one native call, for traces and for loaded models.
 
 In: a graph whose constants have data. Out: something that takes the buffers of inputs and states and gives tensors. States
-are updated in place. The checks of the graph are looked at when the run has ended.
+are updated in place; where an exception ends a run, they get the values back that they had before it. The checks of the graph are
+looked at when the run has ended.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from ctypes import memmove
+from math import inf, prod
 from time import perf_counter
 from typing import Any, NoReturn
 from weakref import ref
@@ -20,6 +22,7 @@ from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
+from tengen.compiler.budget import may_stop
 from tengen.compiler.driver import GraphPasses, compile_graph, evaluate, ready_program
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout
@@ -79,6 +82,7 @@ class Executable:
         self.program: Program | None = None
         self.undecided: errors.Undecided | None = None
         self._checks: list[Check] = []
+        self._undoes = bool(self.written) and may_stop(graph)
         self._room, start = room, perf_counter()
         try:
             if of_graphs is None:
@@ -221,7 +225,8 @@ class Executable:
 
         Returns: the outputs.
 
-        Errors: what a check of the graph says. States have then been written. ShapeError where shapes do not fit with these
+        Errors: what a check of the graph says. States have then been written. What Python that the program calls, or a signal's handler,
+        raises; states have then the values that they had before. ShapeError where shapes do not fit with these
         extents.
         """
         if looking.around is not None:
@@ -238,9 +243,27 @@ class Executable:
         call, layouts, constants = plan
         if launch_log.active is not None:
             call = self._call_into(launch_log.active, extents)
-        out = call(*buffers, *constants) if constants else call(*buffers)
+        if self._undoes:
+            out = self._whole_or_not(call, buffers, extents)
+        else:
+            out = call(*buffers, *constants) if constants else call(*buffers)
         made = [tensor_over(out, layouts[0])] if len(layouts) == 1 else list(map(tensor_over, out, layouts))
         return self._checked(made) if self._checks else made
+
+    def _whole_or_not(self, call: Any, buffers: Sequence[Any], extents: tuple[int, ...]) -> Any:
+        """A call that an exception may end. What it would have computed is then undefined, so states get their values back."""
+        number, first, before = Numbers(dict(zip(self._symbols, extents))), len(self._source.inputs), []
+        states = list(self._source.states.values())
+        for i in self.written:
+            t = states[i].read.type
+            n = prod(map(number, t.shape)) * t.dtype.size
+            before.append((buffers[first + i], native.copy(buffers[first + i], n), n))
+        try:
+            return call(*buffers, *self.constants)
+        except BaseException:
+            for buffer, old, n in before:
+                memmove(native.address(buffer), native.address(old), n)
+            raise
 
     def _checked(self, made: list[Tensor]) -> list[Tensor]:
         """The outputs without the last one, which has the results of the graph's checks. Raises the error of the first check

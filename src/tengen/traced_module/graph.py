@@ -317,6 +317,36 @@ class InternalGraph:
         self.bound = ((*self.bound[0], n), self.bound[1])
         return n
 
+    def reset_inputs(self, *args: Any, **kwargs: Any) -> list[TensorNode]:
+        """Other arguments of calls: nested as these, with a node for each tensor among them.
+
+        Returns: these nodes, in order. `replace_node({old: new})` puts them in the place of the old ones. An extent stays open that was open in
+        the old argument of the same position and rank; of more arguments than there were, where it is that of the first argument's axis.
+
+        Errors: TraceError in a run, for an old argument that is still read.
+        """
+        old, self.inputs = self.inputs[1:], self.inputs[:1]
+        gone = {id(n.expr) for n in old}
+        self._exprs = [e for e in self._exprs if id(e) not in gone]
+
+        first: list[tuple[int, Any]] = []  # extents of the first argument: in the example, and here
+
+        def node(x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            at, shape = len(self.inputs) - 1, list(x.shape)
+            if at < len(old) and old[at].ndim == x.ndim:
+                shape = [b if isinstance(b, Extent) else d for b, d in zip(old[at]._layout.type.shape, shape)]
+            elif at >= len(old):
+                shape = [mine if d == n else d for d, (n, mine) in zip(shape, first)] + shape[len(first) :]
+            if not first:
+                first.extend(zip(x.shape, shape))
+            return self.add_input("args", TensorType(tuple(shape), x.dtype))
+
+        self.bound, self._grown = rebuild((args, kwargs), node), False
+        self.changed()
+        return self.inputs[1:]
+
     def add_output_node(self, node: TensorNode) -> None:
         """One more result: a tuple of what was given and the node; a tuple that was made so grows."""
         self._own(node)
@@ -376,7 +406,11 @@ class InternalGraph:
     def _steps(self) -> list[tuple[Expr, list[int]]]:
         if self._order is None:
             last: dict[int, int] = {}
-            steps = [e for e in self._exprs if not isinstance(e, Input)]
+            steps, given = [e for e in self._exprs if not isinstance(e, Input)], {id(n) for n in self.inputs}
+            for n in (*(n for e in steps for n in e.inputs), *self.outputs):
+                if isinstance(n.expr, Input) and id(n) not in given:
+                    help = f"help: graph.replace_node({{{n.name}: a new one}})"
+                    raise TraceError(f"{self.name} reads {n.name}, which is no argument any more; {help}")
             for i, e in enumerate(steps):
                 last.update((id(n), i) for n in (*e.inputs, *e.outputs))
             kept = {id(n) for n in (*self.outputs, *self.watched, *self.ends)}

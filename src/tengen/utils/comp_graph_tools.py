@@ -18,7 +18,7 @@ from tengen.utils.network_node import OpNode, VarNode
 
 __all__ = [
     "GraphInference", "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs", "get_owner_opr_type",
-    "graph_traversal", "replace_oprs", "replace_vars", "set_priority_to_id",
+    "graph_traversal", "load_and_inference", "replace_oprs", "replace_vars", "set_priority_to_id",
 ]  # fmt: skip
 
 Vars = VarNode | Iterable[VarNode]
@@ -152,3 +152,18 @@ class GraphInference:
         plain = lambda x: x if isinstance(x, Tensor) else np.asarray(x)
         made = self._graph(*map(plain, inp_args), **{k: plain(x) for k, x in (inp_dict or {}).items()})
         return OrderedDict(zip(self._graph.output_names, (t.numpy() for t in (made if isinstance(made, tuple) else (made,)))))
+
+
+def load_and_inference(file: File, inp_data_list: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of a model file for inputs in order: MegEngine's call before 1.1, which has `GraphInference` since.
+
+    Errors: as of a call of a model.
+
+    >>> import tengen, tempfile, os
+    >>> from tengen import Tensor
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.tgn")
+    >>> _ = tengen.trace(lambda x: x * 2 + 1, example_input=Tensor([1.0])).dump(path)
+    >>> load_and_inference(path, [np.float32([3.0])])
+    [array([7.], dtype=float32)]
+    """
+    return list(GraphInference(file).run(*inp_data_list).values())

@@ -15,8 +15,8 @@ from tengen.ir.graph import Check
 from tengen.ir.verify import CHECK_ERRORS
 from tengen.jit.script.texts import given, static, taken
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.control import in_any_example
 from tengen.tensor.host import can_call, record_call
-from tengen.tensor.regions import in_any_example
 
 
 class Raised(Exception):

@@ -1,7 +1,7 @@
 """Conditions and loops of a function that is being recorded: what the code of `rewrite.py` calls.
 
 A condition that is known decides at once, and a loop over what is known runs in Python. A condition that is a tensor, a tensor that is
-gone over, and a bound that is a tensor become regions (`tensor/regions.py`). What leaves a part of the user's function early is a
+gone over, and a bound that is a tensor become regions (`tensor/control.py`). What leaves a part of the user's function early is a
 `Signal`, whose code is a tensor where that depends on values.
 """
 
@@ -21,7 +21,7 @@ from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, returned
 from tengen.jit.script.variables import Variables, mapped, refuse_aliases
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
-from tengen.tensor.regions import decision, run_cond
+from tengen.tensor.control import decision, run_cond
 
 PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
 

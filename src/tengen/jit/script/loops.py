@@ -20,7 +20,7 @@ from tengen.jit.script.signals import Signal
 from tengen.jit.script.variables import Variables, copied, refuse_aliases, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
-from tengen.tensor.regions import decision, run_cond, run_scan, run_while
+from tengen.tensor.control import decision, run_cond, run_scan, run_while
 from tengen.tensor.structure import flatten, unflatten
 from tengen.tensor.tensor import as_tensor, tensor_over
 

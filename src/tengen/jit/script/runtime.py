@@ -28,7 +28,7 @@ from tengen.jit.script.signals import BREAK, returned
 from tengen.jit.script.texts import Part, Text, text, waits
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
-from tengen.tensor.regions import decision
+from tengen.tensor.control import decision
 
 __all__ = [
     "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces",
