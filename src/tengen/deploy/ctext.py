@@ -77,6 +77,7 @@ class Interface:
     prefix: str
     target: str
     cpu: str
+    system: str
     threads: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -176,7 +177,7 @@ def header_text(f: Interface) -> str:
     own = f" and what {', '.join(f.operators)} define" if f.operators else ""
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
- * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
+ * For {f.target} ({f.cpu}), {f.system}. It allocates nothing, keeps nothing between runs{kept},
  * and needs only libc{pthread}{own}. */
 #ifndef {P}_H
 #define {P}_H

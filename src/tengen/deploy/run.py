@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -22,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
-from tengen.base.files import read_regular
-from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
+from tengen.codegen.targets import Target
+from tengen.codegen.targets.system import LINUX
 from tengen.deploy.compile import OPERATORS, Artifact
-from tengen.deploy.elf import machine
+from tengen.deploy.emulators import CannotRun, runner
 from tengen.ir.types import TensorType
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import var
@@ -33,10 +32,6 @@ from tengen.passes.extents import extents_of
 from tengen.runtime.progress import progress
 
 LIMIT_S = 600  # for linking, and for running
-
-
-class CannotRun(TengenError):
-    """An artifact that cannot run on this machine, with the reason: no linker, no emulator, another processor."""
 
 
 def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
@@ -79,37 +74,25 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
 def run_program(folder: Path, name: str, target: str, data: bytes, extents: Sequence[int] = ()) -> tuple[bytes, str]:
     """(what the example program answers to these bytes, how it was run). extents: numbers for those that are open. CannotRun,
     TengenError."""
-    arch = ARCHITECTURES[machine(read_regular(folder / f"{name}.o"))]
-    runner = _runner(target, arch)
+    made_for = Target.named(target)
+    command, how = runner(made_for)
     with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
-        program = _link(folder, name, arch, Path(build))
-        out = _run([*runner, str(program), str(folder / f"{name}.bin"), *map(str, extents)], data)
-    return out, " ".join(os.path.basename(r) for r in runner) or "natively"
+        program = _link(folder, name, made_for, Path(build))
+        out = _run([*command, str(program), str(folder / f"{name}.bin"), *map(str, extents)], data)
+    return out, how
 
 
-def _runner(target: str, arch: Architecture) -> list[str]:
-    """The command before the program. CannotRun."""
-    host = Target.machine()
-    if arch is host.architecture:
-        if why := Target.named(target).why_not_here():
-            raise CannotRun(why)
-        return []
-    for emulator in arch.emulators:
-        if found := shutil.which(emulator):
-            return [found]
-    raise CannotRun(f"{arch.emulators[0]}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
-
-
-def linker(arch: Architecture) -> list[str]:
-    """The command that makes a program of C and object files, to be run by `_runner`: a C compiler of this system's, else zig's.
+def linker(target: Target) -> list[str]:
+    """The command that makes a program of C and object files, to be run by `runner`: a C compiler of this system's, else zig's.
 
     zig takes this machine's libc for this machine, where that is glibc (2.17 or newer); otherwise a static one, which it builds when
     it is first asked: a minute of processor time, and then it is kept.
 
     Errors: CannotRun where there is neither.
     """
-    own = arch.name == Target.machine().arch
-    names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",)
+    mine, arch, system = Target.machine(), target.architecture, target.system
+    own = arch is mine.architecture and system is mine.system
+    names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",) if system is LINUX else ()
     cannot = ""  # what a compiler that is there says
     for found in filter(None, map(shutil.which, names)):
         command = [found, "-O1", "-pthread", *([] if own else ["-static"])]
@@ -118,12 +101,18 @@ def linker(arch: Architecture) -> list[str]:
             return command
         cannot = cannot or f"; {found} does not make a program ({complaint})"
     if importlib.util.find_spec("ziglang") is None:
+        compilers = "there is no cross compiler"
+        if names:
+            working = "that works " if cannot else ""
+            compilers = f"{'no' if cannot else 'neither'} {(' or ' if cannot else ' nor ').join(names)} {working}is in PATH"
         raise CannotRun(
-            f"nothing here links a program for {arch.name}: {'no' if cannot else 'neither'} {(' or ' if cannot else ' nor ').join(names)} "
-            f"{'that works ' if cannot else ''}is in PATH, nor is the wheel `ziglang` installed{cannot}; help: pip install 'tengen[deploy]'"
+            f"nothing here links a program for {arch.name}: {compilers}, nor is the wheel `ziglang` installed{cannot}; "
+            "help: pip install 'tengen[deploy]'"
         )
-    libc = [f"{arch.name}-linux-gnu.2.17"] if own and platform.libc_ver()[0] == "glibc" else [arch.c_triple, "-static"]
-    return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
+    zig = [sys.executable, "-m", "ziglang", "cc", "-O1"]
+    if own and platform.libc_ver()[0] == "glibc":
+        return [*zig, "-lpthread", "-target", f"{arch.name}-linux-gnu.2.17"]
+    return [*zig, "-target", *(target.level.c_triple or arch.c_triple).split(), *(["-lpthread", "-static"] if system.threads else [])]
 
 
 @functools.cache
@@ -140,11 +129,11 @@ def _complaint(command: tuple[str, ...]) -> str:
         return _last(done.stderr) if done.returncode else ""
 
 
-def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
+def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
     program = build / name
-    command = linker(arch)
+    command = linker(target)
     by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
-    with progress.waiting(f"linking {name} for {arch.name} by {by}"):
+    with progress.waiting(f"linking {name} for {target.name} by {by}"):
         own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
         command += ["-O2", "-ffp-contract=off"] if own else []
         more = [*own, "-lm"] if own else []
