@@ -15,7 +15,7 @@ from tengen.base.config import config
 from tengen.base.errors import TengenError
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.emulators import CannotRun, runner
-from tengen.deploy.run import linker
+from tengen.deploy.run import linked_by
 from tengen.functional import matmul, softmax
 from tengen.runtime import cache
 from tengen.tensor import Tensor
@@ -98,8 +98,7 @@ def _shipping() -> Iterator[Finding]:
     for target in map(Target.named, TARGET_NAMES[1:]):
         lacks, by, how = [], "", ""
         try:
-            command = linker(target)
-            by = "zig" if "ziglang" in command else os.path.basename(command[0])
+            by = linked_by(target)
         except CannotRun:
             lacks.append("a linker (pip install 'tengen[deploy]')")
         try:

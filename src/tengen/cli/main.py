@@ -21,12 +21,14 @@ from click.shell_completion import get_completion_class
 from tengen.base.errors import ConfigError, TengenError
 from tengen.base.version import VERSION
 from tengen.cli.doctor import doctor
-from tengen.codegen.targets import TARGET_NAMES
+from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
+from tengen.deploy.emulators import CannotRun, runner
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
+from tengen.deploy.run import linked_by
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.distributed.launch import run_program
@@ -226,9 +228,47 @@ def export(model: Path, out: Path | None, opset: int | None, runtime: str | None
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 
+def _target(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """The name of a target; one that is near to what was given is named where there is none of that name."""
+    try:
+        return None if given is None else given if Target.named(given) else None
+    except ConfigError as e:
+        raise click.BadParameter(str(e)) from e
+
+
+def _complete_target(context: click.Context, parameter: click.Parameter, given: str) -> list[str]:
+    return [name for name in TARGET_NAMES if name.startswith(given)]
+
+
+@main.command()
+@_plain_errors
+def targets() -> None:
+    """Lists what `tengen compile --target` compiles for: what is promised of results, how that was tested, and what runs it here.
+
+    \b
+        tengen targets
+    """
+    names: dict[Target, list[str]] = {}
+    for name in TARGET_NAMES[1:]:
+        names.setdefault(Target.named(name), []).append(name)
+    for target, called in names.items():
+        level = target.level
+        click.echo(click.style(", ".join(called), bold=True))
+        try:
+            here = f"{runner(target)[1]}, linked by {linked_by(target)}"
+        except CannotRun as e:
+            here = f"not: {e}"
+        words = " ".join([level.cpu, *(f for f in level.features.split(",") if f[:1] == "+")])
+        rows = [("processor", f"{words}, {target.system.name}"), ("results", level.bits), ("tested", level.tested), ("runs here", here)]
+        _table([(f"  {what}", text) for what, text in rows])
+
+
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--target", type=click.Choice(TARGET_NAMES), default="x86-64", show_default=True, help="The processor to compile for.")
+@click.option(
+    "--target", callback=_target, shell_complete=_complete_target, default="x86-64", show_default=True,
+    help="What to compile for; `tengen targets` lists them.",
+)
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tengen.base.dtype import DType, float32, float64, int16, int32, int64
+from tengen.base.dtype import DType, float32, float64, int16, int32, int64, uint32, uint64
 from tengen.codegen.types import literal, mangled, type_of
 from tengen.loops.lang import Expr
 
@@ -106,6 +106,17 @@ def rounded(values: Values, op: str, dt: DType, lanes: int, x: str) -> str:
 def _with_sign(values: Values, x: str, sign: str, dt: DType, lanes: int) -> str:
     ty = type_of(dt, lanes)
     return values.intrinsic(f"copysign.{mangled(dt, lanes)}", ty, f"{ty} {x}", f"{ty} {sign}")
+
+
+def saturated(values: Values, x: str, source: DType, target: DType, lanes: int) -> str:
+    """A float as a narrower integer: as one of its own width first, whose ends are then cut."""
+    e = _Emitter(values, lanes)
+    wide = {("i", 32): int32, ("i", 64): int64, ("u", 32): uint32, ("u", 64): uint64}[target.kind, source.bits]
+    whole = e.cast(x, source, wide)
+    whole = e.op("min", wide, whole, e.number(wide, (1 << target.bits - (target.kind == "i")) - 1))
+    if target.kind == "i":
+        whole = e.op("max", wide, whole, e.number(wide, -(1 << target.bits - 1)))
+    return e.cast(whole, wide, target)
 
 
 def widened(values: Values, x: str, lanes: int) -> str:

@@ -333,6 +333,8 @@ class Values:
             return self._narrow(self._for_narrowing(x, source, lanes), target, lanes)
         if source.is_float and target.is_float:
             return self.convert("fpext" if target.bits > source.bits else "fptrunc", x, s, t)
+        if source.is_float and target.bits < source.bits and "narrow" in self._lacks:
+            return lacking.saturated(self, x, source, target, lanes)
         if source.is_float:
             sign = "s" if target.kind == "i" else "u"
             return self.intrinsic(f"fpto{sign}i.sat.{mangled(target, lanes)}.{mangled(source, lanes)}", t, f"{s} {x}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import platform
 import re
 import shutil
@@ -22,7 +23,8 @@ import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.codegen.targets import Target
-from tengen.codegen.targets.system import LINUX
+from tengen.codegen.targets.system import LINUX, WINDOWS
+from tengen.deploy import bare
 from tengen.deploy.compile import OPERATORS, Artifact
 from tengen.deploy.emulators import CannotRun, runner
 from tengen.ir.types import TensorType
@@ -78,7 +80,10 @@ def run_program(folder: Path, name: str, target: str, data: bytes, extents: Sequ
     command, how = runner(made_for)
     with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
         program = _link(folder, name, made_for, Path(build))
-        out = _run([*command, str(program), str(folder / f"{name}.bin"), *map(str, extents)], data)
+        weights = Path(build, "weights.bin")
+        shutil.copyfile(folder / f"{name}.bin", weights)
+        arguments = [str(weights) if made_for.system.files else weights.name, *map(str, extents)]
+        out = call_program(made_for, command, program, arguments, data)
     return out, how
 
 
@@ -115,6 +120,12 @@ def linker(target: Target) -> list[str]:
     return [*zig, "-target", *(target.level.c_triple or arch.c_triple).split(), *(["-lpthread", "-static"] if system.threads else [])]
 
 
+def linked_by(target: Target) -> str:
+    """The name of what `linker` calls. Errors: CannotRun."""
+    command = linker(target)
+    return "zig" if "ziglang" in command else os.path.basename(command[0])
+
+
 @functools.cache
 def _complaint(command: tuple[str, ...]) -> str:
     """What a C compiler says where it cannot make a small program with the headers that an example includes, as one without the C
@@ -130,30 +141,45 @@ def _complaint(command: tuple[str, ...]) -> str:
 
 
 def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
-    program = build / name
     command = linker(target)
     by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
     with progress.waiting(f"linking {name} for {target.name} by {by}"):
         own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
         command += ["-O2", "-ffp-contract=off"] if own else []
         more = [*own, "-lm"] if own else []
-        files = [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more]
-        done = _call([*command, "-o", str(program), *files], b"", "linking")
+        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more], build / name, command)
+
+
+def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:
+    """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
+    command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
+    program = program.with_suffix(".exe") if target.system is WINDOWS else program
+    done = _call([*command, "-o", str(program), *files], b"", "linking")
     if done.returncode:
-        raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
+        raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
 
 
-def _run(command: list[str], data: bytes) -> bytes:
-    done = _call(command, data, "running")
+def call_program(target: Target, command: Sequence[str], program: Path, arguments: Sequence[str], data: bytes) -> bytes:
+    """What a program answers to its standard input, run by a command of `runners`. Errors: TengenError where it fails."""
+    if target.system.files:
+        return _run([*command, str(program), *arguments], data)
+    folder = program.parent
+    (folder / bare.INPUT).write_bytes(data)
+    _run([*command, *bare.running(program, list(arguments))], b"", folder)
+    return (folder / bare.OUTPUT).read_bytes()
+
+
+def _run(command: list[str], data: bytes, folder: Path | None = None) -> bytes:
+    done = _call(command, data, "running", folder)
     if done.returncode:
         raise TengenError(f"the program ended with code {done.returncode}: {_last(done.stderr)}")
     return done.stdout
 
 
-def _call(command: list[str], data: bytes, what: str) -> subprocess.CompletedProcess:
+def _call(command: list[str], data: bytes, what: str, folder: Path | None = None) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S)
+        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S, cwd=folder)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise TengenError(f"{what} failed: {e}") from e
 

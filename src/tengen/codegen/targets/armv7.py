@@ -18,7 +18,7 @@ from tengen.codegen.targets.architecture import Architecture, Level, Registers
 
 _LAYOUT = "e-m:e-p:32:32-Fi8-i64:64-v128:64:128-a:0:32-n32-S64"
 _LINUX = "unknown-linux-gnueabihf"
-_BARE = "none-eabihf"
+_BARE = "unknown-none-eabihf"
 _TESTED = "run by qemu-arm, compared as bytes"
 
 ARMV7 = Architecture(
