@@ -31,6 +31,7 @@ NAMES = re.compile(r"x86|amd64|aarch64|arm64|armv7|cortex|thumb|riscv|wasm32|avx
 ALLOWED = {
     ("deploy/compile.py", "x86-64"): "what artifacts are for unless told otherwise: a promise to users",
     ("cli/main.py", "x86-64"): "the same for the command",
+    ("deploy/packages.py", "arm64-v8a"): "a folder's name in Android's NDK",
 }
 
 

@@ -28,6 +28,7 @@ from tengen.deploy.emulators import CannotRun, runner
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
+from tengen.deploy.packages import FORMS, package
 from tengen.deploy.run import linked_by
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
@@ -272,9 +273,12 @@ def targets() -> None:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@click.option("--as", "forms", multiple=True, type=click.Choice(list(FORMS)), help="Also write it in this form; may be given several times.")
 @_extent_or_range
 @_plain_errors
-def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int | range]) -> None:
+def compile_(
+    model: Path, target: str, out: Path, threads: int, name: str | None, forms: Sequence[str], extents: dict[str, int | range]
+) -> None:  # fmt: skip
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
@@ -289,6 +293,7 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
             ("example", a.files[3]),
             ("target", f"{a.target}, {a.threads} {'thread' if a.threads == 1 else 'threads'}"),
             ("workspace", _size(a.workspace_bytes)),
+            *((form, path) for form in dict.fromkeys(forms) for path in package(a, form)),
         ]
     )
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.codegen.targets import Target
-from tengen.codegen.targets.system import LINUX, WINDOWS
+from tengen.codegen.targets.system import ANDROID, LINUX, WASM, WINDOWS
 from tengen.deploy import bare
 from tengen.deploy.compile import OPERATORS, Artifact
 from tengen.deploy.emulators import CannotRun, runner
@@ -33,6 +33,7 @@ from tengen.loops.lang import var
 from tengen.passes.extents import extents_of
 from tengen.runtime.progress import progress
 
+STACK_BYTES = 1 << 20  # of a module of WebAssembly
 LIMIT_S = 600  # for linking, and for running
 
 
@@ -158,6 +159,24 @@ def link_program(target: Target, files: Sequence[str], program: Path, command: S
     if done.returncode:
         raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
+
+
+def link_library(target: Target, files: Sequence[str], library: Path, exported: Sequence[str] = ()) -> Path:
+    """Links object files to a shared library, or a module of WebAssembly that gives out some names. Errors: as `link_program`."""
+    command = linker(target)
+    if target.system is WASM:
+        i = command.index("-target")
+        command[i + 1] = command[i + 1].replace("wasi", "freestanding")
+        options = ["-s", "-Wl,--no-entry", "-Wl,--export-memory", f"-Wl,-z,stack-size={STACK_BYTES}"]
+        options += [f"-Wl,--export={name}" for name in exported]
+    else:
+        names = {LINUX: f"-Wl,-soname,{library.name}", ANDROID: f"-Wl,-soname,{library.name}", WINDOWS: "-Wl,--export-all-symbols"}
+        options = ["-shared", *filter(None, [names.get(target.system)]), *(["-nostdlib"] if target.system is ANDROID else [])]
+        command = [c for c in command if c != "-static"]
+    done = _call([*command, *options, "-o", str(library), *files], b"", "linking")
+    if done.returncode:
+        raise TengenError(f"linking {library.name} for {target.name} failed: {_last(done.stderr)}")
+    return library
 
 
 def call_program(target: Target, command: Sequence[str], program: Path, arguments: Sequence[str], data: bytes) -> bytes:

@@ -66,8 +66,8 @@ class Level(NamedTuple):
         system: LLVM's words for it, the rest of the triple. c_triple: for zig, where it is not the architecture's; emulators:
             likewise. emulator_options: for the emulator to be this processor.
         lacks: what such processors have no instruction for, which `codegen/lacking.py` then writes out: "half" (conversions between
-            float16 and float32), "round" (to an integer), "narrow" (floats to narrower integers), "fma" (with one rounding), "inner fma" (those of sums of products, which
-            then round twice).
+            float16 and float32), "round" (to an integer), "narrow" (floats to narrower integers), "fma" (with one rounding), "inner
+            fma" (those of sums of products, which then round twice).
         bits: what is promised of results. tested: how that was looked at.
     """
 
