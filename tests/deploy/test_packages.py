@@ -13,11 +13,12 @@ from needs import needs
 
 import tengen
 from tengen import deploy
-from tengen.base.errors import ConfigError, TengenError
+from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.codegen.targets import Target
 from tengen.deploy.emulators import runners
 from tengen.deploy.objects import read_object
 from tengen.deploy.packages import FORMS, archive
+from tengen.deploy.run import link_program
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +172,29 @@ def test_arduino(mlp):
     assert "precompiled=full" in (home / "library.properties").read_text()
     assert (home / "src" / "cortex-m4" / "libmlp.a").read_bytes()[:8] == b"!<arch>\n"
     assert len(files) == 4 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
+
+
+@needs("ziglang")
+@pytest.mark.parametrize("target, ending", [("windows-x86-64", ".exe"), ("macos-arm64", "")])
+def test_programs_of_other_systems_link(mlp, target, ending, tmp_path):
+    folder, _ = made(mlp, target)
+    program = link_program(Target.named(target), [str(folder / "mlp_main.c"), str(folder / "mlp.o")], tmp_path / "mlp")
+    assert program.name == f"mlp{ending}" and program.stat().st_size > 2000
+
+
+@needs("ziglang")
+def test_the_first_op_that_differs_is_named(mlp, tmp_path):
+    """Products of sums round twice on wasm32: the first matrix product differs, as that target says."""
+    model, x, _, home = mlp
+    deploy.compile_model(model, "wasm32", tmp_path, "mlp")
+    deploy.compile_model(model, "wasm32-exact", tmp_path, "exact")
+    if not runners(Target.named("wasm32")):
+        pytest.skip("neither node nor wasmtime is installed")
+    v = deploy.verify_artifact(model, tmp_path, target="wasm32")
+    assert v.status == "different" and "the first op that differs is matmul(f32[3,7], f32[7,19])" in v.how and "no fused multiply-add" in v.how
+    assert deploy.verify_artifact(model, tmp_path, target="wasm32-exact").status == "equal"
+    with pytest.raises(FileFormatError, match="holds no artifact for riscv64; help: tengen compile --target riscv64"):
+        deploy.verify_artifact(model, tmp_path, target="riscv64")
 
 
 def test_windows_under_wine(mlp):

@@ -302,15 +302,17 @@ def compile_(
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--name", help="The artifact's name, where FOLDER holds several.")
+@click.option("--target", callback=_target, shell_complete=_complete_target, help="What it must be for.")
 @click.option("--runs", type=click.IntRange(1), default=4, show_default=True, help="Sets of random inputs to compare.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
 @_plain_errors
-def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) -> None:
-    """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit.
+def verify(model: Path, folder: Path, name: str | None, target: str | None, runs: int, seed: int) -> None:
+    """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit. Where they differ, the first op whose
+    bits differ is named.
 
     Exit code 0 when all bits are equal, 1 when a bit differs or on an error, 3 when it cannot be run here (it then says why).
     """
-    v = verify_artifact(model, folder, name=name, runs=runs, seed=seed)
+    v = verify_artifact(model, folder, name=name, runs=runs, seed=seed, target=target)
     if v.status == "skipped":
         click.echo(f"{v.target}: skipped: {v.how}")
         sys.exit(COULD_NOT_RUN)

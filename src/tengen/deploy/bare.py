@@ -45,6 +45,7 @@ int ferror(FILE *f);
 _STDLIB = """\
 #include <stddef.h>
 void *aligned_alloc(size_t align, size_t size);
+void *malloc(size_t size);
 long long atoll(const char *text);
 """
 
@@ -120,6 +121,8 @@ void *aligned_alloc(size_t align, size_t size) {
     next = at + size;
     return (void *)at;
 }
+
+void *malloc(size_t size) { return aligned_alloc(64, size); }
 
 void Fault(void) { semihosting(0x04, "a fault of the processor\n"); quit(99); }
 

@@ -248,6 +248,9 @@ def example_text(f: Interface) -> str:
 """ if f.weights_bytes else "    (void)argc, (void)argv;\n"  # fmt: skip
     numbers = "".join(f" {r[0]}" for r in f.ranges.values())
     reset = f"    {p}_reset(weights, state);\n" if f.states else ""
+    windows = f.system == "Windows"  # where standard streams are of text at first
+    binary = "    _setmode(_fileno(stdin), _O_BINARY);\n    _setmode(_fileno(stdout), _O_BINARY);\n" if windows else ""
+    files = "#include <fcntl.h>\n#include <io.h>\n" if windows else ""
     pthread = " -pthread" if f.threads > 1 else ""
     pthread += " -lm" if f.operators else ""
     own = "".join(f"{word} " for word in ("-O2", "-ffp-contract=off", *f.operators)) if f.operators else ""
@@ -255,13 +258,16 @@ def example_text(f: Interface) -> str:
  * Build: cc {own}{p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */
 #include <stdio.h>
 #include <stdlib.h>
-#include "{p}.h"
+{files}#include "{p}.h"
 
-/* Aligned memory, never of no bytes, so that NULL says that there is none. */
-static void *take(size_t bytes) {{ return aligned_alloc({P}_ALIGN, (bytes / {P}_ALIGN + 1) * {P}_ALIGN); }}
+/* Aligned memory, which is kept until the program ends. */
+static void *take(size_t bytes) {{
+    char *p = malloc(bytes + {P}_ALIGN);
+    return p ? p + (-(uintptr_t)p & ({P}_ALIGN - 1)) : NULL;
+}}
 
 int main(int argc, char **argv) {{
-{extents}{memory}
+{binary}{extents}{memory}
     if ({missing}) {{
         fprintf(stderr, "not enough memory\\n");
         return 2;
