@@ -115,6 +115,12 @@ def test_verify_tells_its_answers_apart(model, tmp_path, monkeypatch):
     assert "skipped: nothing here links a program" in run("verify", model, tmp_path, code=3)
 
 
+def test_targets():
+    text = run("targets")
+    assert "wasm32\n" in text and "no fused multiply-add" in text and text.count("  results ") == text.count("  tested ") >= 14
+    assert "did you mean 'aarch64'?" in run("compile", "x", "--target", "arm64", "-o", "y", code=2)
+
+
 def test_doctor(tmp_path, monkeypatch):
     text = run("doctor")
     rows = {line.split()[1]: line.split()[0] for line in text.splitlines()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tengen.base.errors import CompileError, ConfigError, FileFormatError
 from tengen.codegen.llvm import emit_kernel, emit_module
 from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Target, processor
 from tengen.codegen.targets.architecture import Level, Registers, VectorForm
-from tengen.deploy.elf import machine
+from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
 from tengen.loops.lang import LANES, const, dot2, dot2i, fma
 from tengen.runtime import llvm
@@ -26,12 +25,13 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "tengen"
 HOME = "codegen/targets"
 
 # Names of architectures, of their features and of what only they have.
-NAMES = re.compile(r"x86|amd64|aarch64|arm64|riscv|avx|neon|f16c|\bsve\b|\bsse|musl|qemu-[a-z]*\d", re.IGNORECASE)
+NAMES = re.compile(r"x86|amd64|aarch64|arm64|armv7|cortex|thumb|riscv|wasm32|avx|neon|f16c|\bsve\b|\bsse|musl|qemu-[a-z]*\d", re.IGNORECASE)
 
 # (file, what it says): why it may.
 ALLOWED = {
     ("deploy/compile.py", "x86-64"): "what artifacts are for unless told otherwise: a promise to users",
     ("cli/main.py", "x86-64"): "the same for the command",
+    ("deploy/packages.py", "arm64-v8a"): "a folder's name in Android's NDK",
 }
 
 
@@ -90,13 +90,20 @@ def test_a_process_decides_once_what_it_compiles_for():
 def test_named_targets():
     assert TARGET_NAMES[0] == "native" and {Target.named(n).arch for n in TARGET_NAMES[1:]} == set(ARCHITECTURES)
     registers = {n: (Target.named(n).vector_bytes, Target.named(n).vector_registers) for n in TARGET_NAMES[1:]}
-    assert registers == {"x86-64": (32, 16), "x86-64-v3": (32, 16), "x86-64-v4": (64, 32), "aarch64": (16, 32)}
+    assert registers == {
+        "x86-64": (32, 16), "x86-64-v3": (32, 16), "x86-64-v4": (64, 32), "aarch64": (16, 32), "armv7": (16, 16), "armv7-exact": (4, 32),
+        "riscv64": (4, 32), "riscv64-v": (16, 32), "wasm32": (16, 16), "wasm32-exact": (16, 16), "cortex-m4": (4, 32), "cortex-m7": (4, 32),
+        "windows-x86-64": (32, 16), "macos-arm64": (16, 32), "android-arm64": (16, 32),
+    }  # fmt: skip
     assert Target.named("aarch64").key == "aarch64-unknown-linux-gnu generic +neon"
     with pytest.raises(ConfigError, match="unknown target 'vax'; help: one of native, x86-64, "):
         Target.named("vax")
+    for wrong, near in (("arm64", "aarch64"), ("wasm", "wasm32"), ("riscv", "riscv64"), ("x86_64", "x86-64"), ("cortex-m", "cortex-m.")):
+        with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
+            Target.named(wrong)
 
 
-@pytest.mark.parametrize("name, least", [("x86-64-v3", 4), ("x86-64-v4", 1), ("aarch64", None)])
+@pytest.mark.parametrize("name, least", [("x86-64-v3", 4), ("x86-64-v4", 1), ("aarch64", None), ("riscv64", None)])
 def test_parts_of_vectors(name, least):
     t = Target.named(name)
     assert [t.masks(size) for size in (1, 2, 4, 8)] == [least is not None and size >= least for size in (1, 2, 4, 8)]
@@ -116,37 +123,36 @@ def products():
 
 
 # An architecture that Tengen does not know; a port would be a file with this in it.
-RISCV = Architecture(
-    name="riscv64", data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",
-    levels={"rv64": Level("rv64", "generic-rv64", "+m,+a,+f,+d")},
-    registers=(Registers("v", 32, 32), Registers("", 8, 32)), masked=(),
-    forms=(VectorForm("fma", "v", lambda emit, args: args[0]),),
-    pause="fence seq_cst", fence="fence seq_cst", elf_machine=243, linking=None,
-    c_triple="riscv64-linux-musl", emulators=("qemu-riscv64",), notable=("v",), cpuinfo=("isa",),
+LOONGARCH = Architecture(
+    name="loongarch64", data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",
+    levels={"la64": Level("la64", "generic-la64", "+f,+d")},
+    registers=(Registers("lsx", 16, 32), Registers("", 8, 32)), masked=(),
+    forms=(VectorForm("fma", "lsx", lambda emit, args: args[0]),),
+    pause="fence seq_cst", fence="fence seq_cst", elf_machine=258, linking=None,
+    c_triple="loongarch64-linux-musl", emulators=("qemu-loongarch64",), notable=("lsx",), cpuinfo=("CPU Family",),
 )  # fmt: skip
 
 
 def test_a_new_architecture_is_one_table(monkeypatch):
     """In the registry it is written for and, where LLVM has the back end, compiled for: kernels and the thread pool."""
-    monkeypatch.setitem(ARCHITECTURES, "riscv64", RISCV)
-    scalar = Target("rv64", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d", 8, 32)
-    assert scalar.architecture is RISCV and not scalar.masks(8) and not scalar.forms and "rv64" in RISCV.levels
+    monkeypatch.setitem(ARCHITECTURES, "loongarch64", LOONGARCH)
+    scalar = Target("la64", "loongarch64-unknown-linux-gnu", "generic-la64", "+f,+d", 8, 32)
+    assert scalar.architecture is LOONGARCH and not scalar.masks(8) and not scalar.forms and "la64" in LOONGARCH.levels
     text = emit_kernel(products(), scalar)
     assert "  fence seq_cst\n  ret void" in text and "llvm.fma.v16f32" in text and "masked" not in text
-    with pytest.raises(CompileError, match="code for rv64 cannot run here: this processor is"):
+    with pytest.raises(CompileError, match="code for la64 cannot run here: this processor is"):
         load_object(b"", scalar)
-    with pytest.raises(FileFormatError, match="x86_64 or aarch64 or riscv64"):
-        machine(b"\x7fELF\x02\x01" + bytes(58))
-    assert machine(b"\x7fELF\x02\x01" + bytes(12) + struct.pack("<H", 243) + bytes(44)) == "riscv64"
-    vectors = replace(scalar, features="+m,+a,+f,+d,+v")
+    with pytest.raises(FileFormatError, match="x86_64 or aarch64 or .* or loongarch64"):
+        read_object(bytes(58))
+    vectors = replace(scalar, features="+f,+d,+lsx")
     assert emit_kernel(products(), vectors).count("@llvm.fma") == text.count("@llvm.fma") - 1  # its form was taken
-    llvm.initialize("riscv64")
+    llvm.initialize("loongarch64")
     try:
         llvm.llvmlite().Target.from_triple(scalar.triple)
     except RuntimeError as e:
-        pytest.skip(f"this LLVM has no back end for RISC-V: {e}")
+        pytest.skip(f"this LLVM has no back end for LoongArch: {e}")
     kernel, pool = emit_module([products()], scalar), scalar.head + threads_ir(scalar)
-    assert machine(compile_object(kernel, scalar)) == machine(compile_object(pool, scalar)) == "riscv64"
+    assert {read_object(compile_object(text, scalar)).machine for text in (kernel, pool)} == {LOONGARCH.elf_machine}
 
 
 def test_a_processor_of_no_known_architecture(monkeypatch):
@@ -158,9 +164,10 @@ def test_a_processor_of_no_known_architecture(monkeypatch):
 @pytest.mark.parametrize("a", ARCHITECTURES.values(), ids=lambda a: a.name)
 def test_what_an_architecture_says_is_whole(a):
     assert ARCHITECTURES[a.name] is a and a.levels and all(level.name in a.levels for level in a.levels.values())
-    assert a.registers[-1].feature == "" and all(r.bytes in (16, 32, 64) and r.count >= 16 for r in a.registers)
+    assert a.registers[-1].feature == "" and all(r.bytes in (4, 16, 32, 64) and r.count >= 16 for r in a.registers)
     for name, level in a.levels.items():
         assert Target.named(name).architecture is a and Target.named(name).cpu == level.cpu
+        assert Target.named(name).level is level and level.bits and level.tested
     for form in a.forms:  # it is taken where the feature is there, and changes what is emitted
         least = next(iter(a.levels.values()))
         without = Target("without", f"{a.name}-unknown-linux-gnu", least.cpu, least.features, 16, 16)

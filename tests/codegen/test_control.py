@@ -15,6 +15,7 @@ from tengen.base.dtype import bool_, float32, int64
 from tengen.base.errors import CompileError, ConfigError
 from tengen.codegen.llvm import affine, emit_kernel, emit_module
 from tengen.codegen.targets import TARGET_NAMES, Target
+from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, cdiv, const, equal, fma, fold, maximum, minimum, ramp, splat, var
@@ -221,9 +222,10 @@ def test_objects_for_every_target(name):
     target = Target.named(name)
     extra = "define void @run(ptr %b, ptr %i, ptr %p) {\n  call void @first(ptr %b, ptr %i, i64 0, i64 1)\n  ret void\n}\n"
     data = compiler.compile_object(emit_module([saxpy("first"), saxpy("second")], target, extra), target)
-    assert compiler.elf_symbols(data)[0] == {"first", "second", "run"}
-    machine = int.from_bytes(data[18:20], "little")
-    assert machine == {"x86_64": 62, "aarch64": 183}[target.arch] == target.architecture.elf_machine
+    made = read_object(data)
+    assert made.defined == {"first", "second", "run"} and made.format == target.system.format and made.code_bytes > 50
+    if made.format == "elf":
+        assert made.machine == target.architecture.elf_machine
 
 
 def test_targets():
@@ -234,7 +236,7 @@ def test_targets():
         Target.named("vax")
     for name in TARGET_NAMES:
         t = Target.named(name)
-        assert str(llvm.machine(t.triple, t.cpu, t.features).target_data) == t.architecture.data_layout
+        assert str(llvm.machine(t.triple, t.cpu, t.features, relocation=t.system.relocation).target_data) == t.data_layout
 
 
 def test_affine_indices():

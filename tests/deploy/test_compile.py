@@ -26,10 +26,10 @@ from tengen.base.errors import CompileError, ConfigError, DTypeError, FileFormat
 from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
 from tengen.deploy.ctext import c_name
-from tengen.deploy.elf import machine, sections
+from tengen.deploy.objects import read_object
 from tengen.deploy.run import linker
 from tengen.deploy.verify import differing, random_inputs, verify
-from tengen.runtime.compile import compile_object, elf_symbols, load_object
+from tengen.runtime.compile import compile_object, load_object
 
 HOST = Target.host()
 
@@ -125,12 +125,13 @@ def test_same_bits_linked(net, target, threads, tmp_path):
 def test_the_object_needs_only_libc(net, target, threads, tmp_path):
     a = deploy.compile_model(net[0], target, tmp_path, "net", threads)
     data = Path(a.files[0]).read_bytes()
-    defined, needed = elf_symbols(data)
-    assert machine(data) == ("aarch64" if target == "aarch64" else "x86_64")
+    made = read_object(data)
+    defined, needed = made.defined, made.needed
+    assert made.machine == Target.named(target).architecture.elf_machine
     assert defined == {"net_run", "net_check"} | ({"net_set_threads", "net_stop_threads"} if threads > 1 else set())
     assert all(s.startswith("pthread_") or s in {"memcpy", "memset", "clock_gettime", "sched_yield"} for s in needed)
     assert threads > 1 or not needed - {"memcpy", "memset"}
-    assert a.code_bytes == sum(s.size for s in sections(data) if s.executable) and 500 < a.code_bytes < 32 << 10
+    assert a.code_bytes == made.code_bytes and 500 < a.code_bytes < 32 << 10
 
 
 def test_it_holds_only_the_kernels_it_uses(net, tmp_path):
@@ -232,7 +233,7 @@ def test_bad_arguments(net, tmp_path):
         deploy.run_artifact(a, [np.zeros((2, 3, 8, 6))])
     with pytest.raises(CompileError, match="would need memchr"):
         text = f'target triple = "{HOST.triple}"\ndeclare ptr @memchr()\ndefine void @f() {{ call ptr @memchr() ret void }}'
-        aot._check_symbols(compile_object(text, HOST))
+        aot._check_symbols(read_object(compile_object(text, HOST)), set(), HOST.system)
 
 
 def test_verify_sees_what_is_wrong(net, tmp_path, monkeypatch):
@@ -271,6 +272,7 @@ def test_verify_counts_what_differs(net, tmp_path):
     deploy.compile_model(deploy.Model(graph, {}), "native", tmp_path, "net")
     v = verify(m, tmp_path, inputs=[{"image": models.images((2, 3, 8, 6))}])
     assert v.status == "different" and 0 < v.differing <= 14 and v.how.startswith("run 0, probability[0, ")
+    assert "no op differs when it is compiled anew: the artifact was made from another model" in v.how
 
 
 def test_differing():
@@ -300,15 +302,15 @@ def test_empty_path(net, tmp_path):
 
 
 def test_a_compiler_that_makes_no_program_is_passed_over(tmp_path, monkeypatch):
-    arch = Target.machine().architecture
+    here = Target.machine()
     for name, lines in (("cc", "echo 'fatal error: stdio.h: No such file' >&2; exit 1"), ("gcc", "exit 0")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert linker(arch)[0] == str(tmp_path / "gcc")
+    assert linker(here)[0] == str(tmp_path / "gcc")
     (tmp_path / "gcc").unlink()
     if importlib.util.find_spec("ziglang"):
-        assert "ziglang" in linker(arch)
+        assert "ziglang" in linker(here)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(deploy.CannotRun, match=r"cc does not make a program \(fatal error: stdio\.h: No such file\); help: pip install"):
-        linker(arch)
+        linker(here)

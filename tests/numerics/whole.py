@@ -34,12 +34,12 @@ import tengen.functional as F
 from tengen import Tensor, load_graph
 from tengen.autodiff import GradManager
 from tengen.base.errors import ShapeError, TengenError, TraceError, UsageWarning
-from tengen.codegen.targets import ARCHITECTURES, Target
+from tengen.codegen.targets import Target
 from tengen.deploy import CannotRun, compile_model
 from tengen.deploy.compile import Artifact
-from tengen.deploy.elf import machine
+from tengen.deploy.emulators import runner
 from tengen.deploy.model import Model
-from tengen.deploy.run import _runner, linker
+from tengen.deploy.run import linker
 from tengen.ops.define import Case, Op
 from tengen.runtime.compile import load_object
 
@@ -237,13 +237,12 @@ class Memory:
 
     def run_linked(self, target: str, folder: Path) -> None:
         """In one program of its own. Errors: CannotRun without the linker or the emulator."""
-        arch = ARCHITECTURES[machine(Path(self.calls[0].artifact.files[0]).read_bytes())]
-        runner = _runner(target, arch)
-        command = linker(arch)
+        start, _ = runner(Target.named(target))
+        command = linker(Target.named(target))
         (folder / "main.c").write_text(self._main())
         objects = [c.artifact.files[0] for c in self.calls]
         subprocess.run([*command, "-o", "main", "main.c", *objects], cwd=folder, check=True, capture_output=True)
-        done = subprocess.run([*runner, str(folder / "main")], input=bytes(self.data), capture_output=True)
+        done = subprocess.run([*start, str(folder / "main")], input=bytes(self.data), capture_output=True)
         assert done.returncode == 0, (done.returncode, done.stderr.decode())
         assert len(done.stdout) == len(self.data)
         self.data[:] = done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -14,8 +13,9 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.errors import TengenError
-from tengen.codegen.targets import ARCHITECTURES, Target
-from tengen.deploy.run import CannotRun, linker
+from tengen.codegen.targets import TARGET_NAMES, Target
+from tengen.deploy.emulators import CannotRun, runner
+from tengen.deploy.run import linked_by
 from tengen.functional import matmul, softmax
 from tengen.runtime import cache
 from tengen.tensor import Tensor
@@ -93,23 +93,25 @@ def _cache() -> Finding:
 
 
 def _shipping() -> Iterator[Finding]:
-    """What `tengen verify` needs for each architecture."""
-    here = Target.machine().architecture
-    for arch in ARCHITECTURES.values():
-        lacks = []
+    """What `tengen verify` needs for each target, where that is not the same as for the one before."""
+    said: set[tuple[str, str]] = set()
+    for target in map(Target.named, TARGET_NAMES[1:]):
+        lacks, by, how = [], "", ""
         try:
-            by = linker(arch)[0] if "ziglang" not in linker(arch) else "zig"
+            by = linked_by(target)
         except CannotRun:
-            by = ""
             lacks.append("a linker (pip install 'tengen[deploy]')")
-        emulator = next(filter(None, map(shutil.which, arch.emulators)), None)
-        if arch is not here and emulator is None:
-            lacks.append(f"an emulator ({arch.emulators[0]})")
+        try:
+            how = runner(target)[1]
+        except CannotRun as e:
+            lacks.append(str(e).split(",")[0].split(";")[0])
+        if (target.arch, target.system.name) in said:
+            continue
+        said.add((target.arch, target.system.name))
         if lacks:
-            yield f"verify {arch.name}", NOTE, f"artifacts cannot be run here, for want of {' and '.join(lacks)}"
+            yield f"verify {target.name}", NOTE, f"artifacts cannot be run here: {' and '.join(lacks)}"
         else:
-            where = "here" if emulator is None or arch is here else f"by {os.path.basename(emulator)}"
-            yield f"verify {arch.name}", OK, f"artifacts are linked by {os.path.basename(by)}, and run {where}"
+            yield f"verify {target.name}", OK, f"artifacts are linked by {by}, and run {how if how == 'natively' else f'by {how}'}"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -21,12 +21,15 @@ from click.shell_completion import get_completion_class
 from tengen.base.errors import ConfigError, TengenError
 from tengen.base.version import VERSION
 from tengen.cli.doctor import doctor
-from tengen.codegen.targets import TARGET_NAMES
+from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
+from tengen.deploy.emulators import CannotRun, runner
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
+from tengen.deploy.packages import FORMS, package
+from tengen.deploy.run import linked_by
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.distributed.launch import run_program
@@ -226,15 +229,56 @@ def export(model: Path, out: Path | None, opset: int | None, runtime: str | None
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 
+def _target(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """The name of a target; one that is near to what was given is named where there is none of that name."""
+    try:
+        return None if given is None else given if Target.named(given) else None
+    except ConfigError as e:
+        raise click.BadParameter(str(e)) from e
+
+
+def _complete_target(context: click.Context, parameter: click.Parameter, given: str) -> list[str]:
+    return [name for name in TARGET_NAMES if name.startswith(given)]
+
+
+@main.command()
+@_plain_errors
+def targets() -> None:
+    """Lists what `tengen compile --target` compiles for: what is promised of results, how that was tested, and what runs it here.
+
+    \b
+        tengen targets
+    """
+    names: dict[Target, list[str]] = {}
+    for name in TARGET_NAMES[1:]:
+        names.setdefault(Target.named(name), []).append(name)
+    for target, called in names.items():
+        level = target.level
+        click.echo(click.style(", ".join(called), bold=True))
+        try:
+            here = f"{runner(target)[1]}, linked by {linked_by(target)}"
+        except CannotRun as e:
+            here = f"not: {e}"
+        words = " ".join([level.cpu, *(f for f in level.features.split(",") if f[:1] == "+")])
+        rows = [("processor", f"{words}, {target.system.name}"), ("results", level.bits), ("tested", level.tested), ("runs here", here)]
+        _table([(f"  {what}", text) for what, text in rows])
+
+
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--target", type=click.Choice(TARGET_NAMES), default="x86-64", show_default=True, help="The processor to compile for.")
+@click.option(
+    "--target", callback=_target, shell_complete=_complete_target, default="x86-64", show_default=True,
+    help="What to compile for; `tengen targets` lists them.",
+)
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@click.option("--as", "forms", multiple=True, type=click.Choice(list(FORMS)), help="Also write it in this form; may be given several times.")
 @_extent_or_range
 @_plain_errors
-def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int | range]) -> None:
+def compile_(
+    model: Path, target: str, out: Path, threads: int, name: str | None, forms: Sequence[str], extents: dict[str, int | range]
+) -> None:  # fmt: skip
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
@@ -249,6 +293,7 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
             ("example", a.files[3]),
             ("target", f"{a.target}, {a.threads} {'thread' if a.threads == 1 else 'threads'}"),
             ("workspace", _size(a.workspace_bytes)),
+            *((form, path) for form in dict.fromkeys(forms) for path in package(a, form)),
         ]
     )
 
@@ -257,15 +302,17 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--name", help="The artifact's name, where FOLDER holds several.")
+@click.option("--target", callback=_target, shell_complete=_complete_target, help="What it must be for.")
 @click.option("--runs", type=click.IntRange(1), default=4, show_default=True, help="Sets of random inputs to compare.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
 @_plain_errors
-def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) -> None:
-    """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit.
+def verify(model: Path, folder: Path, name: str | None, target: str | None, runs: int, seed: int) -> None:
+    """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit. Where they differ, the first op whose
+    bits differ is named.
 
     Exit code 0 when all bits are equal, 1 when a bit differs or on an error, 3 when it cannot be run here (it then says why).
     """
-    v = verify_artifact(model, folder, name=name, runs=runs, seed=seed)
+    v = verify_artifact(model, folder, name=name, runs=runs, seed=seed, target=target)
     if v.status == "skipped":
         click.echo(f"{v.target}: skipped: {v.how}")
         sys.exit(COULD_NOT_RUN)

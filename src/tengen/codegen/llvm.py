@@ -17,7 +17,8 @@ from functools import partial
 from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
-from tengen.codegen.values import Values, scalar_type, type_of
+from tengen.codegen.types import scalar_type, type_of
+from tengen.codegen.values import Values
 from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
@@ -102,7 +103,7 @@ class _Function(Values):
     """Emits one kernel."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        super().__init__(kernel.name, target.forms)
+        super().__init__(kernel.name, target.forms, target.lacks)
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._streams = False
@@ -172,7 +173,7 @@ class _Function(Values):
         name, i = f"%buf{self._buffers[b]}", self._buffers[b]
         if name not in self._entry:
             self._entry[name + ".at"] = f"getelementptr ptr, ptr %buffers, i64 {i}"
-            self._entry[name] = f"load ptr, ptr {name}.at, align 8"
+            self._entry[name] = f"load ptr, ptr {name}.at, align {self.target.architecture.pointer_bytes}"
         return name
 
     def slot(self, which: str) -> str:
@@ -298,9 +299,10 @@ class _Function(Values):
             arguments.append(f"ptr {self.address(self.base(b), _memory_type(b.dtype), self.value(i))}")
         if s.symbol == external.HOST:
             places = f"%places{len(self._entry)}"
-            self._entry[places] = f"alloca [{len(arguments)} x ptr], align 8"
+            size = self.target.architecture.pointer_bytes
+            self._entry[places] = f"alloca [{len(arguments)} x ptr], align {size}"
             for j, a in enumerate(arguments):
-                self.lines.append(f"  store {a}, ptr {self.address(places, 'ptr', str(j))}, align 8")
+                self.lines.append(f"  store {a}, ptr {self.address(places, 'ptr', str(j))}, align {size}")
             arguments = [f"ptr {places}"]
         table = f"%shapes{len(self._entry)}"
         self._entry[table] = f"alloca [{max(len(s.shapes), 1)} x i64], align 8"

@@ -10,17 +10,13 @@ Read next: `llvm.py` (statements, memory, kernels).
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import math
-import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
-import numpy as np
-
-from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, uint64
+from tengen.base.dtype import DType, bool_, float16, float32, float64, int64, uint64
 from tengen.base.errors import CompileError
+from tengen.codegen import lacking
 from tengen.codegen.targets.architecture import VectorForm
+from tengen.codegen.types import is_storage, literal, mangled, scalar_type, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, Expr
 
@@ -40,74 +36,6 @@ _COMPARE["b"] = _COMPARE["u"]
 RAMP = "<" + ", ".join(f"i64 {i}" for i in range(LANES)) + ">"
 
 
-def is_storage(dt: DType) -> bool:
-    """Whether `dt` is a 16-bit float, which registers hold as its bits."""
-    return dt is float16 or dt is bfloat16
-
-
-def vector(scalar: str, lanes: int) -> str:
-    """The LLVM type of `lanes` values of the type `scalar`."""
-    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
-
-
-def scalar_type(dt: DType) -> str:
-    """The LLVM type of one value of `dt` in a register."""
-    if dt.kind == "f":
-        return "double" if dt is float64 else "float" if dt is float32 else "i16"
-    return f"i{dt.bits}"
-
-
-@functools.cache
-def type_of(dt: DType, lanes: int = 1) -> str:
-    """The LLVM type of `lanes` values of `dt` in a register."""
-    return vector(scalar_type(dt), lanes)
-
-
-@functools.cache
-def mangled(dt: DType, lanes: int = 1) -> str:
-    """How an intrinsic's name spells the type."""
-    return ("" if lanes == 1 else f"v{lanes}") + ("f" if dt.kind == "f" else "i") + str(dt.bits)
-
-
-def _to_odd(value: float) -> float:
-    """`value` as a float32, truncated inexact values made odd, so that rounding once more is rounding once."""
-    near = ctypes.c_float(value).value
-    if near == value or near != near:
-        return near
-    bits = struct.unpack("<I", struct.pack("<f", near))[0]
-    if not bits & 1:
-        bits += -1 if abs(near) > abs(value) else 1
-    return struct.unpack("<f", struct.pack("<I", bits))[0]
-
-
-def _storage_bits(dt: DType, value: float) -> int:
-    """The bits of a 16-bit float, rounded once to nearest even."""
-    if dt is float16:
-        with np.errstate(all="ignore"):
-            return int(np.float16(value).view(np.int16))
-    if value != value:
-        return 0x7FC0
-    bits = struct.unpack("<I", struct.pack("<f", _to_odd(value)))[0]
-    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-
-
-def literal(dt: DType, value, lanes: int = 1) -> str:
-    """A constant operand; floats are rounded to `dt`."""
-    if dt is bool_:
-        text = "true" if value else "false"
-    elif is_storage(dt):
-        bits = _storage_bits(dt, float(value))
-        text = str(bits - 0x10000 if bits & 0x8000 and bits > 0 else bits)
-    elif dt.kind == "f":
-        v = ctypes.c_float(value).value if dt is float32 else float(value)
-        bits = 0x7FF8 << 48 if math.isnan(v) else struct.unpack("<Q", struct.pack("<d", v))[0]
-        text = f"0x{bits:016X}"
-    else:
-        n = int(value) & ((1 << dt.bits) - 1)
-        text = str(n - (1 << dt.bits) if n >> (dt.bits - 1) else n)
-    return text if lanes == 1 else f"splat ({scalar_type(dt)} {text})"
-
-
 def _never_nan(operand: str) -> bool:
     """Whether an operand is a float literal other than NaN."""
     return "0x" in operand and "0x7FF8000000000000" not in operand
@@ -117,14 +45,16 @@ class Values:
     """Emits expressions into `lines`.
 
     Args:
-        name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes.
+        name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes. lacks: what
+            it has no instruction for (`lacking.py`).
 
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.
     """
 
-    def __init__(self, name: str, forms: Mapping[str, VectorForm]):
-        self.name, self._forms = name, forms
+    def __init__(self, name: str, forms: Mapping[str, VectorForm], lacks: Set[str] = frozenset()):
+        self.name, self._forms, self._lacks = name, forms, lacks
+        self._outer: set[Expr] = set()  # fmas of math functions
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}
         self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
@@ -208,12 +138,16 @@ class Values:
     def _expanded(self, e: Expr) -> Expr:
         if e not in self._calls:
             self._calls[e] = expand(e)
+            if "inner fma" in self._lacks:
+                self._outer |= lacking.of_functions(self._calls[e], e.args)
         return self._calls[e]
 
     def _node(self, e: Expr, args: list[str]) -> str:
         op, dt, lanes = e.op, e.dtype, e.lanes
         if lanes == LANES and (form := self._forms.get(op)) is not None:
             return form.emit(self, args)
+        if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
+            return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
         if op in OPS:
             return self.op(op, e.args[0].dtype, lanes, args)
         match op:
@@ -273,6 +207,10 @@ class Values:
             return self.pure(f"{plain} {ty} {args[0]}, {args[1]}")
         if op in _COMPARE["f"]:
             return self.compare(_COMPARE[kind][op], dt, lanes, *args)
+        if op == "fma" and "fma" in self._lacks and dt is float32:
+            return lacking.fma(self, lanes, *args)
+        if op in lacking.ROUNDINGS and "round" in self._lacks:
+            return lacking.rounded(self, op, dt, lanes, args[0])
         if name := _INTRINSICS.get(op):
             return self.intrinsic(f"{name}.{mangled(dt, lanes)}", ty, *(f"{ty} {a}" for a in args))
         match op:
@@ -395,6 +333,8 @@ class Values:
             return self._narrow(self._for_narrowing(x, source, lanes), target, lanes)
         if source.is_float and target.is_float:
             return self.convert("fpext" if target.bits > source.bits else "fptrunc", x, s, t)
+        if source.is_float and target.bits < source.bits and "narrow" in self._lacks:
+            return lacking.saturated(self, x, source, target, lanes)
         if source.is_float:
             sign = "s" if target.kind == "i" else "u"
             return self.intrinsic(f"fpto{sign}i.sat.{mangled(target, lanes)}.{mangled(source, lanes)}", t, f"{s} {x}")
@@ -407,6 +347,8 @@ class Values:
     def _widen(self, x: str, source: DType, lanes: int) -> str:
         """A 16-bit float's bits as float32, exactly."""
         i16, i32, f32 = vector("i16", lanes), vector("i32", lanes), vector("float", lanes)
+        if source is float16 and "half" in self._lacks:
+            return lacking.widened(self, x, lanes)
         if source is float16:
             half = vector("half", lanes)
             return self.convert("fpext", self.convert("bitcast", x, i16, half), half, f32)
@@ -416,6 +358,8 @@ class Values:
     def _narrow(self, x: str, target: DType, lanes: int) -> str:
         """A float32 as a 16-bit float's bits, to nearest even; bfloat16 by integers, as x86's instruction flushes denormals."""
         i16, i32, f32 = vector("i16", lanes), vector("i32", lanes), vector("float", lanes)
+        if target is float16 and "half" in self._lacks:
+            return lacking.narrowed(self, x, lanes)
         if target is float16:
             half = vector("half", lanes)
             return self.convert("bitcast", self.convert("fptrunc", x, f32, half), half, i16)

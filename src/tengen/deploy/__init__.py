@@ -6,15 +6,17 @@
 
 from tengen.deploy.compile import Artifact, compile_model
 from tengen.deploy.dump import dump_model
+from tengen.deploy.emulators import CannotRun
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
-from tengen.deploy.run import CannotRun, run_artifact
+from tengen.deploy.packages import FORMS, package
+from tengen.deploy.run import run_artifact
 from tengen.deploy.verify import Verified
 from tengen.deploy.verify import verify as verify_artifact
 
 load = load_graph
 
 __all__ = [
-    "Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "dump_model", "load", "load_graph", "run_artifact",
-    "verify_artifact",
+    "FORMS", "Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "dump_model", "load", "load_graph", "package",
+    "run_artifact", "verify_artifact",
 ]  # fmt: skip

@@ -77,6 +77,7 @@ class Interface:
     prefix: str
     target: str
     cpu: str
+    system: str
     threads: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -176,7 +177,7 @@ def header_text(f: Interface) -> str:
     own = f" and what {', '.join(f.operators)} define" if f.operators else ""
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
- * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
+ * For {f.target} ({f.cpu}), {f.system}. It allocates nothing, keeps nothing between runs{kept},
  * and needs only libc{pthread}{own}. */
 #ifndef {P}_H
 #define {P}_H
@@ -247,6 +248,9 @@ def example_text(f: Interface) -> str:
 """ if f.weights_bytes else "    (void)argc, (void)argv;\n"  # fmt: skip
     numbers = "".join(f" {r[0]}" for r in f.ranges.values())
     reset = f"    {p}_reset(weights, state);\n" if f.states else ""
+    windows = f.system == "Windows"  # where standard streams are of text at first
+    binary = "    _setmode(_fileno(stdin), _O_BINARY);\n    _setmode(_fileno(stdout), _O_BINARY);\n" if windows else ""
+    files = "#include <fcntl.h>\n#include <io.h>\n" if windows else ""
     pthread = " -pthread" if f.threads > 1 else ""
     pthread += " -lm" if f.operators else ""
     own = "".join(f"{word} " for word in ("-O2", "-ffp-contract=off", *f.operators)) if f.operators else ""
@@ -254,13 +258,16 @@ def example_text(f: Interface) -> str:
  * Build: cc {own}{p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */
 #include <stdio.h>
 #include <stdlib.h>
-#include "{p}.h"
+{files}#include "{p}.h"
 
-/* Aligned memory, never of no bytes, so that NULL says that there is none. */
-static void *take(size_t bytes) {{ return aligned_alloc({P}_ALIGN, (bytes / {P}_ALIGN + 1) * {P}_ALIGN); }}
+/* Aligned memory, which is kept until the program ends. */
+static void *take(size_t bytes) {{
+    char *p = malloc(bytes + {P}_ALIGN);
+    return p ? p + (-(uintptr_t)p & ({P}_ALIGN - 1)) : NULL;
+}}
 
 int main(int argc, char **argv) {{
-{extents}{memory}
+{binary}{extents}{memory}
     if ({missing}) {{
         fprintf(stderr, "not enough memory\\n");
         return 2;

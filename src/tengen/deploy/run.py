@@ -22,21 +22,19 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
-from tengen.base.files import read_regular
-from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
+from tengen.codegen.targets import Target
+from tengen.codegen.targets.system import ANDROID, LINUX, WASM, WINDOWS
+from tengen.deploy import bare
 from tengen.deploy.compile import OPERATORS, Artifact
-from tengen.deploy.elf import machine
+from tengen.deploy.emulators import CannotRun, runner
 from tengen.ir.types import TensorType
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import var
 from tengen.passes.extents import extents_of
 from tengen.runtime.progress import progress
 
+STACK_BYTES = 1 << 20  # of a module of WebAssembly
 LIMIT_S = 600  # for linking, and for running
-
-
-class CannotRun(TengenError):
-    """An artifact that cannot run on this machine, with the reason: no linker, no emulator, another processor."""
 
 
 def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
@@ -79,37 +77,28 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
 def run_program(folder: Path, name: str, target: str, data: bytes, extents: Sequence[int] = ()) -> tuple[bytes, str]:
     """(what the example program answers to these bytes, how it was run). extents: numbers for those that are open. CannotRun,
     TengenError."""
-    arch = ARCHITECTURES[machine(read_regular(folder / f"{name}.o"))]
-    runner = _runner(target, arch)
+    made_for = Target.named(target)
+    command, how = runner(made_for)
     with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
-        program = _link(folder, name, arch, Path(build))
-        out = _run([*runner, str(program), str(folder / f"{name}.bin"), *map(str, extents)], data)
-    return out, " ".join(os.path.basename(r) for r in runner) or "natively"
+        program = _link(folder, name, made_for, Path(build))
+        weights = Path(build, "weights.bin")
+        shutil.copyfile(folder / f"{name}.bin", weights)
+        arguments = [str(weights) if made_for.system.files else weights.name, *map(str, extents)]
+        out = call_program(made_for, command, program, arguments, data)
+    return out, how
 
 
-def _runner(target: str, arch: Architecture) -> list[str]:
-    """The command before the program. CannotRun."""
-    host = Target.machine()
-    if arch is host.architecture:
-        if why := Target.named(target).why_not_here():
-            raise CannotRun(why)
-        return []
-    for emulator in arch.emulators:
-        if found := shutil.which(emulator):
-            return [found]
-    raise CannotRun(f"{arch.emulators[0]}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
-
-
-def linker(arch: Architecture) -> list[str]:
-    """The command that makes a program of C and object files, to be run by `_runner`: a C compiler of this system's, else zig's.
+def linker(target: Target) -> list[str]:
+    """The command that makes a program of C and object files, to be run by `runner`: a C compiler of this system's, else zig's.
 
     zig takes this machine's libc for this machine, where that is glibc (2.17 or newer); otherwise a static one, which it builds when
     it is first asked: a minute of processor time, and then it is kept.
 
     Errors: CannotRun where there is neither.
     """
-    own = arch.name == Target.machine().arch
-    names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",)
+    mine, arch, system = Target.machine(), target.architecture, target.system
+    own = arch is mine.architecture and system is mine.system
+    names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",) if system is LINUX else ()
     cannot = ""  # what a compiler that is there says
     for found in filter(None, map(shutil.which, names)):
         command = [found, "-O1", "-pthread", *([] if own else ["-static"])]
@@ -118,12 +107,24 @@ def linker(arch: Architecture) -> list[str]:
             return command
         cannot = cannot or f"; {found} does not make a program ({complaint})"
     if importlib.util.find_spec("ziglang") is None:
+        compilers = "there is no cross compiler"
+        if names:
+            working = "that works " if cannot else ""
+            compilers = f"{'no' if cannot else 'neither'} {(' or ' if cannot else ' nor ').join(names)} {working}is in PATH"
         raise CannotRun(
-            f"nothing here links a program for {arch.name}: {'no' if cannot else 'neither'} {(' or ' if cannot else ' nor ').join(names)} "
-            f"{'that works ' if cannot else ''}is in PATH, nor is the wheel `ziglang` installed{cannot}; help: pip install 'tengen[deploy]'"
+            f"nothing here links a program for {arch.name}: {compilers}, nor is the wheel `ziglang` installed{cannot}; "
+            "help: pip install 'tengen[deploy]'"
         )
-    libc = [f"{arch.name}-linux-gnu.2.17"] if own and platform.libc_ver()[0] == "glibc" else [arch.c_triple, "-static"]
-    return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
+    zig = [sys.executable, "-m", "ziglang", "cc", "-O1"]
+    if own and platform.libc_ver()[0] == "glibc":
+        return [*zig, "-lpthread", "-target", f"{arch.name}-linux-gnu.2.17"]
+    return [*zig, "-target", *(target.level.c_triple or arch.c_triple).split(), *(["-lpthread", "-static"] if system.threads else [])]
+
+
+def linked_by(target: Target) -> str:
+    """The name of what `linker` calls. Errors: CannotRun."""
+    command = linker(target)
+    return "zig" if "ziglang" in command else os.path.basename(command[0])
 
 
 @functools.cache
@@ -140,31 +141,64 @@ def _complaint(command: tuple[str, ...]) -> str:
         return _last(done.stderr) if done.returncode else ""
 
 
-def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
-    program = build / name
-    command = linker(arch)
+def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
+    command = linker(target)
     by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
-    with progress.waiting(f"linking {name} for {arch.name} by {by}"):
+    with progress.waiting(f"linking {name} for {target.name} by {by}"):
         own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
         command += ["-O2", "-ffp-contract=off"] if own else []
         more = [*own, "-lm"] if own else []
-        files = [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more]
-        done = _call([*command, "-o", str(program), *files], b"", "linking")
+        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more], build / name, command)
+
+
+def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:
+    """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
+    command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
+    program = program.with_suffix(".exe") if target.system is WINDOWS else program
+    done = _call([*command, "-o", str(program), *files], b"", "linking")
     if done.returncode:
-        raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
+        raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
 
 
-def _run(command: list[str], data: bytes) -> bytes:
-    done = _call(command, data, "running")
+def link_library(target: Target, files: Sequence[str], library: Path, exported: Sequence[str] = ()) -> Path:
+    """Links object files to a shared library, or a module of WebAssembly that gives out some names. Errors: as `link_program`."""
+    command = linker(target)
+    if target.system is WASM:
+        i = command.index("-target")
+        command[i + 1] = command[i + 1].replace("wasi", "freestanding")
+        options = ["-s", "-Wl,--no-entry", "-Wl,--export-memory", f"-Wl,-z,stack-size={STACK_BYTES}"]
+        options += [f"-Wl,--export={name}" for name in exported]
+    else:
+        names = {LINUX: f"-Wl,-soname,{library.name}", ANDROID: f"-Wl,-soname,{library.name}", WINDOWS: "-Wl,--export-all-symbols"}
+        options = ["-shared", *filter(None, [names.get(target.system)]), *(["-nostdlib"] if target.system is ANDROID else [])]
+        command = [c for c in command if c != "-static"]
+    done = _call([*command, *options, "-o", str(library), *files], b"", "linking")
+    if done.returncode:
+        raise TengenError(f"linking {library.name} for {target.name} failed: {_last(done.stderr)}")
+    return library
+
+
+def call_program(target: Target, command: Sequence[str], program: Path, arguments: Sequence[str], data: bytes) -> bytes:
+    """What a program answers to its standard input, run by a command of `runners`. Errors: TengenError where it fails."""
+    if target.system.files:
+        return _run([*command, str(program), *arguments], data)
+    folder = program.parent
+    (folder / bare.INPUT).write_bytes(data)
+    _run([*command, *bare.running(program, list(arguments))], b"", folder)
+    return (folder / bare.OUTPUT).read_bytes()
+
+
+def _run(command: list[str], data: bytes, folder: Path | None = None) -> bytes:
+    done = _call(command, data, "running", folder)
     if done.returncode:
         raise TengenError(f"the program ended with code {done.returncode}: {_last(done.stderr)}")
     return done.stdout
 
 
-def _call(command: list[str], data: bytes, what: str) -> subprocess.CompletedProcess:
+def _call(command: list[str], data: bytes, what: str, folder: Path | None = None) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S)
+        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S, cwd=folder)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise TengenError(f"{what} failed: {e}") from e
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,15 @@ import numpy as np
 
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.base.files import File, read_regular
+from tengen.codegen.targets import Target
+from tengen.codegen.targets.architecture import EQUAL
+from tengen.deploy.compile import compile_model
+from tengen.deploy.emulators import CannotRun
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
-from tengen.deploy.run import CannotRun, run_program
+from tengen.deploy.run import run_program
+from tengen.ir.verify import describe
 from tengen.tensor import Tensor
 
 
@@ -51,18 +57,22 @@ def verify(
     name: str | None = None,
     runs: int = 4,
     seed: int = 0,
+    target: str | None = None,
 ) -> Verified:
-    """Compares an artifact with its model.
+    """Compares an artifact with its model. Where bits differ, the model is compiled once more with all of its values as outputs, and the
+    first op whose bits differ is named.
 
     Args:
         model: a model, or its file (a path, or open for reading bytes).
         out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
         inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (ints: 0 or 1).
+        target: what the artifact must be for, where the folder holds several.
 
-    Errors: FileFormatError when the folder holds no artifact of this interface; TengenError when linking or running fails.
+    Errors: ConfigError for an unknown target; FileFormatError when the folder holds no artifact of this interface; TengenError when
+        linking or running fails.
     """
     model = Model(model.graph, model.initial, model.checksum, model.bytes) if isinstance(model, Model) else load_graph(model)
-    folder, name = _artifact(out_dir, name)
+    folder, name = _artifact(out_dir, name, target)
     target, extents = _target(folder / f"{name}.h", model)
     if inputs is not None or not any(isinstance(n, range) for n in extents.values()):
         return _verify_at(model, folder, name, target, extents, inputs, runs, seed)
@@ -89,12 +99,42 @@ def _verify_at(
         got, how = run_program(folder, name, target, data, list(extents.values()) if opened else ())
     except CannotRun as e:
         return Verified(target, "skipped", len(sets), 0, 0, str(e))
-    return _compare(model, target, [_bytes_of(model(*x)) for x in sets], got, how)
+    found = _compare(model, target, [_bytes_of(model(*x)) for x in sets], got, how)
+    if found.status != "different":
+        return found
+    level = Target.named(target).level
+    promise = f"; {target} promises {level.bits}" if level.bits != EQUAL else ""
+    return replace(found, how=f"{found.how}; {first_op(model, target, sets[0])}{promise}")
 
 
-def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
+def first_op(model: Model, target: str, inputs: Sequence[np.ndarray]) -> str:
+    """Which op of a model gives other bits on a target than here, in a sentence: the first in the order of the graph. Every value of the
+    graph is an output of the program that is compiled for this; fusion changes no bit."""
+    graph = model.graph.copy()
+    made = [(n, v) for n in graph.nodes for v in n.outputs]
+    graph.outputs, graph.output_names = [v for _, v in made], [f"value{i}" for i in range(len(made))]
+    whole = Model(graph, model.initial)
+    with tempfile.TemporaryDirectory(prefix="tengen-verify-") as folder:
+        compile_model(whole, target, folder, "values")
+        got, _ = run_program(Path(folder), "values", target, b"".join(a.tobytes() for a in inputs))
+    at = 0
+    for (n, _), a in zip(made, _bytes_of(whole(*inputs))):
+        b = np.frombuffer(got, np.uint8, a.nbytes, at).view(a.dtype).reshape(a.shape)
+        at += a.nbytes
+        if odd := int(differing(a, b).sum()):
+            return f"the first op that differs is {describe(n)}, in {odd} of {a.size} values"
+    return "no op differs when it is compiled anew: the artifact was made from another model, or by another version"
+
+
+def _artifact(out_dir: str | os.PathLike, name: str | None, target: str | None = None) -> tuple[Path, str]:
     folder = Path(out_dir)
     names = [p.stem for p in sorted(folder.glob("*.o"))] if name is None else [name]
+    if target is not None:
+        Target.named(target)
+        fits = [n for n in names if (folder / f"{n}.h").is_file() and _named(folder / f"{n}.h") == target]
+        if names and not fits:
+            raise FileFormatError(f"{folder} holds no artifact for {target}; help: tengen compile --target {target}")
+        names = fits
     if not names:
         raise FileFormatError(f"{folder} holds no artifact; help: tengen compile writes one")
     if len(names) > 1:
@@ -105,21 +145,27 @@ def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
     return folder, names[0]
 
 
+def _named(header: Path) -> str | None:
+    """The target that a header names."""
+    m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', read_regular(header).decode(errors="replace"), re.M)
+    return m and m[1]
+
+
 def _target(header: Path, model: Model) -> tuple[str, dict[str, int | range]]:
     """The target that a header names, and the extents, or their ranges, that it was compiled for.
 
     Errors: FileFormatError when it was made from another model.
     """
     text = read_regular(header).decode(errors="replace")
-    m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', text, re.M)
-    if m is None:
+    target = _named(header)
+    if target is None:
         raise FileFormatError(f"{header} does not say its target; it is no header of Tengen's")
     made_from = re.search(r"^ \* ([0-9a-f]{64})\.$", text, re.M)
     if made_from and model.checksum and made_from[1] != model.checksum:
         raise FileFormatError(f"{header.parent} was compiled from another model than {model.name}")
     extents = re.search(r'^#define \w+_EXTENTS "([\w=,.:]+)"$', text, re.M)
     pairs = [e.partition("=") for e in extents[1].split(",")] if extents else []
-    return m[1], {name: parse_range(n) for name, _, n in pairs}
+    return target, {name: parse_range(n) for name, _, n in pairs}
 
 
 def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:

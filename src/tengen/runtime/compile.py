@@ -51,7 +51,7 @@ def _culprit(ir_text: str, message: str) -> str:
 
 def _optimised(ir_text: str, target: Target, level: int):
     try:
-        return llvm.optimised(ir_text, target.triple, target.cpu, target.features, level)
+        return llvm.optimised(ir_text, target.triple, target.cpu, target.features, level, target.system.relocation)
     except RuntimeError as e:
         raise CompileError(f"LLVM refused a module{_culprit(ir_text, str(e))}: {e}") from None
 

@@ -43,21 +43,21 @@ def initialize(arch: str) -> None:
 
 
 @functools.cache
-def machine(triple: str, cpu: str, features: str, effort: int = 2):
-    """LLVM's code generator. Position independent, because the same object may end in a shared library. effort: LLVM's level of
-    code generation; 0 selects instructions with FastISel and allocates registers block by block."""
+def machine(triple: str, cpu: str, features: str, effort: int = 2, relocation: str = "pic"):
+    """LLVM's code generator. effort: LLVM's level of code generation; 0 selects instructions with FastISel and allocates registers block
+    by block. relocation: position independent, because the same object may end in a shared library, where systems have these."""
     initialize(triple.split("-")[0])
     target = llvmlite().Target.from_triple(triple)
-    return target.create_target_machine(cpu=cpu, features=features, opt=effort, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=cpu, features=features, opt=effort, reloc=relocation, codemodel="small")
 
 
-def optimised(text: str, triple: str, cpu: str, features: str, level: int):
+def optimised(text: str, triple: str, cpu: str, features: str, level: int, relocation: str = "pic"):
     """(the module of a text, optimised; the machine). level: QUICK runs no passes and generates code with little effort, GOOD runs
     what kernels need, PIPELINE all of LLVM's passes. The code of a kernel has the same bits at each.
 
     Errors: RuntimeError for text that LLVM does not accept.
     """
-    llvm, emitter = llvmlite(), machine(triple, cpu, features, 0 if level == QUICK else 2)
+    llvm, emitter = llvmlite(), machine(triple, cpu, features, 0 if level == QUICK else 2, relocation)
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
     _contexts[ref(module, _contexts.pop)] = context

@@ -29,6 +29,7 @@ from tengen.base.files import replacing
 from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.codegen.targets import TARGET_NAMES, Target
+from tengen.codegen.targets.system import LINUX
 from tengen.runtime.environment import compiler, environment, knobs, sources
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packs")
@@ -54,8 +55,9 @@ def path_of(target: Target) -> str:
 
 
 def generic_targets() -> list[Target]:
-    """All targets that packs are made for: those with a name, each once."""
-    return list({t.key: t for t in map(Target.named, TARGET_NAMES[1:])}.values())
+    """All targets that packs are made for: those with a name that Tengen itself runs on, each once."""
+    named = map(Target.named, TARGET_NAMES[1:])
+    return list({t.key: t for t in named if t.architecture.hosts and t.system is LINUX}.values())
 
 
 def runnable(mine: Target) -> list[Target]:

@@ -14,7 +14,16 @@ from tengen.codegen.targets.architecture import Architecture, Level, Registers
 AARCH64 = Architecture(
     name="aarch64",
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32",
-    levels={"aarch64": Level("aarch64", "generic", "+neon")},
+    levels={
+        "aarch64": Level("aarch64", "generic", "+neon", tested="run by qemu-aarch64, compared as bytes"),
+        "android-arm64": Level(
+            "android-arm64", "generic", "+neon", system="unknown-linux-android21", tested="linked to a shared library, and disassembled"
+        ),
+        "macos-arm64": Level(
+            "macos-arm64", "apple-m1", "+neon", system="apple-macosx13.0.0", c_triple="aarch64-macos",
+            tested="linked to a program and a shared library, and disassembled",
+        ),
+    },  # fmt: skip
     registers=(Registers("", 16, 32),),
     masked=(),
     forms=(),
@@ -26,4 +35,5 @@ AARCH64 = Architecture(
     emulators=("qemu-aarch64", "qemu-aarch64-static"),
     notable=("neon", "dotprod", "bf16", "sve"),
     cpuinfo=("Features", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
+    hosts=True,
 )

@@ -54,18 +54,34 @@ class Registers(NamedTuple):
     count: int
 
 
+EQUAL = "the bits of every other target"  # what a target promises unless it says something else
+
+
 class Level(NamedTuple):
-    """A target that users can name: the processors that have at least so much.
+    """A target that users can name: the processors that have at least so much, under one operating system.
 
     Attributes:
         name: of the target. cpu: what LLVM calls such a processor. features: LLVM's, beyond what the cpu implies.
         implied: the features that the cpu implies, as far as anything here asks for them, or a processor may lack them.
+        system: LLVM's words for it, the rest of the triple. c_triple: for zig, where it is not the architecture's; emulators:
+            likewise. emulator_options: for the emulator to be this processor.
+        lacks: what such processors have no instruction for, which `codegen/lacking.py` then writes out: "half" (conversions between
+            float16 and float32), "round" (to an integer), "narrow" (floats to narrower integers), "fma" (with one rounding), "inner
+            fma" (those of sums of products, which then round twice).
+        bits: what is promised of results. tested: how that was looked at.
     """
 
     name: str
     cpu: str
     features: str = ""
     implied: tuple[str, ...] = ()
+    system: str = "unknown-linux-gnu"
+    c_triple: str = ""
+    emulators: tuple[str, ...] = ()
+    emulator_options: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    bits: str = EQUAL
+    tested: str = ""
 
 
 class Linking(NamedTuple):
@@ -107,6 +123,7 @@ class Architecture:
         c_triple: for a C compiler that links a program with a static libc. emulators: programs that run such a program on
             another architecture.
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
+        hosts: whether Tengen itself runs on it.
     """
 
     name: str
@@ -123,6 +140,12 @@ class Architecture:
     emulators: tuple[str, ...]
     notable: tuple[str, ...]
     cpuinfo: tuple[str, ...]
+    hosts: bool = False
+
+    @property
+    def pointer_bytes(self) -> int:
+        """Of an address."""
+        return 4 if "-p:32:32-" in self.data_layout else 8
 
     def implied(self, cpu: str) -> tuple[str, ...]:
         """The features that a cpu is known to imply: one of a level."""

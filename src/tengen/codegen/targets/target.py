@@ -11,6 +11,7 @@ asks: it must not need a runtime that works.
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Collection
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tengen.base.record import record
 from tengen.codegen.targets import processor
 from tengen.codegen.targets.architecture import Architecture, Level, VectorForm
 from tengen.codegen.targets.registry import ARCHITECTURES
+from tengen.codegen.targets.system import System, system_of
 
 MOST_L2 = 1 << 20  # of a second cache that choices of tiles count on
 
@@ -66,9 +68,32 @@ class Target:
         return ARCHITECTURES[self.arch]
 
     @property
+    def system(self) -> System:
+        """What is true of every target of its operating system."""
+        return system_of(self.triple)
+
+    @property
+    def level(self) -> Level:
+        """What was said of it where it was named; of the architecture's first level for this machine's own processor."""
+        levels = self.architecture.levels
+        return next((level for level in levels.values() if level.name == self.name), next(iter(levels.values())))
+
+    @property
+    def data_layout(self) -> str:
+        """LLVM's description of how data lie in memory."""
+        how, layout = self.system.mangling, self.architecture.data_layout
+        layout = layout if how == "e" else layout.replace("e-m:e-", f"e-m:{how}-", 1)
+        return layout.replace("-i8:8:32-i16:16:32-", "-") if how == "o" else layout
+
+    @property
     def head(self) -> str:
         """The lines with which LLVM IR for this target begins."""
-        return f'target datalayout = "{self.architecture.data_layout}"\ntarget triple = "{self.triple}"\n'
+        return f'target datalayout = "{self.data_layout}"\ntarget triple = "{self.triple}"\n'
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """What its processors have no instruction for, as `Level.lacks` says."""
+        return frozenset(self.level.lacks)
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's `features` switch this on, or the cpu is known to imply it; "" is no feature, and always there."""
@@ -93,6 +118,8 @@ class Target:
         mine = Target.machine()
         if self.arch != mine.arch:
             return f"this processor is {mine.arch}"
+        if self.system is not mine.system:
+            return f"this system is {mine.system.name}"
         lacks = [f for f in self.needs if not mine.has(f)]
         return f"this processor has no {', '.join(lacks)}" if lacks else ""
 
@@ -137,7 +164,9 @@ class Target:
         if name == "native":
             return Target.host()
         if name not in _NAMED:
-            raise ConfigError(f"unknown target {name!r}; help: one of {', '.join(TARGET_NAMES)}")
+            near = difflib.get_close_matches(name.lower().replace("_", "-"), TARGET_NAMES, 1, 0.5)
+            guess = f"did you mean {near[0]!r}? It is " if near else ""
+            raise ConfigError(f"unknown target {name!r}; help: {guess}one of {', '.join(TARGET_NAMES)}")
         return _NAMED[name]
 
 
@@ -156,14 +185,15 @@ def _made(name: str, triple: str, cpu: str, features: str, **more: int) -> Targe
 
 
 def _of_level(a: Architecture, level: Level) -> Target:
-    return _made(level.name, f"{a.name}-unknown-linux-gnu", level.cpu, level.features)
+    return _made(level.name, f"{a.name}-{level.system}", level.cpu, level.features)
 
 
 def _this_machine() -> Target:
     """The processor of this machine, with every feature that it has."""
     triple, cpu, features = processor.description()
-    if triple.split("-")[0] not in ARCHITECTURES:
-        raise ConfigError(f"no code generation for {triple}; help: there is for machines with {' or '.join(ARCHITECTURES)}")
+    hosts = [a.name for a in ARCHITECTURES.values() if a.hosts]
+    if triple.split("-")[0] not in hosts:
+        raise ConfigError(f"no code generation for {triple}; help: there is for machines with {' or '.join(hosts)}")
     l2 = processor.l2_bytes()
     return _made("native", triple, cpu, features, l2_bytes=min(l2, MOST_L2), l2_all=l2)
 

@@ -15,8 +15,14 @@ import struct
 from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Linking, Registers, VectorForm
 
 _V3_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
-_V3 = Level("x86-64-v3", "x86-64-v3", implied=_V3_FEATURES)
-_V4 = Level("x86-64-v4", "x86-64-v4", implied=(*_V3_FEATURES, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"))
+_V4_FEATURES = (*_V3_FEATURES, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
+_RUN = "run natively, compared as bytes"
+_V3 = Level("x86-64-v3", "x86-64-v3", implied=_V3_FEATURES, tested=_RUN)
+_V4 = Level("x86-64-v4", "x86-64-v4", implied=_V4_FEATURES, tested=f"{_RUN}, where the processor has AVX-512")
+_WINDOWS = Level(
+    "windows-x86-64", "x86-64-v3", implied=_V3_FEATURES, system="pc-windows-gnu", c_triple="x86_64-windows-gnu",
+    emulators=("wine", "wine64"), tested="linked to a program and a DLL, and disassembled; run where wine is installed",
+)  # fmt: skip
 
 
 def _dot2(emit: Emitter, args: list[str]) -> str:
@@ -57,7 +63,7 @@ def _stub(distance: int) -> bytes:
 X86_64 = Architecture(
     name="x86_64",
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
-    levels={"x86-64": _V3, "x86-64-v3": _V3, "x86-64-v4": _V4},
+    levels={"x86-64": _V3, "x86-64-v3": _V3, "x86-64-v4": _V4, "windows-x86-64": _WINDOWS},
     registers=(Registers("avx512vl", 64, 32), Registers("", 32, 16)),
     masked=(("avx512bw", 1), ("avx2", 4)),
     forms=(
@@ -73,4 +79,5 @@ X86_64 = Architecture(
     emulators=("qemu-x86_64", "qemu-x86_64-static"),
     notable=("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16"),
     cpuinfo=("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"),
+    hosts=True,
 )

@@ -1,0 +1,150 @@
+"""Operations of the kernel language for processors that have no instruction for them, by others that round once.
+
+In: an emitter (`values.py`) and operands. Out: the name of the result, whose bits are those of the instruction; NaNs are NaNs.
+`targets/architecture.py` (`Level.lacks`) says who needs which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tengen.base.dtype import DType, float32, float64, int16, int32, int64, uint32, uint64
+from tengen.codegen.types import literal, mangled, type_of
+from tengen.loops.lang import Expr
+
+if TYPE_CHECKING:
+    from tengen.codegen.values import Values
+
+ROUNDINGS = ("floor", "ceil", "trunc", "rint")
+
+
+def of_functions(body: Expr, arguments: Sequence[Expr]) -> set[Expr]:
+    """The fmas of a math function's body; not those of its arguments."""
+    found: set[Expr] = set()
+    seen, stack = set(arguments), [body]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        stack += e.args
+        if e.op == "fma":
+            found.add(e)
+    return found
+
+
+class _Emitter:
+    """Instructions on so many lanes, by short names."""
+
+    def __init__(self, values: Values, lanes: int):
+        self.values, self.lanes = values, lanes
+
+    def number(self, dt: DType, value: float) -> str:
+        return literal(dt, value, self.lanes)
+
+    def op(self, op: str, dt: DType, *args: str) -> str:
+        return self.values.op(op, dt, self.lanes, list(args))
+
+    def cast(self, x: str, source: DType, target: DType) -> str:
+        return self.values.cast(x, source, target, self.lanes)
+
+    def bits(self, x: str, source: DType, target: DType) -> str:
+        return self.values.convert("bitcast", x, type_of(source, self.lanes), type_of(target, self.lanes))
+
+    def select(self, cond: str, a: str, b: str, dt: DType) -> str:
+        return self.values.choose(cond, a, b, type_of(dt, self.lanes), self.lanes)
+
+    def logical(self, op: str, a: str, b: str) -> str:
+        """Of two conditions."""
+        return self.values.pure(f"{op} {'i1' if self.lanes == 1 else f'<{self.lanes} x i1>'} {a}, {b}")
+
+    def shift_right(self, x: str, by: int) -> str:
+        return self.values.pure(f"lshr {type_of(int32, self.lanes)} {x}, {self.number(int32, by)}")
+
+
+def fma(values: Values, lanes: int, a: str, b: str, c: str) -> str:
+    """a * b + c of float32 with one rounding. The product is exact in float64. The sum is rounded to nearest there; where that is
+    inexact and its last bit is 0, the neighbour on the side of the exact sum is taken instead, so that the sum is rounded to odd.
+    That has more than two bits more than float32, so rounding it once more is rounding the exact sum.
+
+    Source: Boldo, Melquiond: Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008.
+    """
+    e = _Emitter(values, lanes)
+    f64 = lambda op, *args: e.op(op, float64, *args)
+    x, y, z = (e.cast(v, float32, float64) for v in (a, b, c))
+    p = f64("mul", x, y)
+    s = f64("add", p, z)
+    back = f64("sub", s, p)
+    error = f64("add", f64("sub", p, f64("sub", s, back)), f64("sub", z, back))  # of the sum, exactly
+    zero, one, bits = e.number(float64, 0.0), e.number(int64, 1), e.bits(s, float64, int64)
+    inexact = e.logical("or", f64("lt", error, zero), f64("gt", error, zero))  # false for NaN: there is inf among them
+    even = e.op("eq", int64, e.op("and", int64, bits, one), e.number(int64, 0))
+    away = e.logical("xor", f64("lt", error, zero), f64("gt", s, zero))  # the exact sum is farther from zero
+    odd = e.op("add", int64, bits, e.select(away, one, e.number(int64, -1), int64))
+    fixed = e.select(e.logical("and", inexact, even), odd, bits, int64)
+    return e.cast(e.bits(fixed, int64, float64), float64, float32)
+
+
+def rounded(values: Values, op: str, dt: DType, lanes: int, x: str) -> str:
+    """x as an integer: to nearest even by adding and subtracting a number above which there are only integers, then one back."""
+    e = _Emitter(values, lanes)
+    large, one = e.number(dt, 2.0**52 if dt is float64 else 2.0**23), e.number(dt, 1.0)
+    size = e.op("abs", dt, x)
+    near = e.op("sub", dt, e.op("add", dt, size, large), large)
+    near = e.select(e.op("lt", dt, size, large), near, size, dt)
+    if op == "trunc":
+        near = e.select(e.op("gt", dt, near, size), e.op("sub", dt, near, one), near, dt)
+    signed = _with_sign(values, near, x, dt, lanes)
+    if op in ("floor", "ceil"):
+        beyond, step = ("gt", "sub") if op == "floor" else ("lt", "add")
+        moved = e.select(e.op(beyond, dt, signed, x), e.op(step, dt, signed, one), signed, dt)
+        return _with_sign(values, moved, x, dt, lanes)
+    return signed
+
+
+def _with_sign(values: Values, x: str, sign: str, dt: DType, lanes: int) -> str:
+    ty = type_of(dt, lanes)
+    return values.intrinsic(f"copysign.{mangled(dt, lanes)}", ty, f"{ty} {x}", f"{ty} {sign}")
+
+
+def saturated(values: Values, x: str, source: DType, target: DType, lanes: int) -> str:
+    """A float as a narrower integer: as one of its own width first, whose ends are then cut."""
+    e = _Emitter(values, lanes)
+    wide = {("i", 32): int32, ("i", 64): int64, ("u", 32): uint32, ("u", 64): uint64}[target.kind, source.bits]
+    whole = e.cast(x, source, wide)
+    whole = e.op("min", wide, whole, e.number(wide, (1 << target.bits - (target.kind == "i")) - 1))
+    if target.kind == "i":
+        whole = e.op("max", wide, whole, e.number(wide, -(1 << target.bits - 1)))
+    return e.cast(whole, wide, target)
+
+
+def widened(values: Values, x: str, lanes: int) -> str:
+    """float16, as its bits in an i16, as float32: the exponent is shifted by an exact product, also of subnormal numbers."""
+    e = _Emitter(values, lanes)
+    h = e.op("and", int32, e.cast(x, int16, int32), e.number(int32, 0xFFFF))
+    rest = e.op("and", int32, h, e.number(int32, 0x7FFF))
+    moved = e.op("shl", int32, rest, e.number(int32, 13))
+    finite = e.bits(e.op("mul", float32, e.bits(moved, int32, float32), e.number(float32, 2.0**112)), float32, int32)
+    special = e.op("or", int32, moved, e.number(int32, 0x7F800000))
+    size = e.select(e.op("ge", int32, rest, e.number(int32, 0x7C00)), special, finite, int32)
+    sign = e.op("shl", int32, e.op("and", int32, h, e.number(int32, 0x8000)), e.number(int32, 16))
+    return e.bits(e.op("or", int32, size, sign), int32, float32)
+
+
+def narrowed(values: Values, x: str, lanes: int) -> str:
+    """float32 as the bits of a float16, to nearest even: by integers, and where the result is subnormal by adding 0.5, whose unit in
+    the last place is that of subnormal numbers of float16."""
+    e = _Emitter(values, lanes)
+    i32 = lambda op, *args: e.op(op, int32, *args)
+    bits = e.bits(x, float32, int32)
+    size = i32("and", bits, e.number(int32, 0x7FFFFFFF))
+    odd = i32("and", e.shift_right(size, 13), e.number(int32, 1))
+    normal = e.shift_right(i32("add", i32("add", size, e.number(int32, 0xFFF - (112 << 23))), odd), 13)
+    half = e.op("add", float32, e.bits(size, int32, float32), e.number(float32, 0.5))
+    small = i32("sub", e.bits(half, float32, int32), e.number(int32, 0x3F000000))
+    found = e.select(i32("lt", size, e.number(int32, 113 << 23)), small, normal, int32)
+    found = e.select(i32("ge", size, e.number(int32, 143 << 23)), e.number(int32, 0x7C00), found, int32)
+    found = e.select(i32("gt", size, e.number(int32, 0x7F800000)), e.number(int32, 0x7E00), found, int32)
+    sign = i32("and", e.shift_right(bits, 16), e.number(int32, 0x8000))
+    return e.cast(i32("or", found, sign), int32, int16)

@@ -1,0 +1,43 @@
+"""RISC-V of 64 bits, as Linux needs it (RV64GC), and with vectors (V 1.0).
+
+Bits: additions, products, quotients, roots and fused multiply-adds round as the register frm says, to nearest even unless a program
+changes it, and keep subnormal numbers; vectors do the same. There is no conversion of float16 in RV64GC (Zfhmin has it): it is
+written out, so that code for the floor and code for others agree.
+
+Vectors: V has registers of at least 128 bits, of which LLVM groups as many as 16 lanes take where registers are that short. So
+code for it runs with every length of register, and uses as much of long ones as 16 lanes fill. Rounding to
+an integer would change frm and change it back: it is written out. Conversions to narrower integers take two steps, as QEMU 7.2 stops at the
+instruction that takes one (vfncvt.rtz.x.f.w, "insn_start != NULL").
+
+Memory: stores become visible in any order; the thread pool orders them by its own acquiring and releasing accesses.
+"""
+
+from __future__ import annotations
+
+from tengen.codegen.targets.architecture import Architecture, Level, Registers
+
+_FLOOR = "+m,+a,+f,+d,+c"
+_QEMU = "rv64,v=true,vext_spec=v1.0,vlen=128"
+
+RISCV64 = Architecture(
+    name="riscv64",
+    data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",
+    levels={
+        "riscv64": Level("riscv64", "generic-rv64", _FLOOR, lacks=("half",), tested="run by qemu-riscv64, compared as bytes"),
+        "riscv64-v": Level(
+            "riscv64-v", "generic-rv64", f"{_FLOOR},+v", emulator_options=("-cpu", _QEMU), lacks=("half", "round", "narrow"),
+            tested="run by qemu-riscv64 with registers of 128 bits, compared as bytes",
+        ),
+    },  # fmt: skip
+    registers=(Registers("v", 16, 32), Registers("", 4, 32)),
+    masked=(),
+    forms=(),
+    pause='fence syncscope("singlethread") seq_cst',
+    fence="",
+    elf_machine=243,
+    linking=None,
+    c_triple="riscv64-linux-musl",
+    emulators=("qemu-riscv64", "qemu-riscv64-static"),
+    notable=("v",),
+    cpuinfo=("isa", "uarch"),
+)

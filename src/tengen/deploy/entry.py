@@ -1,0 +1,194 @@
+"""The C entry of an artifact as LLVM IR: it looks at its arguments, and calls the program with the buffers in order.
+
+In: an `Interface`, a program. Out: the text of ``name_run``, ``name_check``, ``name_reset`` and the functions of sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from tengen.codegen.llvm import emit_kernel
+from tengen.compiler.program import Program
+from tengen.deploy.ctext import ALIGN, FIRST_CHECK, OUTSIDE, Interface
+from tengen.deploy.extents import Computed
+
+_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
+
+
+def checksum(blob: bytes) -> int:
+    """The sum of splitmix64's mixing of every 64-bit word, numbered: what ``name_check`` computes on the device."""
+    total = np.uint64(0)
+    words = np.frombuffer(blob, "<u8")
+    with np.errstate(over="ignore"):
+        for begin in range(0, len(words), 1 << 16):
+            w = words[begin : begin + (1 << 16)]
+            x = w + (np.arange(begin + 1, begin + 1 + len(w), dtype=np.uint64) * np.uint64(_GOLDEN))
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX1)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX2)
+            total += (x ^ (x >> np.uint64(31))).sum(dtype=np.uint64)
+    return int(total)
+
+
+def internal(text: str, keep: Sequence[str] = ()) -> str:
+    """Definitions that the linker does not show, so that two models can be linked into one program."""
+
+    def one(m: re.Match) -> str:
+        shown = any(m[2].endswith(k) for k in keep)
+        return m[0] if shown or m[1].startswith("internal") else f"define internal {m[1]}@{m[2]}("
+
+    return re.sub(r"^define ([^@\n]*)@([\w.$]+)\(", one, text, flags=re.M)
+
+
+def _numbers_ir(face: Interface, program: Program, made: Computed) -> str:
+    """The kernel that computes a run's numbers from open extents; ``name.numbers``, which fills them in behind the extents and
+    returns whether these are in their ranges; and the functions that give one of the sizes."""
+    p, n, total = face.prefix, len(made.ranges), len(made.integers)
+    opened = [a for a in face.arguments() if a.open]
+    kernel = made.kernel("open_numbers", [a.bytes for a in opened])
+    lines = [f"define internal i1 @{p}.numbers(ptr %ints) nounwind {{\n  %args = alloca ptr\n  %ok0 = icmp eq i1 true, true"]
+    for i, r in enumerate(made.ranges.values()):
+        lines.append(f"  %p{i} = getelementptr i64, ptr %ints, i64 {i}\n  %v{i} = load i64, ptr %p{i}\n  %d{i} = sub i64 %v{i}, {r[0]}")
+        lines.append(f"  %in{i} = icmp ule i64 %d{i}, {r[-1] - r[0]}\n  %rem{i} = urem i64 %d{i}, {r.step}\n  %is{i} = icmp eq i64 %rem{i}, 0")
+        lines.append(f"  %both{i} = and i1 %in{i}, %is{i}\n  %ok{i + 1} = and i1 %ok{i}, %both{i}")
+    lines.append(f"  br i1 %ok{n}, label %inside, label %outside\ninside:\n  %to = getelementptr i64, ptr %ints, i64 {n}")
+    lines.append(f"  store ptr %to, ptr %args\n  call void @{kernel.name}(ptr %args, ptr %ints, i64 0, i64 1)")
+    lines.append("  ret i1 true\noutside:\n  ret i1 false\n}")
+    parameters = ", ".join(f"i64 %e{i}" for i in range(n))
+    for j, a in enumerate(opened):
+        lines.append(f"define i64 @{p}_{a.name}_bytes({parameters}) nounwind {{\n{_ints_ir(n, total + len(opened))}")
+        lines.append(f"  %ok = call i1 @{p}.numbers(ptr %ints)\n  %at = getelementptr i64, ptr %ints, i64 {n + total + j}")
+        lines.append("  br i1 %ok, label %inside, label %outside\ninside:\n  %size = load i64, ptr %at\n  ret i64 %size")
+        lines.append(f"outside:\n  ret i64 {OUTSIDE}\n}}")
+    return internal(emit_kernel(kernel, program.target)) + "\n" + "\n".join(lines) + "\n"
+
+
+def _ints_ir(extents: int, more: int) -> str:
+    """A run's integers in memory: the extents, and room for those that follow."""
+    lines = [f"  %ints = alloca [{extents + more} x i64], align {ALIGN}"]
+    lines += [f"  %e{i}.p = getelementptr i64, ptr %ints, i64 {i}\n  store i64 %e{i}, ptr %e{i}.p" for i in range(extents)]
+    return "\n".join(lines)
+
+
+def entry_ir(face: Interface, program: Program, made: Computed) -> str:
+    """``name_run``, ``name_check`` and, with states, ``name_reset``; with open extents, functions of sizes."""
+    p = face.prefix
+    opened = len(made.ranges)
+    ints = [] if opened else program.integers([])
+    arguments = face.arguments()
+    flags = len(face.checks)
+    n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + bool(flags) + 1
+    parameters = [*(f"i64 %e{i}" for i in range(opened)), *(f"ptr %a{i}" for i in range(len(arguments)))]
+    lines = [f"define i32 @{p}_run({', '.join(parameters)}) nounwind {{"]
+    if opened:
+        lines.append(_ints_ir(opened, len(made.integers) + sum(a.open for a in arguments)))
+        lines.append(f"  %ok = call i1 @{p}.numbers(ptr %ints)\n  br i1 %ok, label %inside, label %outside")
+        lines.append(f"outside:\n  ret i32 {OUTSIDE}\ninside:")
+    lines += [f"  %buffers = alloca [{n_buffers} x ptr], align 16"]
+    where = {a.key: f"%a{i}" for i, a in enumerate(arguments)}
+    for i, a in enumerate(arguments):
+        if a.open or a.bytes:
+            lines.append(f"  %null{i} = icmp eq ptr %a{i}, null\n  br i1 %null{i}, label %missing, label %has{i}\nhas{i}:")
+            lines.append(f"  %i{i} = ptrtoint ptr %a{i} to i64\n  %low{i} = and i64 %i{i}, {a.align - 1}")
+            lines.append(f"  %odd{i} = icmp ne i64 %low{i}, 0\n  br i1 %odd{i}, label %unaligned, label %good{i}\ngood{i}:")
+    slots = [where[("in", i)] for i in range(len(face.inputs))]
+    for kind, regions in (("state", face.states), ("weights", face.constants)):
+        for j, r in enumerate(regions):
+            base = where.get((kind, 0))
+            if not r.bytes or base is None:
+                slots.append("null")
+                continue
+            lines.append(f"  %{kind}{j} = getelementptr i8, ptr {base}, i64 {r.offset}")
+            slots.append(f"%{kind}{j}")
+    slots += [where[("out", i)] for i in range(len(face.outputs))]
+    if flags:
+        lines.append(f"  %flags = alloca [{flags} x i8], align {ALIGN}\n  store [{flags} x i8] zeroinitializer, ptr %flags")
+        slots.append("%flags")
+    slots.append(where.get(("workspace", 0), "null"))
+    for i, s in enumerate(slots):
+        lines.append(f"  %slot{i} = getelementptr ptr, ptr %buffers, i64 {i}\n  store ptr {s}, ptr %slot{i}")
+    parallel = f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
+    where_ints = "%ints" if opened else f"@{p}.ints"
+    lines.append(f"  call void @run(ptr %buffers, ptr {where_ints}, ptr @{parallel})\n  %code{flags} = add i32 0, 0")
+    for i in reversed(range(flags)):  # the first check that failed is what is returned
+        lines.append(f"  %flag{i}.p = getelementptr i8, ptr %flags, i64 {i}\n  %flag{i} = load i8, ptr %flag{i}.p")
+        lines.append(f"  %failed{i} = icmp ne i8 %flag{i}, 0")
+        lines.append(f"  %code{i} = select i1 %failed{i}, i32 {FIRST_CHECK + i}, i32 %code{i + 1}")
+    lines.append("  ret i32 %code0")
+    if any(a.open or a.bytes for a in arguments):
+        lines.append("missing:\n  ret i32 1\nunaligned:\n  ret i32 2")
+    lines.append("}")
+    numbers = ", ".join(f"i64 {n}" for n in ints)
+    table = f"[{max(len(ints), 1)} x i64] {f'[{numbers}]' if ints else 'zeroinitializer'}"
+    text = "\n".join(lines) + "\n"
+    text = text + _numbers_ir(face, program, made) if opened else f"@{p}.ints = internal constant {table}, align 64\n{text}"
+    if face.threads == 1:
+        text += _SERIAL.replace("$P$", p)
+    if face.weights_bytes:
+        text += _check_text(face, program.target.architecture.pointer_bytes)
+    if face.states:
+        text += _RESET.replace("$P$", p).replace("$FROM$", str(face.state_offset)).replace("$N$", str(face.state_bytes))
+    return text
+
+
+_SERIAL = """\
+define internal void @$P$.serial(ptr %kernel, ptr %buffers, ptr %ints, i64 %pieces) nounwind {
+  call void %kernel(ptr %buffers, ptr %ints, i64 0, i64 %pieces)
+  ret void
+}
+"""
+
+_RESET = """\
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define void @$P$_reset(ptr %weights, ptr %state) nounwind {
+  %from = getelementptr i8, ptr %weights, i64 $FROM$
+  call void @llvm.memcpy.p0.p0.i64(ptr align 64 %state, ptr align 64 %from, i64 $N$, i1 false)
+  ret void
+}
+"""
+
+_CHECK = """\
+define i32 @$P$_check(ptr %weights, $SIZE$ %bytes) nounwind {
+entry:
+  %fits = icmp eq $SIZE$ %bytes, $BYTES$
+  br i1 %fits, label %next, label %size
+size:
+  ret i32 1
+next:
+  %i = phi i64 [0, %entry], [%i1, %next]
+  %sum = phi i64 [0, %entry], [%sum1, %next]
+  %i1 = add i64 %i, 1
+  %at = getelementptr i64, ptr %weights, i64 %i
+  %w = load i64, ptr %at, align 8
+  %n = mul i64 %i1, $GOLDEN$
+  %x0 = add i64 %w, %n
+  %s0 = lshr i64 %x0, 30
+  %x1 = xor i64 %x0, %s0
+  %x2 = mul i64 %x1, $MIX1$
+  %s2 = lshr i64 %x2, 27
+  %x3 = xor i64 %x2, %s2
+  %x4 = mul i64 %x3, $MIX2$
+  %s4 = lshr i64 %x4, 31
+  %x5 = xor i64 %x4, %s4
+  %sum1 = add i64 %sum, %x5
+  %more = icmp ult i64 %i1, $WORDS$
+  br i1 %more, label %next, label %end
+end:
+  %same = icmp eq i64 %sum1, $SUM$
+  %code = select i1 %same, i32 0, i32 2
+  ret i32 %code
+}
+"""
+
+
+def _check_text(face: Interface, pointer_bytes: int) -> str:
+    values = {
+        "P": face.prefix, "BYTES": face.weights_bytes, "WORDS": face.weights_bytes // 8, "SUM": face.weights_sum,
+        "SIZE": f"i{8 * pointer_bytes}", "GOLDEN": _GOLDEN, "MIX1": _MIX1, "MIX2": _MIX2,
+    }  # fmt: skip
+    text = _CHECK
+    for k, v in values.items():
+        text = text.replace(f"${k}$", str(v))
+    return text

@@ -1,0 +1,154 @@
+"""An artifact in the form that a build system or another language takes: libraries, and modules that call them.
+
+In: an `Artifact`, whose object, header and weights lie in a folder. Out: more files in that folder, their paths. Texts are written as
+they are, without templates of others; each says how it is used in its first lines. What has to be linked is linked by `run.linker`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tengen.base.errors import ConfigError, TengenError
+from tengen.base.files import replacing
+from tengen.codegen.targets import TARGET_NAMES, Target
+from tengen.codegen.targets.system import ANDROID, BARE, MACOS, WASM, WINDOWS, System
+from tengen.deploy import javascript, wrappers
+from tengen.deploy.compile import Artifact
+from tengen.deploy.objects import read_object
+from tengen.deploy.run import link_library
+
+
+def package(artifact: Artifact, form: str) -> list[str]:
+    """Writes an artifact in another form, beside its object. Returns the paths of what was written.
+
+    Args:
+        form: one of `FORMS`: ``static`` (libNAME.a), ``shared`` (libNAME.so, .dylib or NAME.dll), ``cpp`` (NAME.hpp), ``cmake``
+            (NAME.cmake), ``python`` (NAME.py, by ctypes, with the shared library), ``rust`` (a crate, with the static library),
+            ``android`` (a folder of the NDK's layout), ``arduino`` (a library's folder), ``javascript`` (NAME.mjs, NAME.d.ts and
+            NAME.wasm).
+
+    Errors: ConfigError for another form, or one that the target does not have; CannotRun without a linker; TengenError where it fails.
+    """
+    if form not in FORMS:
+        raise ConfigError(f"unknown form {form!r}; help: one of {', '.join(FORMS)}")
+    return FORMS[form](artifact, Target.named(artifact.target), Path(artifact.files[0]).parent)
+
+
+def _write(path: Path, content: bytes | str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as f:
+        f.write(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def archive(members: Sequence[tuple[str, bytes]]) -> bytes:
+    """A static library: an `ar` archive with the index of symbols that linkers look names up in. The same members give the same
+    bytes.
+
+    Source: System V's `ar` format, as GNU's and LLVM's linkers read it.
+    """
+    symbols = [(name, i) for i, (_, data) in enumerate(members) for name in sorted(read_object(data).defined)]
+    names = b"".join(name.encode() + b"\0" for name, _ in symbols)
+    index_bytes = 4 + 4 * len(symbols) + len(names)
+    places, at = [], 8 + 60 + index_bytes + index_bytes % 2
+    for _, data in members:
+        places.append(at)
+        at += 60 + len(data) + len(data) % 2
+    index = struct.pack(f">{len(symbols) + 1}I", len(symbols), *(places[i] for _, i in symbols)) + names
+    parts = [b"!<arch>\n"]
+    for name, data in [("/", index), *((f"{n}/", d) for n, d in members)]:
+        if len(name) > 16:
+            raise ConfigError(f"the member {name!r} of a static library has more than 15 letters; help: name= a shorter one")
+        parts += [f"{name:<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(data):<10}`\n".encode(), data, b"\n" * (len(data) % 2)]
+    return b"".join(parts)
+
+
+def _static(a: Artifact, target: Target, folder: Path) -> list[str]:
+    if target.system is MACOS:
+        raise ConfigError(f"no static library is made for {target.name}; help: libtool -static -o lib{a.name}.a {a.name}.o, there")
+    return [_write(folder / f"lib{a.name}.a", archive([("model.o", Path(a.files[0]).read_bytes())]))]
+
+
+def _shared(a: Artifact, target: Target, folder: Path) -> list[str]:
+    if not target.system.loads:
+        raise ConfigError(f"{target.system.name} loads no shared libraries; help: static")
+    prefix = "" if target.system is WINDOWS else "lib"
+    library = folder / f"{prefix}{a.name}{target.system.ending}"
+    return [str(link_library(target, [a.files[0], *a.operators], library))]
+
+
+def _cpp(a: Artifact, target: Target, folder: Path) -> list[str]:
+    return [_write(folder / f"{a.name}.hpp", wrappers.cpp_text(a.interface))]
+
+
+def _cmake(a: Artifact, target: Target, folder: Path) -> list[str]:
+    return [_write(folder / f"{a.name}.cmake", wrappers.cmake_text(a.interface))]
+
+
+def _python(a: Artifact, target: Target, folder: Path) -> list[str]:
+    _closed(a, "python")
+    shared = _shared(a, target, folder)
+    return [*shared, _write(folder / f"{a.name}.py", wrappers.python_text(a.interface, os.path.basename(shared[0])))]
+
+
+def _rust(a: Artifact, target: Target, folder: Path) -> list[str]:
+    _closed(a, "rust")
+    crate = folder / f"{a.name}-rust"
+    (library,) = _static(a, target, folder)
+    files = {**wrappers.rust_texts(a.interface), f"lib{a.name}.a": Path(library).read_bytes(), f"{a.name}.bin": Path(a.files[2]).read_bytes()}
+    return [_write(crate / name, content) for name, content in files.items()]
+
+
+def _android(a: Artifact, target: Target, folder: Path) -> list[str]:
+    _is_for(target, ANDROID)
+    (library,) = _shared(a, target, folder)
+    home = folder / f"{a.name}-android"
+    inside = home / "jniLibs" / "arm64-v8a" / os.path.basename(library)
+    inside.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(library, inside)
+    beside = (("include", a.files[1]), ("assets", a.files[2]))
+    return [str(inside), *(_write(home / where / os.path.basename(f), Path(f).read_bytes()) for where, f in beside)]
+
+
+def _arduino(a: Artifact, target: Target, folder: Path) -> list[str]:
+    _is_for(target, BARE)
+    home = folder / f"{a.name}-arduino"
+    (library,) = _static(a, target, folder)
+    files = {
+        "library.properties": wrappers.arduino_text(a.interface),
+        f"src/{a.name}.h": Path(a.files[1]).read_bytes(),
+        f"src/{target.cpu}/lib{a.name}.a": Path(library).read_bytes(),
+        f"src/{a.name}_weights.c": wrappers.weights_text(a.name, Path(a.files[2]).read_bytes()),
+    }
+    return [_write(home / name, content) for name, content in files.items()]
+
+
+def _javascript(a: Artifact, target: Target, folder: Path) -> list[str]:
+    _closed(a, "javascript")
+    _is_for(target, WASM)
+    module = link_library(target, [a.files[0], *a.operators], folder / f"{a.name}.wasm", javascript.exported(a.interface))
+    texts = {".mjs": javascript.module_text(a.interface), ".d.ts": javascript.types_text(a.interface)}
+    return [str(module), *(_write(folder / f"{a.name}{end}", text) for end, text in texts.items())]
+
+
+def _is_for(target: Target, system: System) -> None:
+    if target.system is not system:
+        those = [name for name in TARGET_NAMES[1:] if Target.named(name).system is system]
+        raise ConfigError(f"the artifact is for {target.name}; help: tengen compile --target {' or '.join(those)}")
+
+
+def _closed(a: Artifact, form: str) -> None:
+    if a.extents:
+        raise ConfigError(f"{a.name} has open extents, which the form {form!r} does not pass on; help: --extent {next(iter(a.extents))}=8")
+    if a.interface.states and form != "python":
+        raise TengenError(f"{a.name} has states, which the form {form!r} does not keep; help: call the C functions")
+
+
+FORMS: dict[str, Callable[[Artifact, Target, Path], list[str]]] = {
+    "static": _static, "shared": _shared, "cpp": _cpp, "cmake": _cmake, "python": _python, "rust": _rust, "android": _android,
+    "arduino": _arduino, "javascript": _javascript,
+}  # fmt: skip

@@ -1,0 +1,238 @@
+"""The other forms of an artifact: each is built by its own tools, and gives the model's bytes. What is not installed is skipped aloud."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from needs import needs
+
+import tengen
+from tengen import deploy
+from tengen.base.errors import ConfigError, FileFormatError, TengenError
+from tengen.codegen.targets import Target
+from tengen.deploy.emulators import runners
+from tengen.deploy.objects import read_object
+from tengen.deploy.packages import FORMS, archive
+from tengen.deploy.run import link_program
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory):
+    """(the model, its input, the bytes of its output, a folder that is made for each target)."""
+    home = tmp_path_factory.mktemp("forms")
+    f, x, y = models.mlp()
+    f.dump(home / "mlp.tgn", arg_names=["image"], output_names=["scores"])
+    return tengen.load_graph(home / "mlp.tgn"), x.numpy(), y.numpy().tobytes(), home
+
+
+def made(mlp, target, *forms):
+    model, _, _, home = mlp
+    a = deploy.compile_model(model, target, home / target, "mlp")
+    return home / target, [deploy.package(a, form) for form in forms]
+
+
+def tool(name):
+    return pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed")
+
+
+def call(*command, cwd, given=None):
+    done = subprocess.run(list(map(str, command)), cwd=cwd, input=given, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@needs("ziglang")
+def test_python(mlp):
+    folder, _ = made(mlp, "x86-64" if Target.machine().arch == "x86_64" else "aarch64", "python")
+    spec = importlib.util.spec_from_file_location("mlp_by_ctypes", folder / "mlp.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    one, other = module.Model(), module.Model()  # several at once
+    for model in (one, other):
+        (scores,) = model.run(mlp[1])
+        assert scores.tobytes() == mlp[2] and scores.shape == (3, 5) and scores.format == "f"
+    for wrong in (mlp[1][:2], mlp[1].astype("f8"), mlp[1].view("i4"), np.zeros((3, 7, 2), "f2").astype("f4")):
+        with pytest.raises(ValueError, match="84 bytes of format 'f'"):
+            one.run(wrong)
+    with pytest.raises(TypeError, match="2 inputs given, mlp takes 1"):
+        one.run(mlp[1], mlp[1])
+    (folder / "cut.bin").write_bytes((folder / "mlp.bin").read_bytes()[:-64])
+    (folder / "other.bin").write_bytes((folder / "mlp.bin").read_bytes()[:-64] + b"\1" * 64)
+    for file in ("cut.bin", "other.bin"):
+        with pytest.raises(ValueError, match="not belong to libmlp.so"):
+            module.Model(weights=folder / file)
+
+
+@tool("g++")
+@tool("cmake")
+def test_cpp_static_library_and_cmake(mlp, tmp_path):
+    folder, _ = made(mlp, "native", "static", "cpp", "cmake")
+    (tmp_path / "main.cpp").write_text("""#include <vector>
+#include "mlp.hpp"
+int main(int argc, char **argv) {
+    mlp::Model model(argc > 1 ? argv[1] : "mlp.bin"), missing("nothing.bin");
+    std::vector<float> image(21), scores(15);
+    if (!model.ok() || missing.ok() || std::fread(image.data(), 4, 21, stdin) != 21 || missing.run(image.data(), scores.data()) != 1) return 2;
+    if (int code = model.run(image.data(), scores.data())) return code;
+    return std::fwrite(scores.data(), 4, 15, stdout) != 15;
+}
+""")
+    (tmp_path / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.13)
+project(t CXX)
+set(CMAKE_CXX_STANDARD 17)
+add_compile_options(-Wall -Wextra -Werror)
+include("{folder}/mlp.cmake")
+add_executable(by_object main.cpp)
+target_link_libraries(by_object PRIVATE mlp)
+add_executable(by_library main.cpp)
+target_include_directories(by_library PRIVATE "{folder}")
+target_link_libraries(by_library PRIVATE "{folder}/libmlp.a")
+""")
+    call("cmake", "-S", ".", "-B", "out", cwd=tmp_path)
+    call("cmake", "--build", "out", cwd=tmp_path)
+    for program in ("by_object", "by_library"):
+        assert call(tmp_path / "out" / program, folder / "mlp.bin", cwd=tmp_path, given=mlp[1].tobytes()) == mlp[2]
+
+
+@tool("cargo")
+def test_rust(mlp, tmp_path):
+    folder, _ = made(mlp, "native", "rust")
+    crate = folder / "mlp-rust"
+    (crate / "examples").mkdir(exist_ok=True)
+    (crate / "examples" / "run.rs").write_text("""use std::io::{Read, Write};
+fn main() {
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).unwrap();
+    let image: Vec<f32> = bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    let mut scores = vec![0f32; 15];
+    let weights = include_bytes!("../mlp.bin");
+    assert!(mlp::Model::new(&weights[64..]).is_err());
+    let mut model = mlp::Model::new(weights).unwrap();
+    assert_eq!(model.run(&image[1..], &mut scores), Err(-2));
+    model.run(&image, &mut scores).unwrap();
+    for s in scores { std::io::stdout().write_all(&s.to_le_bytes()).unwrap(); }
+}
+""")
+    try:
+        out = call("cargo", "run", "--offline", "-q", "--example", "run", "--target-dir", tmp_path, cwd=crate, given=mlp[1].tobytes())
+    except AssertionError as e:
+        if "no default" in str(e) or "could not be found" in str(e):
+            pytest.skip(f"cargo does not run: {e}")
+        raise
+    assert out == mlp[2]
+
+
+@needs("ziglang")
+@tool("node")
+@pytest.mark.parametrize("target", ["wasm32-exact"])
+def test_javascript(mlp, target):
+    folder, _ = made(mlp, target, "javascript")
+    (folder / "run.mjs").write_text("""import { load } from './mlp.mjs';
+import fs from 'node:fs';
+const bytes = fs.readFileSync(0), image = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
+const model = await load(), other = await load({ wasm: fs.readFileSync('mlp.wasm'), weights: fs.readFileSync('mlp.bin') });
+const { scores } = model.run({ image }), again = other.run({ image }).scores;
+if (Buffer.compare(Buffer.from(scores.buffer), Buffer.from(again.buffer))) throw new Error('two instances differ');
+for (const wrong of [{}, { image: new Float32Array(3) }, { image: new Int32Array(21) }])
+  try { model.run(wrong); throw new Error('taken'); } catch (e) { if (!(e instanceof TypeError)) throw e; }
+try { await load({ weights: new Uint8Array(7) }); throw new Error('taken'); } catch (e) { if (!/has 7 bytes/.test(e.message)) throw e; }
+fs.writeFileSync(1, Buffer.from(scores.buffer));
+""")
+    assert call("node", "run.mjs", cwd=folder, given=mlp[1].tobytes()) == mlp[2]
+    types = (folder / "mlp.d.ts").read_text()
+    assert "/** float32[3, 7] */\n  image: Float32Array;" in types and "scores: Float32Array;" in types
+
+
+@needs("ziglang")
+@pytest.mark.parametrize("target, form, names", [
+    ("windows-x86-64", "shared", ["mlp.dll"]),
+    ("macos-arm64", "shared", ["libmlp.dylib"]),
+    ("riscv64", "shared", ["libmlp.so"]),
+    ("android-arm64", "android", ["libmlp.so", "mlp.h", "mlp.bin"]),
+])  # fmt: skip
+def test_shared_libraries_of_other_systems(mlp, target, form, names):
+    _, (files,) = made(mlp, target, form)
+    assert [Path(f).name for f in files] == names
+    data = Path(files[0]).read_bytes()
+    assert data[:2] == b"MZ" or data[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+    assert b"mlp_run\0" in data and b"mlp_check\0" in data
+    if tool := shutil.which("llvm-objdump"):
+        text = call(tool, "-d", files[0], cwd=".").decode()
+        assert {"windows-x86-64": "vfmadd", "riscv64": "fmadd.s"}.get(target, "fmla") in text
+
+
+def test_arduino(mlp):
+    folder, (files,) = made(mlp, "cortex-m4", "arduino")
+    home = folder / "mlp-arduino"
+    assert "precompiled=full" in (home / "library.properties").read_text()
+    assert (home / "src" / "cortex-m4" / "libmlp.a").read_bytes()[:8] == b"!<arch>\n"
+    assert len(files) == 4 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
+
+
+@needs("ziglang")
+@pytest.mark.parametrize("target, ending", [("windows-x86-64", ".exe"), ("macos-arm64", "")])
+def test_programs_of_other_systems_link(mlp, target, ending, tmp_path):
+    folder, _ = made(mlp, target)
+    program = link_program(Target.named(target), [str(folder / "mlp_main.c"), str(folder / "mlp.o")], tmp_path / "mlp")
+    assert program.name == f"mlp{ending}" and program.stat().st_size > 2000
+
+
+@needs("ziglang")
+def test_the_first_op_that_differs_is_named(mlp, tmp_path):
+    """Products of sums round twice on wasm32: the first matrix product differs, as that target says."""
+    model, x, _, home = mlp
+    deploy.compile_model(model, "wasm32", tmp_path, "mlp")
+    deploy.compile_model(model, "wasm32-exact", tmp_path, "exact")
+    if not runners(Target.named("wasm32")):
+        pytest.skip("neither node nor wasmtime is installed")
+    v = deploy.verify_artifact(model, tmp_path, target="wasm32")
+    assert v.status == "different" and "the first op that differs is matmul(f32[3,7], f32[7,19])" in v.how and "no fused multiply-add" in v.how
+    assert deploy.verify_artifact(model, tmp_path, target="wasm32-exact").status == "equal"
+    with pytest.raises(FileFormatError, match="holds no artifact for riscv64; help: tengen compile --target riscv64"):
+        deploy.verify_artifact(model, tmp_path, target="riscv64")
+
+
+def test_windows_under_wine(mlp):
+    target = Target.named("windows-x86-64")
+    folder, _ = made(mlp, "windows-x86-64")
+    if not runners(target):
+        pytest.skip("wine is not installed")
+    v = deploy.verify_artifact(mlp[0], folder)
+    assert v.status == "equal", v
+
+
+def test_an_archive_has_an_index(mlp):
+    folder, _ = made(mlp, "native")
+    data = (folder / "mlp.o").read_bytes()
+    library = archive([("a.o", data), ("b.o", data + b"\0")])
+    assert library == archive([("a.o", data), ("b.o", data + b"\0")])
+    at = int.from_bytes(library[68:72], "big")
+    assert at == 2 * len(read_object(data).defined)
+    first, last = (int.from_bytes(library[i : i + 4], "big") for i in (72, 68 + 4 * at))
+    assert library[first : first + 4] == b"a.o/" and library[last : last + 4] == b"b.o/" and library[first + 60 :][:4] == b"\x7fELF"
+
+
+def test_refusals(mlp, tmp_path):
+    model, _, _, _ = mlp
+    a = deploy.compile_model(model, "wasm32", tmp_path / "w", "mlp")
+    m4 = deploy.compile_model(model, "cortex-m4", tmp_path / "m", "mlp")
+    for artifact, form, message in [
+        (a, "exe", "unknown form 'exe'; help: one of static, shared"), (a, "shared", "WebAssembly loads no shared"),
+        (a, "android", "is for wasm32; help: .*android-arm64"), (a, "arduino", "cortex-m4"), (m4, "javascript", "help: .*--target wasm32"),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            deploy.package(artifact, form)
+    with pytest.raises(ConfigError, match="threads=2: artifacts for wasm32 have one thread"):
+        deploy.compile_model(model, "wasm32", tmp_path, "mlp", threads=2)
+    step, _ = models.counter()
+    x = tengen.Tensor(np.ones(3, "f4"))
+    step(x)
+    step.dump(tmp_path / "step.tgn")
+    with pytest.raises(TengenError, match="has states"):
+        deploy.package(deploy.compile_model(tmp_path / "step.tgn", "wasm32", tmp_path, "step"), "javascript")
+    assert set(FORMS) >= {"static", "shared", "cpp", "cmake", "python", "rust", "android", "arduino", "javascript"} and sys.version_info

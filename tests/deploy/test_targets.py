@@ -1,0 +1,169 @@
+"""Artifacts for machines that this one is not, run by emulators and engines: the bytes of eager runs, several networks in one program.
+
+Each target compiles the same networks into one folder and links them into one program, which is run once.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models import same
+from recorded import dumped
+
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, deploy, load_graph, models, random
+from tengen import quantization as Q
+from tengen.codegen.targets import Target
+from tengen.deploy.emulators import emulators, runners
+from tengen.deploy.objects import read_object
+from tengen.deploy.run import call_program, link_program, linker
+
+ELSEWHERE = ("riscv64", "riscv64-v", "armv7", "armv7-exact", "wasm32", "wasm32-exact", "cortex-m4", "cortex-m7")
+ROUNDS_TWICE = ("wasm32",)  # products of sums: integers and single operations alone have the bits
+
+FLUSHES = ("armv7",)  # NEON takes subnormal numbers of float32 for zeros
+
+
+def edges():
+    """Numbers at which emulated operations go wrong: halves, subnormal numbers, the ends of float16, NaN."""
+    ends = [0.5, 1.5, 2.5, 8388607.5, 65504.0, 65519.9, 65520.0, 6e-8, 2.98e-8, 6.1e-5, 1e-40, 3e38, np.inf, 0.0]
+    drawn = np.random.default_rng(2).standard_normal(98) * np.exp(np.random.default_rng(3).uniform(-40, 40, 98))
+    return np.array([*ends, *(-np.array(ends)), np.nan, *drawn, 1.0], "f4")
+
+
+def single(x):
+    """Operations that some processors have no instruction for."""
+    half = x.astype("float16")
+    return F.floor(x), F.ceil(x), F.round(x), half, half.astype("float32") * 3.0, x.astype("int32"), F.floor(x.astype("float64") * 1.5)
+
+
+class Quantised(M.Module):
+    """A convolution and a matrix product between stubs."""
+
+    def __init__(self):
+        super().__init__()
+        self.quant, self.dequant = M.QuantStub(), M.DequantStub()
+        self.conv, self.fc = M.ConvRelu2d(1, 4, 3, stride=2), M.Linear(4 * 5 * 5, 6)
+
+    def forward(self, x):
+        y = self.conv(self.quant(x))
+        return self.dequant(self.fc(F.flatten(y, 1)))
+
+
+def quantised():
+    net = Quantised()
+    images = Tensor(np.random.default_rng(4).standard_normal((6, 1, 11, 11)).astype("f4"))
+    qat = Q.quantize_qat(net, inplace=False)
+    qat.train()
+    qat(images)
+    return Q.quantize(qat.eval(), inplace=False), images[:1]
+
+
+@functools.cache
+def networks():
+    """name -> (a function of tensors, its inputs)."""
+    rng = np.random.default_rng(1)
+    random.seed(3)
+    number = lambda *shape: Tensor(rng.standard_normal(shape).astype("f4"))
+    ids = lambda *shape: Tensor(rng.integers(0, 17, shape).astype("i4"))
+    small = models.mobilenet_v2(5, width=0.25, stages=((1, 16, 1, 1), (2, 24, 1, 2))).eval()
+    step = models.gpt(layers=1, width=16, heads=2, context=8, vocabulary=17).eval()
+    int8, picture = quantised()
+    return {
+        "single": (single, (Tensor(edges()),)),
+        "int8": (int8, (picture,)),
+        "lenet": (models.lenet().eval(), (number(1, 1, 32, 32),)),
+        "mobilenet": (small, (number(1, 3, 16, 16),)),
+        "lstm": (models.lstm(17, embedding=8, hidden=12).eval(), (ids(1, 3),)),
+        "gpt": (step, (ids(1, 5),)),
+        "functions": (lambda x: (F.exp(x), F.sin(x), F.tanh(x), F.log(F.abs(x) + 1.0)), (number(37),)),
+    }
+
+
+@functools.cache
+def recorded_networks(folder):
+    """name -> (the model, its inputs, its eager results)."""
+    found = {}
+    for name, (f, inputs) in networks().items():
+        want = f(*inputs)
+        dumped(f, inputs, folder / f"{name}.tgn")
+        found[name] = load_graph(folder / f"{name}.tgn"), inputs, want if isinstance(want, tuple) else (want,)
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return recorded_networks(tmp_path_factory.mktemp("networks"))
+
+
+def program(artifacts):
+    """C that reads the weights and inputs of all artifacts from its input, runs each, and writes all outputs."""
+    lines = ["#include <stdio.h>", "#include <stdlib.h>", "static void *take(size_t n) { return aligned_alloc(64, (n / 64 + 1) * 64); }"]
+    lines += [f'#include "{a.name}.h"' for a in artifacts] + ["int main(void) {"]
+    for a in artifacts:
+        p, inputs, outputs = a.name, [], []
+        sizes = [a.weights_bytes] * (a.weights_bytes > 0) + [a.workspace_bytes] * (a.workspace_bytes > 0)
+        for i, n in enumerate(sizes):
+            lines.append(f"  void *{p}_own{i} = take({n});")
+        if a.weights_bytes:
+            n = a.weights_bytes
+            lines.append(f"  if (fread({p}_own0, 1, {n}, stdin) != {n} || {p}_check({p}_own0, {n})) return 3;")
+        for kind, ports, names in (("in", a.inputs, inputs), ("out", a.outputs, outputs)):
+            for i, port in enumerate(ports):
+                n = int(np.prod(port.shape)) * port.dtype.size
+                names.append((f"{p}_{kind}{i}", n))
+                lines.append(f"  void *{p}_{kind}{i} = take({n});")
+        lines += [f"  if (fread({x}, 1, {n}, stdin) != {n}) return 4;" for x, n in inputs]
+        arguments = [f"{p}_own{i}" for i in range(len(sizes))] + [x for x, _ in inputs + outputs]
+        lines.append(f"  if ({p}_run({', '.join(arguments)})) return 5;")
+        lines += [f"  fwrite({x}, 1, {n}, stdout);" for x, n in outputs]
+    return "\n".join([*lines, "  return fflush(stdout) != 0;", "}", ""])
+
+
+@pytest.mark.parametrize("target", ELSEWHERE)
+def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
+    t = Target.named(target)
+    made = [deploy.compile_model(m, target, tmp_path, name) for name, (m, _, _) in recorded.items()]
+    for a in made:
+        data = read_object(Path(a.files[0]).read_bytes())
+        assert data.format == t.system.format and data.defined == {f"{a.name}_run", *[f"{a.name}_check"] * bool(a.weights_bytes)}
+    if not (ways := runners(t)):
+        pytest.skip(f"none of {', '.join(emulators(t))} is installed")
+    try:
+        command = linker(t)
+    except deploy.CannotRun as e:
+        pytest.skip(str(e))
+    (tmp_path / "main.c").write_text(program(made))
+    files = [a.files[0] for a in made]
+    built = link_program(t, [*files, str(tmp_path / "main.c")], tmp_path / "program", command)
+    given = b"".join(Path(a.files[2]).read_bytes() + b"".join(x.numpy().tobytes() for x in recorded[a.name][1]) for a in made)
+    for start, how in ways:
+        out = call_program(t, start, built, [], given)
+        at = 0
+        for a in made:
+            for want in recorded[a.name][2]:
+                want = np.ascontiguousarray(want.numpy())
+                got = np.frombuffer(out, np.uint8, want.nbytes, at).view(want.dtype).reshape(want.shape)
+                at += want.nbytes
+                if target in ROUNDS_TWICE and a.name not in ("single", "int8", "functions"):
+                    assert np.allclose(got, want, rtol=1e-4, atol=1e-5), (how, a.name)
+                else:
+                    x = recorded[a.name][1][0].numpy()
+                    assert same_numbers(got, want, x if target in FLUSHES else None), (how, a.name)
+        assert at == len(out)
+
+
+def same_numbers(got, want, flushed=None):
+    """The same bytes, but for NaNs, and, where subnormal numbers are taken for zeros, for results of them and those that are some.
+    flushed: the operand, in that case."""
+    if got.dtype.kind != "f":
+        return same(got, want)
+    alike = (got.view(f"u{got.itemsize}") == want.view(f"u{got.itemsize}")) | (np.isnan(got) & np.isnan(want))
+    if flushed is not None:
+        least = 2.0**-126
+        alike |= (np.abs(want) < least) & (np.abs(got) < least)
+        if flushed.shape == want.shape and flushed.dtype.kind == "f":
+            alike |= (np.abs(flushed) < least) & (flushed != 0)
+    return bool(alike.all())
