@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, uint64
+from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint64
 from tengen.base.errors import CompileError
 from tengen.codegen.targets.architecture import VectorForm
 from tengen.loops.calls import expand
@@ -237,7 +237,9 @@ class Values:
             case "dot2":
                 return self.dot2(args[0], args[1], args[2], lanes)
             case "dot2i":
-                return self.dot2i(args[0], args[1], args[2], lanes)
+                return self.integer_dot(args[0], args[1], args[2], lanes, 16)
+            case "dot4i" | "dot4u":
+                return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def variable(self, e: Expr) -> str:
@@ -357,11 +359,14 @@ class Values:
             total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
         return total
 
-    def dot2i(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2i` by arithmetic of int32, for targets that have no instruction."""
-        i32, sixteen = vector("i32", lanes), _int32(16, lanes)
-        for half in (1, 0):
-            x, y = (self.pure(f"ashr {i32} {v if half else self.pure(f'shl {i32} {v}, {sixteen}')}, {sixteen}") for v in (a, b))
+    def integer_dot(self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True) -> str:
+        """`lang.dot2i`, `dot4i` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
+        signed: whether those of `a` have a sign."""
+        i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
+        for up in range(0, 32, bits):
+            x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
+            x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
+            y = self.pure(f"ashr {i32} {y}, {down}")
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
 
@@ -395,6 +400,8 @@ class Values:
             return self._narrow(self._for_narrowing(x, source, lanes), target, lanes)
         if source.is_float and target.is_float:
             return self.convert("fpext" if target.bits > source.bits else "fptrunc", x, s, t)
+        if source.is_float and lanes > 1 and (target is int32 or target.bits < 32):
+            return self._integers(x, source, target, lanes)
         if source.is_float:
             sign = "s" if target.kind == "i" else "u"
             return self.intrinsic(f"fpto{sign}i.sat.{mangled(target, lanes)}.{mangled(source, lanes)}", t, f"{s} {x}")
@@ -403,6 +410,20 @@ class Values:
         if s == t:
             return x
         return self.convert("trunc" if target.bits < source.bits else "sext" if source.kind == "i" else "zext", x, s, t)
+
+    def _integers(self, x: str, source: DType, target: DType, lanes: int) -> str:
+        """A vector of floats as integers that int32 holds: saturated, NaN gives 0. LLVM's saturating conversion, which means the same,
+        becomes one of each lane on some processors; here what is out of range is replaced before or after a plain one."""
+        s, i32, info = type_of(source, lanes), type_of(int32, lanes), np.iinfo(target.numpy)
+        low, high = (literal(source, float(v), lanes) for v in (info.min, info.max + (target is int32)))
+        below, above = self.compare("olt", source, lanes, x, low), self.compare("oge", source, lanes, x, high)
+        zero = literal(source, 0.0, lanes)
+        inside = self.choose(self.compare("uno", source, lanes, x, zero), zero, self.choose(below, low, x, s, lanes), s, lanes)
+        if target is not int32:  # which the float holds exactly
+            inside = self.choose(above, high, inside, s, lanes)
+            return self.convert("trunc", self.convert("fptosi", inside, s, i32), i32, type_of(target, lanes))
+        whole = self.convert("fptosi", self.choose(above, zero, inside, s, lanes), s, i32)
+        return self.choose(above, literal(int32, int(info.max), lanes), whole, i32, lanes)
 
     def _widen(self, x: str, source: DType, lanes: int) -> str:
         """A 16-bit float's bits as float32, exactly."""

@@ -70,7 +70,7 @@ class Convolution:
     @property
     def format(self) -> DotFormat:
         """How products are stored and multiplied."""
-        return contraction.formats.dot_format(self.image.dtype, self.precision)
+        return contraction.formats.dot_format(self.image.dtype, self.precision, self.filters.dtype, self.lo.target)
 
     @property
     def n(self) -> int:

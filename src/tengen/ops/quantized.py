@@ -315,7 +315,7 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
     precision = "int32"
     if as_int(x.shape[-1]) == 0:  # no terms
         x, y, precision = in_dtype(lo, x, int32), in_dtype(lo, y, int32), "highest"
-    format = contraction.formats.dot_format(x.dtype, precision)
+    format = contraction.formats.dot_format(x.dtype, precision, y.dtype, lo.target)
     lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul_int", "format": format}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     if y.ndim == 2:
