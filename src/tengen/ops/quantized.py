@@ -18,7 +18,7 @@ import numpy as np
 from tengen.base.dtype import DType, float32, int8, int16, int32, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels import contraction
+from tengen.kernels import contraction, convolution
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
@@ -369,7 +369,8 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups):
     x, w = ins
     o, c, k = filter_extents(TensorType(w.shape, w.dtype), len(stride), groups)
     alone = grouped(groups) and as_int(c) == 1
-    if alone or as_int(_terms((c, *k))) == 0:  # one filter for each channel: products are few, and nothing is packed
+    stencil = alone and len(stride) == 2 and convolution.depthwise.fits(w, groups)
+    if (alone and not stencil) or as_int(_terms((c, *k))) == 0:  # products are few, and nothing is packed
         x, w, precision = in_dtype(lo, x, int32), in_dtype(lo, w, int32), "highest"
     else:
         precision = "int32"
