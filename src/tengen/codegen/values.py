@@ -222,6 +222,9 @@ class Values:
             case "select":
                 return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
             case "cast":
+                low, high, nan = _range(e.args[0])
+                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and dt.bits <= 32 and _holds(dt, low, high):
+                    return self._in_range(args[0], nan, dt, lanes)
                 return self.cast(args[0], e.args[0].dtype, dt, lanes)
             case "bitcast":
                 source, target = type_of(e.args[0].dtype, lanes), type_of(dt, lanes)
@@ -425,6 +428,15 @@ class Values:
         whole = self.convert("fptosi", self.choose(above, zero, inside, s, lanes), s, i32)
         return self.choose(above, literal(int32, int(info.max), lanes), whole, i32, lanes)
 
+    def _in_range(self, x: str, nan: bool, target: DType, lanes: int) -> str:
+        """A vector of float32 that the target holds, or NaN where `nan`, as integers: nothing has to be saturated."""
+        s, i32 = type_of(float32, lanes), type_of(int32, lanes)
+        if nan:
+            zero = literal(float32, 0.0, lanes)
+            x = self.choose(self.compare("ord", float32, lanes, x, zero), x, zero, s, lanes)
+        whole = self.convert("fptosi", x, s, i32)
+        return whole if target is int32 else self.convert("trunc", whole, i32, type_of(target, lanes))
+
     def _widen(self, x: str, source: DType, lanes: int) -> str:
         """A 16-bit float's bits as float32, exactly."""
         i16, i32, f32 = vector("i16", lanes), vector("i32", lanes), vector("float", lanes)
@@ -484,6 +496,27 @@ class Values:
         top = self.pure(f"{'lshr' if source is uint64 else 'ashr'} {ty} {x}, {number(40)}")
         small = self.pure(f"icmp ult {ty} {self.pure(f'add {ty} {top}, {number(1)}')}, {number(2)}")
         return self.choose(small, x, short, ty, lanes)
+
+
+def _holds(target: DType, low: float, high: float) -> bool:
+    """Whether an integer dtype, and int32, hold what floats in low..high are truncated to."""
+    info = np.iinfo(target.numpy)
+    return max(int(info.min), -(1 << 31)) <= low and high <= min(int(info.max), (1 << 31) - 129)
+
+
+def _range(e: Expr) -> tuple[float, float, bool]:
+    """(least, largest, whether it may be NaN) of a float expression, as far as comparisons with constants just above it say."""
+    e = e.args[0] if e.op == "splat" else e
+    if e.op == "const" and isinstance(e.attr, float) and not math.isnan(e.attr):
+        return e.attr, e.attr, False
+    if e.op in ("min", "max"):
+        (low, high, nan), (other_low, other_high, other_nan) = _range(e.args[0]), _range(e.args[1])
+        choose = min if e.op == "min" else max
+        return (-math.inf, math.inf, True) if other_nan else (choose(low, other_low), choose(high, other_high), nan)
+    if e.op == "select" and e.args[0].op == "gt" and e.args[0].args == e.args[1:]:  # a > b, which a NaN is not: the larger
+        low, high, nan = _range(e.args[2])
+        return low, max(high, _range(e.args[1])[1]), nan
+    return -math.inf, math.inf, True
 
 
 def _int32(n: int, lanes: int) -> str:

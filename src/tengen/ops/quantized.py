@@ -23,7 +23,7 @@ from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
-from tengen.loops.lang import Expr, as_int, cast
+from tengen.loops.lang import Expr, as_int, cast, select
 from tengen.ops.attributes import DTypeLike, Groups, Naturals, Positives
 from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
@@ -103,6 +103,8 @@ def requantize_linear(
 def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
     """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that."""
     r = lang.unary("rint", v)
+    if zero is None and low == 0:  # 0 is the least, and what a NaN becomes
+        return cast(lang.minimum(select(r > 0.0, r, 0.0), float(high)), d)
     if zero is None:
         return cast(lang.minimum(lang.maximum(r, float(low)), float(high)), d)
     z = cast(zero, float32)
