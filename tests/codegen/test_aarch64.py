@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 from needs import QEMU, needs
@@ -13,6 +14,9 @@ from test_dot2 import kernel as dots
 from test_dot2 import operands
 from test_dot2i import kernel as integer_dots
 from test_dot2i import operands as integers
+from test_dot4 import DOTS
+from test_dot4 import kernel as byte_dots
+from test_dot4 import operands as byte_groups
 from test_values import COMPUTED, cast_cases, op_cases
 
 from tengen.base.dtype import ALL, DType
@@ -51,9 +55,10 @@ void _start(void) {
 """
 
 
-def run_emulated(folder, kernels, arrays, ints) -> list[list[np.ndarray]]:
-    """Runs each kernel once on its arrays; what the arrays hold then."""
+def run_emulated(folder, kernels, arrays, ints, features="") -> list[list[np.ndarray]]:
+    """Runs each kernel once on its arrays; what the arrays hold then. features: of LLVM's, that code may use."""
     target = Target.named("aarch64")
+    target = replace(target, features=target.features + features)
     (folder / "kernels.o").write_bytes(compiled(emit_module(kernels, target), target, parts=False))
     data, places = b"", []
     for xs, ns in zip(arrays, ints):
@@ -69,7 +74,7 @@ def run_emulated(folder, kernels, arrays, ints) -> list[list[np.ndarray]]:
     (folder / "main.c").write_text(main)
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-none", "-nostdlib", "-static", "-ffreestanding"]
     subprocess.run([*zig, "-O1", "main.c", "kernels.o", "-o", "main"], cwd=folder, check=True, capture_output=True)
-    out = subprocess.run([QEMU, str(folder / "main")], input=data, check=True, capture_output=True).stdout
+    out = subprocess.run([QEMU, "-cpu", "max", str(folder / "main")], input=data, check=True, capture_output=True).stdout
     return [[np.frombuffer(out, x.dtype, len(x), at) for at, x in row] for row in places]
 
 
@@ -103,6 +108,21 @@ def test_the_same_bits_on_arm(tmp_path):
                 same(a, b)
             except AssertionError as e:
                 raise AssertionError(f"{k.name}: {e}") from None
+
+
+@needs("qemu", "ziglang")
+def test_products_of_bytes_on_arm_with_and_without_instructions(tmp_path):
+    for features, instructions in (("", False), (",+dotprod,+i8mm", True)):
+        kernels, arrays, wanted = [byte_dots(name) for name in DOTS], [], []
+        for k, name in zip(kernels, DOTS):
+            arrays.append([*byte_groups(name), np.zeros(1 << 12, "int32")])
+            wanted.append([x.copy() for x in arrays[-1]])
+            interpret(k, wanted[-1], [1 << 12])
+        text = emit_module(kernels, replace(Target.named("aarch64"), features="+neon" + features))
+        assert ("neon.sdot" in text and "neon.usdot" in text) == instructions
+        for got, want in zip(run_emulated(tmp_path, kernels, arrays, [[1 << 12]] * 2, features), wanted):
+            for a, b in zip(got, want):
+                same(a, b)
 
 
 def add_gather(dt: DType, kernels, arrays, ints, expected) -> None:

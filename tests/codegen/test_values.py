@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from running import call, load, same
 
-from tengen.base.dtype import ALL, DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint32
+from tengen.base.dtype import ALL, DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import FOLDS, LANES, OPS, binary, bitcast, cast, const, fma, fold, lane, ramp, select, splat, unary
+from tengen.loops.lang import (
+    FOLDS, LANES, OPS, binary, bitcast, cast, const, fma, fold, lane, maximum, minimum, ramp, select, splat, unary,
+)  # fmt: skip
 
 LIMITS = {float64: (53, -1022, 1023), float32: (24, -126, 127), float16: (11, -14, 15), bfloat16: (8, -126, 127)}
 TARGETS = ["native", "x86-64-v3"] if Target.host().arch == "x86_64" else ["native"]
@@ -334,3 +336,30 @@ def test_a_deep_expression():
     got = np.zeros(1, np.float32)
     call(load([kernel]), kernel, [np.ones(1, np.float32), got])
     assert got[0] == 2.0
+
+
+def test_clipped_floats_become_integers():
+    """What is known to be in range is not saturated once more: the bits of the interpreter, for NaN and infinities too."""
+    edges = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, -0.5, 1.5, 126.6, 127.5, 128, 255, 255.9, 256, -128, -128.9, -129, 3e9, -3e9], "f4")
+    data = np.resize(edges, 4 * LANES)
+    k, clipped = Builder("clipped"), []
+    x = k.input("x", float32)
+    rows = [
+        (int8, lambda v: minimum(maximum(v, -128.0), 127.0)), (uint8, lambda v: minimum(maximum(v, 0.0), 255.0)),
+        (uint8, lambda v: minimum(select(v > 0.0, v, 0.0), 255.0)), (int32, lambda v: minimum(maximum(v, -300.0), 1e9)),
+        (int8, lambda v: minimum(maximum(v, -129.0), 127.0)), (uint8, lambda v: maximum(v, 0.0)), (int16, lambda v: v),
+        (int32, lambda v: v), (int8, lambda v: minimum(maximum(v, 5.0), -5.0)),
+    ]  # fmt: skip
+    outs = [k.output(f"y{i}", d) for i, (d, _) in enumerate(rows)]
+    with k.loop(0, len(data), LANES) as i:
+        v = k.load(x, i, LANES)
+        for out, (d, f) in zip(outs, rows):
+            k.store(out, i, cast(f(v), d))
+    kernel = k.build()
+    for d, _ in rows:
+        clipped.append(np.zeros(len(data), d.numpy))
+    want = [np.zeros_like(c) for c in clipped]
+    interpret(kernel, [data, *want], [])
+    call(load([kernel], Target.host()), kernel, [data, *clipped], [])
+    for got, w in zip(clipped, want):
+        np.testing.assert_array_equal(got, w)

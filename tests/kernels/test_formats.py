@@ -41,12 +41,12 @@ def one_by_one(f, a, b, total):
     return total
 
 
-def drawn(f, rng, n):
-    """n elements as the format stores them, as exact numbers of a type that holds them."""
-    if not f.total.is_float:
-        info = np.iinfo(f.storage.numpy)
-        return rng.integers(info.min, info.max, n, f.storage.numpy, endpoint=True)
-    return (rng.normal(size=n) * 2.0 ** rng.integers(-9, 9, n)).astype(f.storage.numpy)
+def drawn(d, rng, n):
+    """n elements of the dtype that a format stores them in, as exact numbers of a type that holds them."""
+    if d.kind in "iu":
+        info = np.iinfo(d.numpy)
+        return rng.integers(info.min, info.max, n, d.numpy, endpoint=True)
+    return (rng.normal(size=n) * 2.0 ** rng.integers(-9, 9, n)).astype(d.numpy)
 
 
 def held(f, elements):
@@ -65,7 +65,7 @@ def test_a_row_multiplies_as_it_says(f):
     e, same = f.multiply_add(a, b, t), []
     assert e.dtype is f.total
     for _ in range(400):
-        xs, ys = drawn(f, rng, f.group), drawn(f, rng, f.group)
+        xs, ys = drawn(f.storage, rng, f.group), drawn(f.second, rng, f.group)
         total = rng.normal() if f.total.is_float else int(rng.integers(-100 if f.total.kind == "i" else 0, 100))
         total = f.total.numpy.type(total)
         wide = [x.astype(f.total.numpy) for x in (xs, ys)]
@@ -78,12 +78,12 @@ def test_a_row_multiplies_as_it_says(f):
 
 def test_a_group_fills_an_operand():
     for f in FORMATS:
-        assert f.operand.size == f.group * f.storage.size
+        assert f.operand.size == f.group * f.storage.size == f.group * f.second.size
         assert f.operand is (f.storage if f.group == 1 else GROUPS[f.storage])
 
 
 def test_one_row_answers_each_question():
-    assert len({(f.total, f.precision) for f in FORMATS}) == len({f.name for f in FORMATS}) == len(FORMATS)
+    assert len({(f.total, f.precision, f.op) for f in FORMATS}) == len({f.name for f in FORMATS}) == len(FORMATS)
     for d in (float16, bfloat16, float32):
         assert dot_format(d) is dot_format(float32) and dot_format(d).total is float32
         assert dot_format(d, "bfloat16").storage is bfloat16 and dot_format(d, "bfloat16").operand is uint32
@@ -98,7 +98,7 @@ def test_what_no_row_has_is_refused(dtype, precision):
 
 def test_a_group_that_nothing_packs_is_refused():
     """Not computed as if it were pairs."""
-    four = replace(dot_format(int32), name="quads", storage=int8, group=4, operand=uint32)
+    eight = replace(dot_format(int32), name="eights", storage=int8, group=8, operand=uint32)
     arrays = [Array(id, d, shape, (8, 1)) for id, d, shape in (("a", int8, (8, 8)), ("b", int8, (8, 8)), ("c", int32, (8, 8)))]
-    with pytest.raises(VerifyError, match="product: nothing packs groups of 4 terms .quads."):
-        contract(Lowering(None), *arrays, 0, 1, 1, 1, name="product", format=four)
+    with pytest.raises(VerifyError, match="product: nothing packs groups of 8 terms .eights."):
+        contract(Lowering(None), *arrays, 0, 1, 1, 1, name="product", format=eight)

@@ -10,9 +10,12 @@ Read next: `llvm.py` (statements, memory, kernels).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 
-from tengen.base.dtype import DType, bool_, float16, float32, float64, int64, uint64
+import numpy as np
+
+from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, int64, uint64
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking
 from tengen.codegen.targets.architecture import VectorForm
@@ -156,6 +159,9 @@ class Values:
             case "select":
                 return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
             case "cast":
+                low, high, nan = _range(e.args[0])
+                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and dt.bits <= 32 and _holds(dt, low, high):
+                    return self._in_range(args[0], nan, dt, lanes)
                 return self.cast(args[0], e.args[0].dtype, dt, lanes)
             case "bitcast":
                 source, target = type_of(e.args[0].dtype, lanes), type_of(dt, lanes)
@@ -171,7 +177,9 @@ class Values:
             case "dot2":
                 return self.dot2(args[0], args[1], args[2], lanes)
             case "dot2i":
-                return self.dot2i(args[0], args[1], args[2], lanes)
+                return self.integer_dot(args[0], args[1], args[2], lanes, 16)
+            case "dot4i" | "dot4u":
+                return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def variable(self, e: Expr) -> str:
@@ -295,11 +303,14 @@ class Values:
             total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
         return total
 
-    def dot2i(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2i` by arithmetic of int32, for targets that have no instruction."""
-        i32, sixteen = vector("i32", lanes), _int32(16, lanes)
-        for half in (1, 0):
-            x, y = (self.pure(f"ashr {i32} {v if half else self.pure(f'shl {i32} {v}, {sixteen}')}, {sixteen}") for v in (a, b))
+    def integer_dot(self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True) -> str:
+        """`lang.dot2i`, `dot4i` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
+        signed: whether those of `a` have a sign."""
+        i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
+        for up in range(0, 32, bits):
+            x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
+            x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
+            y = self.pure(f"ashr {i32} {y}, {down}")
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
 
@@ -335,6 +346,8 @@ class Values:
             return self.convert("fpext" if target.bits > source.bits else "fptrunc", x, s, t)
         if source.is_float and target.bits < source.bits and "narrow" in self._lacks:
             return lacking.saturated(self, x, source, target, lanes)
+        if source.is_float and lanes > 1 and (target is int32 or target.bits < 32):
+            return self._integers(x, source, target, lanes)
         if source.is_float:
             sign = "s" if target.kind == "i" else "u"
             return self.intrinsic(f"fpto{sign}i.sat.{mangled(target, lanes)}.{mangled(source, lanes)}", t, f"{s} {x}")
@@ -343,6 +356,29 @@ class Values:
         if s == t:
             return x
         return self.convert("trunc" if target.bits < source.bits else "sext" if source.kind == "i" else "zext", x, s, t)
+
+    def _integers(self, x: str, source: DType, target: DType, lanes: int) -> str:
+        """A vector of floats as integers that int32 holds: saturated, NaN gives 0. LLVM's saturating conversion, which means the same,
+        becomes one of each lane on some processors; here what is out of range is replaced before or after a plain one."""
+        s, i32, info = type_of(source, lanes), type_of(int32, lanes), np.iinfo(target.numpy)
+        low, high = (literal(source, float(v), lanes) for v in (info.min, info.max + (target is int32)))
+        below, above = self.compare("olt", source, lanes, x, low), self.compare("oge", source, lanes, x, high)
+        zero = literal(source, 0.0, lanes)
+        inside = self.choose(self.compare("uno", source, lanes, x, zero), zero, self.choose(below, low, x, s, lanes), s, lanes)
+        if target is not int32:  # which the float holds exactly
+            inside = self.choose(above, high, inside, s, lanes)
+            return self.convert("trunc", self.convert("fptosi", inside, s, i32), i32, type_of(target, lanes))
+        whole = self.convert("fptosi", self.choose(above, zero, inside, s, lanes), s, i32)
+        return self.choose(above, literal(int32, int(info.max), lanes), whole, i32, lanes)
+
+    def _in_range(self, x: str, nan: bool, target: DType, lanes: int) -> str:
+        """A vector of float32 that the target holds, or NaN where `nan`, as integers: nothing has to be saturated."""
+        s, i32 = type_of(float32, lanes), type_of(int32, lanes)
+        if nan:
+            zero = literal(float32, 0.0, lanes)
+            x = self.choose(self.compare("ord", float32, lanes, x, zero), x, zero, s, lanes)
+        whole = self.convert("fptosi", x, s, i32)
+        return whole if target is int32 else self.convert("trunc", whole, i32, type_of(target, lanes))
 
     def _widen(self, x: str, source: DType, lanes: int) -> str:
         """A 16-bit float's bits as float32, exactly."""
@@ -407,6 +443,27 @@ class Values:
         top = self.pure(f"{'lshr' if source is uint64 else 'ashr'} {ty} {x}, {number(40)}")
         small = self.pure(f"icmp ult {ty} {self.pure(f'add {ty} {top}, {number(1)}')}, {number(2)}")
         return self.choose(small, x, short, ty, lanes)
+
+
+def _holds(target: DType, low: float, high: float) -> bool:
+    """Whether an integer dtype, and int32, hold what floats in low..high are truncated to."""
+    info = np.iinfo(target.numpy)
+    return max(int(info.min), -(1 << 31)) <= low and high <= min(int(info.max), (1 << 31) - 129)
+
+
+def _range(e: Expr) -> tuple[float, float, bool]:
+    """(least, largest, whether it may be NaN) of a float expression, as far as comparisons with constants just above it say."""
+    e = e.args[0] if e.op == "splat" else e
+    if e.op == "const" and isinstance(e.attr, float) and not math.isnan(e.attr):
+        return e.attr, e.attr, False
+    if e.op in ("min", "max"):
+        (low, high, nan), (other_low, other_high, other_nan) = _range(e.args[0]), _range(e.args[1])
+        choose = min if e.op == "min" else max
+        return (-math.inf, math.inf, True) if other_nan else (choose(low, other_low), choose(high, other_high), nan)
+    if e.op == "select" and e.args[0].op == "gt" and e.args[0].args == e.args[1:]:  # a > b, which a NaN is not: the larger
+        low, high, nan = _range(e.args[2])
+        return low, max(high, _range(e.args[1])[1]), nan
+    return -math.inf, math.inf, True
 
 
 def _int32(n: int, lanes: int) -> str:

@@ -20,6 +20,10 @@ class Machine(Protocol):
     l2_bytes: int
     l2_all: int
 
+    def computes(self, op: str) -> bool:
+        """Whether it has an instruction for an operation of the kernel language that others compute by several."""
+        ...
+
 
 def machine(target: Machine | None) -> tuple[int, int, int]:
     """(bytes of a vector register, number of vector registers, bytes of L2 that sizes of tiles count on); those of a small

@@ -78,6 +78,13 @@ def dot2i(total, a, b):
     return (np.asarray(total, np.int64) + a0 * b0 + a1 * b1).astype(np.int32)
 
 
+def dot4(total, a, b, signed: bool):
+    """See `lang.dot4i` and, where the first operand is not `signed`, `lang.dot4u`."""
+    parts = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
+    products = parts(a, np.int8 if signed else np.uint8) * parts(b, np.int8)
+    return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
+
+
 def fma64(a, b, c):
     """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
     rounded sums", 2008) where no part can over- or underflow, else fractions."""

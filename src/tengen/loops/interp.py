@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops import external
 from tengen.loops.calls import expand
-from tengen.loops.exact import convert, dot2, dot2i, floor_division, fma32, fma64, index_division, shift_left, shift_right
+from tengen.loops.exact import convert, dot2, dot2i, dot4, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
@@ -93,6 +94,8 @@ def _function(e: Expr) -> Callable:
             return dot2
         case "dot2i":
             return dot2i
+        case "dot4i" | "dot4u":
+            return partial(dot4, signed=e.op == "dot4i")
         case "cast":
             return lambda x: convert(x, e.args[0].dtype, e.dtype)
         case "bitcast":

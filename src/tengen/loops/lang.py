@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from numbers import Number
 from typing import TypeVar, Union
 
-from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int16, int32, int64, uint32
+from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
 
 LANES = 16
@@ -43,8 +43,9 @@ OPS: dict[str, tuple[int, str, str]] = {
 FOLDS = ("add", "mul", "min", "max", "and", "or")
 HALVES = ("low", "high")
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
-GROUPS = {bfloat16: uint32, int16: uint32}
-DOTS = ("dot2", "dot2i")
+GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
+# operation -> dtype of its total; it adds a dot product of two groups, each a uint32
+DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32}
 
 
 class Decisions(threading.local):
@@ -79,7 +80,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), `dot2`, `dot2i` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), or one of `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -399,22 +400,34 @@ def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
     elements is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded
     with an exponent of any size. This is x86's VDPBF16PS, to the bit.
     """
-    xs = (total, a, b)
-    lanes = max(x.lanes for x in xs)
-    if total.dtype is not float32 or a.dtype is not uint32 or b.dtype is not uint32:
-        raise VerifyError(f"dot2 takes float32, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
-    return expr("dot2", tuple(splat(x) if lanes > 1 else x for x in xs), float32, lanes)
+    return _dot("dot2", total, a, b)
 
 
 def dot2i(total: Expr, a: Expr, b: Expr) -> Expr:
     """The int32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two int16 each, the first in the low
     half (what a load of groups gives). All in int32, which wraps: this is x86's VPDPWSSD, and VPMADDWD with an addition.
     """
-    xs = (total, a, b)
+    return _dot("dot2i", total, a, b)
+
+
+def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
+    """The int32 `total` plus a dot product of four terms; `a` and `b` are uint32s that hold four int8 each, the first in the lowest
+    byte (what a load of groups gives). All in int32, which wraps: this is Arm's SDOT.
+    """
+    return _dot("dot4i", total, a, b)
+
+
+def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`dot4i`, where `a` holds four uint8, and `b` four int8: x86's VPDPBUSD, and Arm's USDOT."""
+    return _dot("dot4u", total, a, b)
+
+
+def _dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:
+    xs, wanted = (total, a, b), DOTS[op]
     lanes = max(x.lanes for x in xs)
-    if total.dtype is not int32 or a.dtype is not uint32 or b.dtype is not uint32:
-        raise VerifyError(f"dot2i takes int32, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
-    return expr("dot2i", tuple(splat(x) if lanes > 1 else x for x in xs), int32, lanes)
+    if tuple(x.dtype for x in xs) != (wanted, uint32, uint32):
+        raise VerifyError(f"{op} takes {wanted}, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
+    return expr(op, tuple(splat(x) if lanes > 1 else x for x in xs), wanted, lanes)
 
 
 def pair(first: Expr, second: Expr) -> Expr:
@@ -553,8 +566,8 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "lane": return lane(args[0], e.attr) # fmt: skip
         case "fold": return fold(e.attr, args[0]) # fmt: skip
         case "interleave": return interleave(e.attr, *args) # fmt: skip
-        case "dot2": return dot2(*args)  # fmt: skip
-        case "dot2i": return dot2i(*args)  # fmt: skip
+    if e.op in DOTS:
+        return _dot(e.op, *args)
     raise VerifyError(f"cannot rebuild {e.op}")
 
 

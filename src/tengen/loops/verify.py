@@ -8,7 +8,7 @@ Read next: `interp.py` (what a kernel that passes means).
 
 from __future__ import annotations
 
-from tengen.base.dtype import DType, bool_, float32, float64, int32, int64, uint32
+from tengen.base.dtype import DType, bool_, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import DOTS, FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
@@ -78,7 +78,7 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
             raise VerifyError(f"select needs a predicate, got {a.dtype}")
         return _common("select", args[1:])[0], _lanes("select", args)
     if op in DOTS:
-        total = float32 if op == "dot2" else int32
+        total = DOTS[op]
         if tuple(x.dtype for x in args) != (total, uint32, uint32):
             raise VerifyError(f"{op} takes {total}, uint32 and uint32, got {', '.join(str(x.dtype) for x in args)}")
         return total, _lanes(op, args)

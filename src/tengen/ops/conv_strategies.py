@@ -70,7 +70,7 @@ class Convolution:
     @property
     def format(self) -> DotFormat:
         """How products are stored and multiplied."""
-        return contraction.formats.dot_format(self.image.dtype, self.precision)
+        return contraction.formats.dot_format(self.image.dtype, self.precision, self.filters.dtype, self.lo.target)
 
     @property
     def n(self) -> int:
@@ -181,7 +181,9 @@ def _winograd(c: Convolution, found) -> None:
 def _depthwise(c: Convolution, found) -> None:
     phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]  # numbers here
     w, x = convolution.depthwise.packed_filter(c.lo, c.filters), convolution.halo.image(c.lo, c.image)
-    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue)  # type: ignore[arg-type]  # numbers here
+    if convolution.depthwise_bytes.fits(x, c.results, c.format):
+        return convolution.depthwise_bytes.depthwise_bytes(c.lo, x, w, c.results, phases[0], c.stride, c.epilogue, c.format)  # type: ignore[arg-type]  # numbers here
+    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue, compute=c.format.total)  # type: ignore[arg-type]  # numbers here
 
 
 def _by_role(c: Convolution) -> Array:

@@ -18,12 +18,12 @@ import numpy as np
 from tengen.base.dtype import DType, float32, int8, int16, int32, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels import contraction
+from tengen.kernels import contraction, convolution
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
-from tengen.loops.lang import Expr, as_int, cast
+from tengen.loops.lang import Expr, as_int, cast, select
 from tengen.ops.attributes import DTypeLike, Groups, Naturals, Positives
 from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
@@ -103,6 +103,8 @@ def requantize_linear(
 def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
     """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that."""
     r = lang.unary("rint", v)
+    if zero is None and low == 0:  # 0 is the least, and what a NaN becomes
+        return cast(lang.minimum(select(r > 0.0, r, 0.0), float(high)), d)
     if zero is None:
         return cast(lang.minimum(lang.maximum(r, float(low)), float(high)), d)
     z = cast(zero, float32)
@@ -315,7 +317,7 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
     precision = "int32"
     if as_int(x.shape[-1]) == 0:  # no terms
         x, y, precision = in_dtype(lo, x, int32), in_dtype(lo, y, int32), "highest"
-    format = contraction.formats.dot_format(x.dtype, precision)
+    format = contraction.formats.dot_format(x.dtype, precision, y.dtype, lo.target)
     lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul_int", "format": format}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     if y.ndim == 2:
@@ -369,7 +371,8 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups):
     x, w = ins
     o, c, k = filter_extents(TensorType(w.shape, w.dtype), len(stride), groups)
     alone = grouped(groups) and as_int(c) == 1
-    if alone or as_int(_terms((c, *k))) == 0:  # one filter for each channel: products are few, and nothing is packed
+    stencil = alone and len(stride) == 2 and convolution.depthwise.fits(w, groups)
+    if (alone and not stencil) or as_int(_terms((c, *k))) == 0:  # products are few, and nothing is packed
         x, w, precision = in_dtype(lo, x, int32), in_dtype(lo, w, int32), "highest"
     else:
         precision = "int32"

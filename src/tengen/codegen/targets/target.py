@@ -108,6 +108,10 @@ class Target:
         """Whether it reads and writes some lanes of a vector, whose elements have `size` bytes, in one instruction."""
         return any(size >= least and self.has(feature) for feature, least in self.architecture.masked)
 
+    def computes(self, op: str) -> bool:
+        """Whether it has an instruction of its own for this operation of the kernel language."""
+        return op in self.forms
+
     @property
     def forms(self) -> dict[str, VectorForm]:
         """The instructions that it has for operations of the kernel language."""

@@ -33,6 +33,16 @@ def _dot2(emit: Emitter, args: list[str]) -> str:
     return emit.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
 
 
+def _lanes(first: int, count: int) -> str:
+    """A mask that takes so many lanes from `first` on."""
+    return f"<{count} x i32> <{', '.join(f'i32 {first + i}' for i in range(count))}>"
+
+
+def _half(emit: Emitter, x: str, which: int) -> str:
+    """The first or second 8 of 16 lanes."""
+    return emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, {_lanes(8 * which, 8)}")
+
+
 def _multiplied(emit: Emitter, args: list[str], width: int, name: str) -> str:
     """Sums of pairs of products of int16, `width` of them, by VPMADDWD."""
     pairs = f"<{2 * width} x i16>"
@@ -48,11 +58,27 @@ def _dot2i_512(emit: Emitter, args: list[str]) -> str:
 
 def _dot2i_256(emit: Emitter, args: list[str]) -> str:
     """Two VPMADDWD on 256 bits, and an addition."""
-    lanes = lambda first, count: f"<{count} x i32> <{', '.join(f'i32 {first + i}' for i in range(count))}>"
-    half = lambda x, i: emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, {lanes(8 * i, 8)}")
-    low, high = (_multiplied(emit, [half(x, i) for x in args[1:]], 8, "x86.avx2.pmadd.wd") for i in (0, 1))
-    products = emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {lanes(0, 16)}")
+    low, high = (_multiplied(emit, [_half(emit, x, i) for x in args[1:]], 8, "x86.avx2.pmadd.wd") for i in (0, 1))
+    products = emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
     return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
+def _bytes_dot(emit: Emitter, args: list[str], width: int, name: str) -> str:
+    """VPDPBUSD: `width` int32 totals, and so many groups of four uint8 and of four int8."""
+    i32, bytes_ = f"<{width} x i32>", f"<{4 * width} x i8>"
+    a, b = (emit.convert("bitcast", x, i32, bytes_) for x in args[1:])
+    return emit.intrinsic(name, i32, f"{i32} {args[0]}", f"{bytes_} {a}", f"{bytes_} {b}")
+
+
+def _dot4u_512(emit: Emitter, args: list[str]) -> str:
+    """VPDPBUSD on 512 bits."""
+    return _bytes_dot(emit, args, 16, "x86.avx512.vpdpbusd.512")
+
+
+def _dot4u_256(emit: Emitter, args: list[str]) -> str:
+    """Two VPDPBUSD on 256 bits, in AVX's encoding."""
+    low, high = (_bytes_dot(emit, [_half(emit, x, i) for x in args], 8, "x86.avx512.vpdpbusd.256") for i in (0, 1))
+    return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
 def _stub(distance: int) -> bytes:
@@ -70,6 +96,8 @@ X86_64 = Architecture(
         VectorForm("dot2", "avx512bf16", _dot2),
         VectorForm("dot2i", "avx512bw", _dot2i_512),
         VectorForm("dot2i", "avx2", _dot2i_256),
+        VectorForm("dot4u", "avx512vnni", _dot4u_512),
+        VectorForm("dot4u", "avxvnni", _dot4u_256),
     ),
     pause="call void @llvm.x86.sse2.pause()",
     fence="call void @llvm.x86.sse.sfence()",

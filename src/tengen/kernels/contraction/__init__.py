@@ -14,7 +14,7 @@ Which strategy `contract` takes, the first that fits:
 - `register_tile.py`: everything else.
 
 `formats.py` says how terms are stored and which operation multiplies them. `border.py` packs windows that reach over the border
-of an image, `bf16_pairs.py` packs two terms into 32 bits.
+of an image, `groups.py` packs two or four terms into 32 bits.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
     from tengen.kernels.contraction import (  # noqa: F401  (loads when it is named)
-        bf16_pairs,
         border,
         channelwise,
         chunks,
         contract,
         formats,
+        groups,
         operands,
         packing,
         plans,

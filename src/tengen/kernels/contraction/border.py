@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.bf16_pairs import joined, pad_rows
+from tengen.kernels.contraction.groups import joined, pad_rows
 from tengen.kernels.contraction.problem import Axis, Border, Problem, extents
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import KernelBuilder
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
 from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]
@@ -29,7 +29,7 @@ class BorderRows:
 
     def __init__(self, k: KernelBuilder, p: Problem, t: Tile, border: Border):
         self.k, self.p, self.t, self.border = k, p, t, border
-        self.odd: Expr | None = None  # whether what is copied is the second of its pair
+        self.part: Expr | None = None  # which of its group what is copied is
         self.outer, self.inner = (p.m, p.k) if t.along_k else (p.k, p.m)
         most = t.block * MOST_PIECE_BLOCKS if t.along_k else p.chunks.longest
         self.offsets = k.scratch("offsets", int64, most)
@@ -95,10 +95,10 @@ class BorderRows:
                     moved[x.pixel[0]] = moved[x.pixel[0]] + c * x.pixel[1]
             at, moved = k.let(at), [k.let(as_expr(m)) for m in moved]
             with k.loop(*outer, name="row") as r:
-                row = r - outer[0]
-                self.odd = equal(row % 2, 1) if self.p.format.group > 1 and not self.t.along_k else None
-                if self.odd is not None:
-                    self.odd, row = k.let(self.odd), row // 2
+                row, group = r - outer[0], self.p.format.group
+                self.part = k.let(row % group) if group > 1 and not self.t.along_k else None
+                if self.part is not None:
+                    row = row // group
                 there = k.let(row * self.t.pitch + (first - inner[0]))
                 self._run(r, at, moved, span, dst, there)
         if self.t.along_k:
@@ -130,11 +130,13 @@ class BorderRows:
         """Elements from `here` on, or zeros. Along k, vectors may write past the end: what lies there is written later."""
         k, p = self.k, self.p
         for i, count in k.vector_loop(*span):
-            x = const(0, dst.dtype if self.odd is None else self.p.format.storage, LANES)
+            stored = dst.dtype if self.part is None else p.format.storage
+            x = const(0, p.a.dtype if p.biased else stored, LANES)
             if here is not None:
                 index = here + i if as_int(self.step) == 1 else ramp() * self.step + (here + i * self.step)
-                x = cast(k.load(k.read(p.a), index, LANES, count), x.dtype)
-            if self.odd is not None:
-                x = joined(k, dst, there + i, x, self.odd)
+                x = k.load(k.read(p.a), index, LANES, count)
+            x = p.stored(x, "a") if p.biased else cast(x, stored)
+            if self.part is not None:
+                x = joined(k, p, dst, there + i, x, self.part)
             # along k: packed[row r][k i ..] = window[r, i ..]; along m: packed[k r][row i ..] = window[i .., r]
             k.store(dst, there + i, x, None if self.t.along_k else count)

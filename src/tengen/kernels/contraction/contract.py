@@ -69,7 +69,8 @@ def contract(
         return
     if any(as_int(d) == 0 for d in a.shape[g + m :]):  # no terms: nothing is looked at, not the image's border either
         border, format = None, None
-    if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
+    shared = g == 0 and chunk is None and not zeros and (format is None or format.group <= 2)
+    if shared and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, format)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, format, zeros)
     next(s for s in STRATEGIES if s.fits(lo, p)).launch(lo, p)

@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int16, int32, uint32
+from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int16, int32, uint8, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Expr, dot2, dot2i, fma
+from tengen.kernels.machine import Machine
+from tengen.loops.lang import Expr, dot2, dot2i, dot4i, dot4u, fma
 
-# What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two pairs.
+# What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two groups.
 _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
     "fma": fma,
     "mul": lambda a, b, total: a * b + total,
     "dot2": lambda a, b, total: dot2(total, a, b),
     "dot2i": lambda a, b, total: dot2i(total, a, b),
+    "dot4i": lambda a, b, total: dot4i(total, a, b),
+    "dot4u": lambda a, b, total: dot4u(total, a, b),
 }
 
 
@@ -33,13 +36,14 @@ class DotFormat:
     Attributes:
         name: of the format; where it has a group, problem keys say it, so that another name forgets tuned schedules.
         precision: the value of an op's attribute `precision` that asks for it.
-        storage: the dtype that elements are rounded to before they are multiplied.
+        storage: the dtype that elements are rounded to before they are multiplied; of the first operand, where `second` is another.
         group: how many consecutive terms one operation multiplies.
         operand: the dtype in which a register holds a group of one operand's elements, the first in the lowest bits.
         total: the dtype that is accumulated in.
         op: the operation of the kernel language that adds the products of a group to a total.
         exact: whether a sum has the bits of adding its terms one by one, in logical order, each by an fma (of integers: by a
             wrapping product and sum) of the elements as they are stored.
+        second: the dtype of the second operand's elements.
     """
 
     name: str
@@ -50,6 +54,7 @@ class DotFormat:
     total: DType
     op: str
     exact: bool
+    second: DType
 
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
         """total + the products of a group of `a` and a group of `b`."""
@@ -58,7 +63,7 @@ class DotFormat:
 
 def _one_by_one(d: DType) -> DotFormat:
     """The format in which numbers of a dtype are multiplied one by one, and added in the same dtype."""
-    return DotFormat(d.name, "highest", d, 1, d, d, "fma" if d.is_float else "mul", exact=True)
+    return DotFormat(d.name, "highest", d, 1, d, d, "fma" if d.is_float else "mul", exact=True, second=d)
 
 
 # fmt: off
@@ -66,24 +71,33 @@ FORMATS = (
     _one_by_one(float32),
     _one_by_one(float64),
     *(_one_by_one(d) for d in ALL if d.is_int),
-    #         name     precision   storage   group  operand  total    op      exact
-    DotFormat("pairs", "bfloat16", bfloat16, 2,     uint32,  float32, "dot2", False),
-    DotFormat("pairs of int16", "int32", int16, 2,   uint32,  int32,   "dot2i", True),
+    #         name     precision   storage   group  operand  total    op      exact  second
+    DotFormat("pairs", "bfloat16", bfloat16, 2,     uint32,  float32, "dot2", False, bfloat16),
+    DotFormat("pairs of int16", "int32", int16, 2,   uint32,  int32,   "dot2i", True, int16),
+    DotFormat("uint8 by int8", "int32", uint8, 4,    uint32,  int32,   "dot4u", True, int8),
+    DotFormat("int8 by int8", "int32", int8, 4,      uint32,  int32,   "dot4i", True, int8),
 )
 # fmt: on
-_ROWS = {(f.total, f.precision): f for f in FORMATS}
+_ROWS = {(f.total, f.precision): f for f in FORMATS if f.group <= 2}
+_BYTES = [f for f in FORMATS if f.group == 4]
 
 
-def dot_format(dtype: DType, precision: str = "highest") -> DotFormat:
+def dot_format(dtype: DType, precision: str = "highest", second: DType | None = None, target: Machine | None = None) -> DotFormat:
     """The format of products of numbers of this dtype.
 
     Args:
-        dtype: of both operands; float16 and bfloat16 are multiplied as float32. precision: as of `matmul`; or "int32", of integers
-            that int16 holds.
+        dtype: of the operands; float16 and bfloat16 are multiplied as float32. precision: as of `matmul`; or "int32", of integers
+            that int16 holds. second: dtype of the second operand, where it may be another. target: integers of 8 bits are multiplied
+            in groups of four where it has an instruction for that, the first as uint8 or int8, whichever they are: one can be made
+            of the other (`Problem.biased`).
 
     Errors: VerifyError where products of this dtype do not have that precision.
     """
     integers = precision == "int32" and dtype.is_int and dtype.size <= int16.size
+    if integers and dtype.size == 1 and second is int8 and target is not None:
+        there = [f for f in _BYTES if target.computes(f.op)]
+        if there:
+            return next((f for f in there if f.storage is dtype), there[0])
     found = _ROWS.get((int32 if integers else dtype.compute, precision))
     if found is None:
         raise VerifyError(f"products of {dtype} do not have the precision {precision!r}; help: precision='highest'")

@@ -15,14 +15,14 @@ import contextlib
 from tengen.base.dtype import int64
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.bf16_pairs import Put, by_position, pad_rows
 from tengen.kernels.contraction.chunks import Walk, runs
+from tengen.kernels.contraction.groups import Put, by_position, pad_rows
 from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, cdiv, const, maximum, minimum, ramp, select
 from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
@@ -80,8 +80,23 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     else:
         to = k.let(as_expr(out.index((*outer, panel, p.packed_at(block, start), 0))))
         copy_panels(k, p, t, at, columns, (start, stop), dst, out.shape[-2], to)
+        if p.biased:
+            _begin_sums(k, p, t, columns, k.let(p.depth(stop - start)), dst, out.shape[-2], to)
     lo.launch(k)
     return out
+
+
+def _begin_sums(k: KernelBuilder, p: Problem, t: Tile, columns: Range, rows: Expr, dst: Buffer, depth: Index, to: Expr) -> None:
+    """Stores, in the row before each packed panel, what sums of its `rows` begin with (`Problem.biased`)."""
+    bias = const(0x80808080, p.packed, LANES)
+    with k.loop(*columns, t.columns, name="column") as column:
+        at = k.let(to + (column - columns[0]) * depth)
+        totals = [k.var(const(0, p.compute, LANES), name="total") for _ in range(t.vectors)]
+        with k.loop(0, rows) as i:
+            for v, total in enumerate(totals):
+                total.set(p.format.multiply_add(bias, k.load(dst, at + i * t.columns + v * LANES, LANES), total.value))
+        for v, total in enumerate(totals):
+            k.store(dst, at + (v * LANES - t.columns), bitcast(const(0, p.compute, LANES) - total.value, p.packed))
 
 
 def _transpose_as_stored(
@@ -207,7 +222,7 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             for v in range(t.vectors):
                 k.store(dst, to + i * t.columns + v * LANES, const(0, p.packed, LANES))
     if p.format.group > 1:
-        return _transpose_pairs(k, p, t, ks, source, dest, n)
+        return _transpose_groups(k, p, t, ks, source, dest, n)
     with runs(k, walk, *ks) as (first, last, at):
         here, there = k.let(start + at), k.let(to + (first - ks[0]) * t.columns)
         whole, length = k.let(as_expr(n) // LANES * LANES), k.let(last - first)
@@ -229,20 +244,20 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
                         k.store(dst, theirs + j * t.columns, cast(k.load(src, mine + j), p.compute))
 
 
-def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
-    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line as it is stored, and loaded from it as pairs."""
+def _transpose_groups(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
+    """`_transpose_panel` for `n` columns of groups: each column is copied to a line as it is stored, and loaded from it as groups."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     pitch = p.chunks.longest + 2 * LANES
-    lines = k.scratch("lines", p.format.storage, LANES * pitch)
-    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, p.format.storage)
+    lines, group = k.scratch("lines", p.format.second, LANES * pitch), p.format.group
+    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, p.format.second)
 
     def copy(column: Expr, line: Expr) -> None:
         with runs(k, walk, *ks) as (first, last, at):
             here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
             for i, count in k.vector_loop(0, k.let(last - first)):
-                k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), p.format.storage))
-        if not p.whole_groups:
-            k.store(lines, line + (ks[1] - ks[0]), zero)
+                k.store(lines, there + i, p.stored(k.load(src, here + i, LANES, count), "b"))
+        for more in range(0 if p.whole_groups else group - 1):
+            k.store(lines, line + (ks[1] - ks[0]) + more, zero)
 
     squares = k.let(select(depth >= LANES, as_expr(n) // LANES * LANES, const(0)))
     with k.loop(0, squares, LANES, name="column") as c:
@@ -250,13 +265,13 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             copy(c + r, k.let(r * pitch))
         with k.loop(0, depth, LANES, name="square") as i:
             j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
-            read = lambda r, j=j: k.load_group(lines, r * pitch + j * 2, LANES)
+            read = lambda r, j=j: k.load_group(lines, r * pitch + j * group, LANES)
             put = lambda r, x, c=c, j=j: k.store(dst, to + (j + r) * t.columns + c, x)
             transpose_square(k, p.packed, read, put, seldom=t.brief)
     with k.loop(squares, n, name="column") as c:
         copy(c, const(0))
         with k.loop(0, depth) as j:
-            k.store(dst, to + c + j * t.columns, k.load_group(lines, j * 2))
+            k.store(dst, to + c + j * t.columns, k.load_group(lines, j * group))
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
@@ -264,7 +279,7 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
     write past the end of a row: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
     if p.format.group > 1 and not t.along_k:
-        return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
+        return _copy_groups_along_m(k, p, t, base, ms, ks, dst)
     inner, outer = (kk, m) if t.along_k else (m, kk)
     (outer_range, inner_range) = (ms, ks) if t.along_k else (ks, ms)
     with runs(k, outer, *outer_range) as (r0, r1, r_at), runs(k, inner, *inner_range) as (c0, c1, c_at):
@@ -278,7 +293,7 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
                 if p.prologue is not None:
                     x = p.prologue.beside(k, k.let(c0 + i), count)(x)
                 # along k: packed[row][k i ..] = a[row, k i ..]; along m: packed[k][row i ..] = a[row i .., k]
-                k.store(dst, there + i, cast(x, dst.dtype), None if t.along_k else count)
+                k.store(dst, there + i, p.stored(x, "a") if p.biased else cast(x, dst.dtype), None if t.along_k else count)
     if t.along_k:
         pad_rows(k, p, t, ms, ks, dst)
 
@@ -305,8 +320,8 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
                 tile(number, left)
 
 
-def _copy_pairs_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
-    """`copy_rows` in pairs, along m: two positions of k are joined."""
+def _copy_groups_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
+    """`copy_rows` in groups, along m: positions of k are joined."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
     with runs(k, kk, *ks) as (r0, r1, r_at), runs(k, m, *ms) as (c0, c1, c_at):
         width = k.let(c1 - c0)

@@ -411,6 +411,8 @@ def in_waves(p: Problem, target: Machine | None) -> bool:
 
 def plan(f: Facts) -> Plan:
     """The plan that is taken: the first that fits and pays."""
+    if f.p.format.group == 4:
+        return next(x for x in PLANS if isinstance(x, PackedB))
     return next(x for x in PLANS if not x.why_not(f))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, uint8
 from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
@@ -20,6 +20,8 @@ from tengen.kernels.source import At, Ending, Prologue
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, const, maximum, minimum
 from tengen.loops.statements import Buffer
+
+EXACT_TERMS = 2560  # of a chunk at most, where the order of the sum changes no bit
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -117,6 +119,18 @@ class Problem:
         last, group = as_int(self.chunks.last), self.format.group
         return group == 1 or (last is not None and last % group == self.chunks.run % group == 0)
 
+    @property
+    def biased(self) -> bool:
+        """Whether elements of `a` are integers of 8 bits with a sign, and the format takes those without one, or the other way round.
+        128 is added to them, or taken off, which turns the highest bit; sums begin with what that adds to them, negated, and each
+        chunk of packed b has it in a row before its first one."""
+        return self.format.group == 4 and self.a.dtype is not self.format.storage
+
+    def stored(self, x: Expr, operand: str) -> Expr:
+        """An element of `a` or b as the format stores it."""
+        x = cast(x, self.format.storage if operand == "a" else self.format.second)
+        return x ^ const(0x80 if x.dtype is uint8 else -0x80, x.dtype) if operand == "a" and self.biased else x
+
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""
         group = self.format.group
@@ -126,7 +140,8 @@ class Problem:
         """The row of packed b where chunk number `chunk`, which begins at position `start`, is found: each earlier chunk
         may have ended with a part of a group."""
         group = self.format.group
-        return as_expr((start + chunk * (group - 1) + (group - 1)) // group if group > 1 else start)
+        row = as_expr((start + chunk * (group - 1) + (group - 1)) // group if group > 1 else start)
+        return row + (chunk + 1) if self.biased else row
 
     @property
     def compute(self) -> DType:
@@ -273,8 +288,10 @@ def normalise(
     """The problem of a `contract` call. The vector axis is the axis of n that is dense in out, else the last one; other axes of
     n that could not be merged with it become axes of g."""
     format = format or dot_format(a.dtype)
-    if format.group > 2:
-        raise VerifyError(f"{name}: nothing packs groups of {format.group} terms ({format.name}); help: bf16_pairs.py packs 2")
+    if format.group not in (1, 2, 4):
+        raise VerifyError(f"{name}: nothing packs groups of {format.group} terms ({format.name}); help: groups.py packs 2 and 4")
+    if run is None and format.group == 4:
+        run = _exact_run(a.shape[g + m :])
     chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
     pixel = border.steps if border is not None else (None,) * a.ndim
     gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i, pixel[i]) for i in range(g)]
@@ -288,6 +305,17 @@ def normalise(
     return _oriented(p, b.constant)
 
 
+def _exact_run(extents: Sequence[Index]) -> int:
+    """Positions of a run where the order of the sum changes no bit: few chunks of about equal length, each at most EXACT_TERMS."""
+    last, outer = (as_int(x) for x in (extents[-1], product(extents[:-1])))
+    if not last or not outer:
+        return EXACT_TERMS
+    if last > EXACT_TERMS:
+        return -(-last // -(-last // EXACT_TERMS) // 4) * 4
+    most = max(1, EXACT_TERMS // last)
+    return -(-outer // -(-outer // most)) * last
+
+
 def _present(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(x for x in axes if as_int(x.extent) != 1)
 
@@ -299,7 +327,9 @@ def _dense(axes: Sequence[Axis], operand: str) -> bool:
 def _oriented(p: Problem, constant: bool) -> Problem:
     """The problem with a and b exchanged where m is the better side for vectors, and with one vector axis. constant: whether b
     is a constant, which is packed once and so costs nothing in a run."""
-    if p.border is not None or p.prologue is not None:  # of what is computed as it is read, rows alone can be
+    if p.format.group == 4:  # the operands are packed differently
+        swap = False
+    elif p.border is not None or p.prologue is not None:  # of what is computed as it is read, rows alone can be
         swap = False
     elif p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
         swap = not _dense(p.n, "b") and _dense(p.k, "b") and not constant

@@ -34,7 +34,7 @@ from tengen.kernels.contraction.register_parts import PREFETCH_STRETCHES, Column
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cdiv, const, equal, lane, minimum, select, splat
 from tengen.loops.statements import Buffer
 
 STORED_ROWS = 4  # rows of a tile whose epilogue is computed side by side before they are stored
@@ -267,7 +267,10 @@ class _Kernel:
         The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
         """
         p, t, k = self.p, self.t, self.k
-        acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
+        begin: list[Expr] = [const(0, p.compute, LANES)] * vectors
+        if p.biased:
+            begin = [bitcast(k.load(panel.buffer, panel.at + (v * LANES - t.columns), LANES), p.compute) for v in range(vectors)]
+        acc = [[k.var(begin[v], name="acc") for v in range(vectors)] for _ in range(rows)]
         # Cache lines of the next panel that this tile prefetches for each position of k.
         lines = -(-vectors // max(1, self.work.high)) if panel.following is not None else 0
         if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
@@ -282,6 +285,8 @@ class _Kernel:
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
             for j in range(rows):
                 x = splat(load(self.a.buffer, here + j * self.a.by_row))  # a[row j, k i] in all lanes
+                if p.biased and t.direct:
+                    x = x ^ const(0x80808080, p.packed, LANES)
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 

@@ -146,6 +146,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     why = outside(s, rows=(1, MOST_TILE_ROWS), vectors=(1, 4), high=(1, MOST_BLOCK_TILES), unroll=(1, 4), **limits)
     if why := why or too_large(s.rows, s.vectors, p.compute.size, target):
         return why
+    if p.format.group == 4 and not s.packed:
+        return f"b is packed in groups of {p.format.group} by launches alone"
     l2 = machine(target)[2]
     t = sized(p, s)
     rows = s.high * t.tile_pitch(chunk_depth(p)) if t.tiled else (t.block if t.along_k else chunk_depth(p)) * t.pitch

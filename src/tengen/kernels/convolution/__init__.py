@@ -4,7 +4,7 @@ The lowerings of `conv` and its gradients take the first that fits (`ops/conv_st
 
 - `winograd.py`: 3x3 filters with stride 1, where the graph's node says so (`winograd.pays` decides when it is recorded): fewer
   multiplications, other bits. `winograd_weights.py` is the filter's gradient, `winograd_transforms.py` the arithmetic of both.
-- `depthwise.py`: one filter for each channel: channels in the lanes.
+- `depthwise.py`: one filter for each channel: channels in the lanes. `depthwise_bytes.py`: of integers of 8 bits, rows of the filter at once.
 - `few_outputs.py`: few channels of results: pixels in the lanes.
 - `few_channels.py`: few channels of the image: windows are read from a strip of it in scratch memory. Also the filter's
   gradient (`few_channels_weights.py`), and the image's with strides (`few_channels_transposed.py`).
@@ -22,6 +22,7 @@ from tengen.base.lazy import modules_of
 if TYPE_CHECKING:
     from tengen.kernels.convolution import (  # noqa: F401  (loads when it is named)
         depthwise,
+        depthwise_bytes,
         few_channels,
         few_channels_transposed,
         few_channels_weights,

@@ -179,24 +179,26 @@ def stencil(
     step_out: tuple[int, int],
     epilogue: Epilogue | None = None,
     name: str = "depthwise",
+    compute: DType | None = None,
 ) -> None:
     """out[n, c, first + step_out * Y] = the sum over taps of src[n, c, step_in * Y + tap] * weights[tap.weight, c].
 
     Shapes: src (N, C, H, W), out (N, C, P, Q), both dense along C; weights (T, C), dense. What lies outside of src is zero;
         src may have a prologue (`Array.prologue`).
+    Args: compute: the dtype that is computed in; None: that of src and weights.
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    _Stencil(lo, src, weights, out, epilogue, step_in, step_out, name).write(phases)
+    _Stencil(lo, src, weights, out, epilogue, step_in, step_out, name, compute).write(phases)
 
 
 class _Stencil:
-    def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step_in, step_out, name: str):
+    def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step_in, step_out, name: str, compute: DType | None = None):
         self.lo, self.src, self.weights, self.out = lo, replace(src, prologue=None), weights, out
         self.prologue, self.make = src.prologue, None
         self.epilogue, self.step_in, self.step_out = epilogue, step_in, step_out
         self.k = lo.kernel(name)
-        self.compute, self.stream = src.dtype.compute, streams([out])
+        self.compute, self.stream = compute or src.dtype.compute, streams([out])
 
     def write(self, phases: Sequence[Phase]) -> None:
         """Writes and launches the kernel: a piece is some rows of one image, and as many channels as weights stay close by."""

@@ -1,0 +1,146 @@
+"""Depthwise convolutions of integers of 8 bits: up to four rows of a column of the filter are one dot product of bytes.
+
+    for tile of neighbouring results, LANES channels c:                 # pieces and rows: see `depthwise.py`
+        for group of up to four rows of the filter:
+            column[x] = the bytes of these rows at pixel x, in each lane      # for all columns that the tile reads
+            for position tx of the filter along a row:
+                acc[i] = dot(acc[i], column[i * sx + tx], weights[group, tx])
+
+A column is joined once and used by all results that read it, so that a filter of 3x3 takes three dot products and about one
+joining of three vectors for each result. Sums are exact, so this has the bits of products one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+from tengen.base.dtype import bool_, uint32
+from tengen.kernels.contraction.formats import DotFormat
+from tengen.kernels.contraction.groups import widened
+from tengen.kernels.convolution.depthwise import Phase, Tap, _Stencil
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, as_int, bitcast, cdiv, const, maximum, minimum, select
+
+BIAS = 0x80808080  # four bytes of 128, or of -128
+
+
+def fits(image: Array, out: Array, format: DotFormat) -> bool:
+    """Whether the format multiplies four bytes at a time, and rows and columns are known."""
+    return format.group == 4 and None not in map(as_int, (*image.shape[2:], *out.shape[2:]))
+
+
+def depthwise_bytes(
+    lo: Lowering, src: Array, weights: Array, out: Array, phase: Phase, step: tuple[int, int], epilogue, format: DotFormat
+) -> None:
+    """What `depthwise.stencil` computes, for one phase and integers of 8 bits.
+
+    Shapes: src (N, C, H, W), out (N, C, P, Q), dense along C; weights (T, C), dense, int8
+    """
+    if any(as_int(d) == 0 for d in out.shape):
+        return
+    groups = _groups(phase.taps)
+    packed = _packed(lo, weights, list(groups.values()), format)
+    _Bytes(lo, src, packed, out, epilogue, step, groups, format).write([phase])
+
+
+Group = tuple[tuple[int, ...], int]  # rows of the filter, by where they lie below the result, and a column
+
+
+def _groups(taps: Sequence[Tap]) -> dict[Group, list[Tap]]:
+    """Taps by group: those of up to four rows of one column."""
+    rows = sorted({t.y for t in taps})
+    found: dict[Group, list[Tap]] = {}
+    for first in range(0, len(rows), 4):
+        some = tuple(rows[first : first + 4])
+        for x in sorted({t.x for t in taps}):
+            found[some, x] = sorted((t for t in taps if t.y in some and t.x == x), key=lambda t: t.y)
+    return found
+
+
+def _packed(lo: Lowering, w: Array, groups: Sequence[Sequence[Tap]], format: DotFormat) -> Array:
+    """The weights as (1 + groups, C) of groups of bytes. The first row is what sums begin with where 128 is added to pixels, or taken
+    off."""
+    channels = w.shape[1]
+
+    def make() -> Array:
+        t = lo.temp(uint32, (len(groups) + 1, channels))
+        k = lo.kernel("depthwise_groups")
+        c = k.let(k.split(cdiv(channels, LANES)) * LANES)
+        count, src, dst = k.let(minimum(as_expr(channels - c), LANES)), k.read(w), k.write(t)
+        total = const(0, format.total, LANES)
+        for q, taps in enumerate(groups):
+            parts = (widened(k.load(src, w.index((tap.weight, c)), LANES, count)) << const(8 * j, uint32) for j, tap in enumerate(taps))
+            value = k.let(reduce(or_, parts))
+            k.store(dst, t.index((q + 1, c)), value, count)
+            total = k.let(format.multiply_add(const(BIAS, uint32, LANES), value, total))
+        k.store(dst, t.index((0, c)), bitcast(const(0, format.total, LANES) - total, uint32), count)
+        lo.launch(k)
+        return t
+
+    how = ("depthwise_groups", format, tuple(tuple(t.weight for t in taps) for taps in groups))
+    return lo.once(w, how, make)
+
+
+class _Bytes(_Stencil):
+    def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step, groups: dict[Group, list[Tap]], format):
+        super().__init__(lo, src, weights, out, epilogue, step, (1, 1), "depthwise", format.total)
+        self.groups, self.format, self.biased = groups, format, src.dtype is not format.storage
+
+    def tile(self, p: Phase, y: Expr, x: Expr, n: int, known: int | None = None) -> None:
+        """See `_Stencil.tile`."""
+        k, wide, sx = self.k, as_int(self.src.shape[3]) or 0, self.step_in[1]
+        outside = lambda column: known is not None and not 0 <= known * sx + column < wide
+        for c, count in self.each_channel():
+            self.prefetch(p, y, x, n, c)
+            weight = lambda q, c=c, count=count: k.load(k.read(self.weights), self.weights.index((q, c)), LANES, count)
+            begin = bitcast(weight(0), self.compute) if self.biased else const(0, self.compute, LANES)
+            acc = [k.var(begin, name="acc") for _ in range(n)]
+            for rows in dict.fromkeys(rows for rows, _ in self.groups):
+                taps = [(column, weight(q + 1)) for q, (some, column) in enumerate(self.groups) if some == rows]
+                self.rows(rows, taps, acc, y, x, c, count, outside)
+            for i, v in enumerate(acc):
+                self.store(p, v.value, y, x + i, c, count)
+
+    def rows(self, rows: Sequence[int], taps, acc: list, y: Expr, x: Expr, c: Expr, count: Expr | None, outside) -> None:
+        """Adds the products of one group of rows; those that the image does not have are zeros."""
+        k, (sy, sx), src, last = self.k, self.step_in, self.k.read(self.src), as_expr(self.src.shape[2] - 1)
+        numbers = [k.let(y * sy + row) for row in rows]
+        there = [k.let(self.within(number, 2)) for number in numbers]
+
+        def add(complete: bool) -> None:
+            seen: dict[int, Expr] = {}
+            lines = [number if complete else minimum(maximum(number, 0), last) for number in numbers]
+            bases = [k.let(self.at(line, x * sx, c)) for line in lines]
+
+            def column(at: int) -> Expr:
+                parts, zero = [], const(0, uint32, LANES)
+                for j, (base, flag) in enumerate(zip(bases, there)):
+                    if outside(at):
+                        continue
+                    v = widened(k.load(src, base + at * self.src.strides[3], LANES, count)) << const(8 * j, uint32)
+                    parts.append(v if complete else select(flag, v, zero))
+                value = reduce(or_, parts) if parts else zero
+                return k.let(value ^ const(BIAS, uint32, LANES) if self.biased else value)
+
+            sums = [a.value for a in acc]
+            for i in range(len(acc)):
+                for tx, w in taps:
+                    at = i * sx + tx
+                    if at not in seen:
+                        seen[at] = column(at)
+                    sums[i] = k.let(self.format.multiply_add(seen[at], w, sums[i]))
+            for a, v in zip(acc, sums):
+                a.set(v)
+
+        every: Expr = const(True, bool_)
+        for flag in there:
+            every = every & flag
+        with k.if_(k.let(every)):
+            add(True)
+        with k.else_():
+            add(False)
+
+

@@ -1,0 +1,80 @@
+"""`dot4i` and `dot4u`, the products of four integers of 8 bits: every target gives the interpreter's bits, which are exact arithmetic
+that wraps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from running import call, load, same
+
+from tengen.base.dtype import int32, uint32
+from tengen.base.errors import VerifyError
+from tengen.codegen.llvm import emit_module
+from tengen.codegen.targets import Target
+from tengen.loops.builder import Builder
+from tengen.loops.interp import evaluate
+from tengen.loops.lang import LANES, dot4i, dot4u, var
+from tengen.loops.text import parse_kernel, print_kernel
+
+HOST = Target.host()
+TARGETS = ["native", "x86-64-v3"] if HOST.arch == "x86_64" else ["native"]
+DOTS = {"dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8")}  # name -> the function, the dtype of the first operand
+WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it has then
+    ("dot4u", "x86-64-v4", "avx512vnni", "vpdpbusd.512"),
+    ("dot4u", "x86-64-v3", "avxvnni", "vpdpbusd.256"),
+    ("dot4i", "aarch64", "dotprod", "neon.sdot"),
+    ("dot4u", "aarch64", "i8mm", "neon.usdot"),
+]
+
+
+def operands(dtype: str, count: int = 1 << 12):
+    """Totals and groups: anything, and edges."""
+    rng = np.random.default_rng(5)
+    anything = lambda: rng.integers(0, 1 << 32, count, dtype="uint32")
+    edges = lambda: rng.choice(np.array([0, 1, 127, 128, 255], "uint8"), 4 * count).view("uint32")
+    return anything().view("int32"), np.where(rng.integers(0, 2, count), anything(), edges()).astype("uint32"), edges()
+
+
+def kernel(name: str, lanes=LANES):
+    k = Builder(f"bytes_{name}")
+    total, a, b, out = k.input("total", int32), k.input("a", uint32), k.input("b", uint32), k.output("out", int32)
+    with k.loop(0, k.int("n"), lanes) as i:
+        k.store(out, i, DOTS[name][0](k.load(total, i, lanes), k.load(a, i, lanes), k.load(b, i, lanes)))
+    return k.build()
+
+
+def wanted(name, total, a, b):
+    x, y = (v.view(d).reshape(-1, 4).astype("int64") for v, d in ((a, DOTS[name][1]), (b, "int8")))
+    return (total + (x * y).sum(1)).astype("int32")
+
+
+@pytest.mark.parametrize("name", DOTS)
+def test_the_meaning(name):
+    args = operands(name)
+    t, a, b = (var(n, d) for n, d in zip("tab", (int32, uint32, uint32)))
+    np.testing.assert_array_equal(evaluate(DOTS[name][0](t, a, b), dict(zip((t, a, b), args))), wanted(name, *args))
+
+
+@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("lanes", [LANES, 1])
+def test_every_target(name, target, lanes):
+    args = operands(name)
+    k, got = kernel(name, lanes), np.zeros_like(args[0])
+    assert print_kernel(parse_kernel(print_kernel(k))) == print_kernel(k)
+    call(load([k], Target.named(target)), k, [*args, got], [len(got)])
+    same(got, wanted(name, *args))
+
+
+@pytest.mark.parametrize("name, target, feature, instruction", WITH)
+def test_the_instruction_is_used_where_there_is_one(name, target, feature, instruction):
+    without = Target.named(target)
+    assert instruction not in emit_module([kernel(name)], without)
+    assert instruction in emit_module([kernel(name)], replace(without, features=f"{without.features},+{feature}"))
+
+
+def test_what_is_no_group():
+    with pytest.raises(VerifyError, match="dot4u takes int32, uint32 and uint32"):
+        dot4u(var("t", int32), var("a", int32), var("b", uint32))
