@@ -6,6 +6,7 @@ without it compares too. `python tests/models/test_pretrained.py` writes it anew
 
 import json
 import os
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -27,6 +28,7 @@ from tengen.deploy.tensorfile import write_tensors  # noqa: E402  (after the pat
 from tengen.interop import weights  # noqa: E402  (after the path is set)
 from tengen.interop.weights.store import read_state  # noqa: E402  (after the path is set)
 from tengen.models.configs import KINDS, Fields  # noqa: E402  (after the path is set)
+from tengen.module import init  # noqa: E402  (after the path is set)
 
 SAVED = Path(__file__).with_name("saved_pretrained.npz")
 RTOL = 1e-5
@@ -166,6 +168,53 @@ def test_end_tokens_and_half_precision(tmp_path):
     models.save_pretrained(net, tmp_path / "m")
     written = json.loads((tmp_path / "m" / "config.json").read_text())
     assert written["eos_token_id"] == 7 and written["activation_function"] == "relu"
+
+
+LOADING = """
+import sys
+from tengen import models
+peak = lambda: int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10
+before = peak()
+net = models.from_pretrained(sys.argv[1])
+print(peak() - before)
+"""
+
+
+def test_loading_takes_the_files_size_and_64_mb(tmp_path):
+    """Of GPT-2's weights most lie transposed in the file, and are copied."""
+    with init.undrawn():
+        models.save_pretrained(models.gpt(2, 1024, 8, 64, 6000, tied=True, activation="gelu_tanh"), tmp_path)
+    size = (tmp_path / "model.safetensors").stat().st_size
+    done = subprocess.run([sys.executable, "-c", LOADING, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert size > 110 << 20 and int(done.stdout) < size + (64 << 20)
+
+
+def test_the_dtype_that_a_network_is_loaded_in(tmp_path):
+    folder = folder_of("llama", tmp_path / "n")
+    full = models.from_pretrained(folder)
+    for name in ("bfloat16", "float16", "float64"):
+        net = models.from_pretrained(folder, dtype=name)
+        assert {t.dtype.name for t in net.tensors()} == {name}
+        want = [t.numpy().astype(t2.dtype.numpy) for t, t2 in zip(full.tensors(), net.tensors())]
+        assert all(a.tobytes() == t.numpy().tobytes() for a, t in zip(want, net.tensors()))
+        y, z = (n(Tensor(sample("llama"))) for n in (full, net))
+        assert z.dtype == name
+        step = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 2.0**-24}[name]
+        assert np.abs(z.numpy().astype(np.float64) - y.numpy()).max() < 40 * step * np.abs(y.numpy()).max()
+        models.save_pretrained(net, tmp_path / name)
+        assert json.loads((tmp_path / name / "config.json").read_text())["dtype"] == name
+        again = models.from_pretrained(tmp_path / name, dtype="auto")
+        assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(net.tensors(), again.tensors()))
+        assert {t.dtype.name for t in models.from_pretrained(tmp_path / name).tensors()} == {"float32"}
+    with pytest.raises(ArgumentError, match="dtype is int32"):
+        models.from_pretrained(folder, dtype="int32")
+    state = {k: a.astype(np.float64) for k, a in read_state(folder).items()}
+    state["model.norm.weight"][3] = 1e300
+    write_tensors(folder / "model.safetensors", state, {}, padded=False)
+    with pytest.raises(FileFormatError, match=r"model.norm.weight: 1e\+300 is larger than what float32 holds"):
+        models.from_pretrained(folder)
+    assert models.from_pretrained(folder, dtype="auto").norm.weight.numpy()[3] == 1e300
 
 
 def test_files_as_repositories_have_them(tmp_path):
