@@ -21,7 +21,7 @@ from tengen.base.files import read_regular, writing
 from tengen.deploy.tensorfile import write_tensors
 from tengen.interop import weights
 from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
-from tengen.models.configs import KINDS, Fields, kind_of
+from tengen.models.configs import Fields, kind_for, kind_of
 from tengen.models.generation import LanguageModel
 from tengen.module import Module, init
 from tengen.tensor import from_numpy
@@ -41,7 +41,8 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
             may change, and huggingface_hub names a commit's files by their hashes. dtype: of the network's weights: "float32", "float64",
             "float16", "bfloat16", or "auto", the one in which the file holds most of its numbers.
 
-    Returns: the network, in evaluation; BERT is transformers' BertModel. A language model has the folder's end tokens as `eos`, which
+    Returns: the network, in evaluation. BERT is what config.json names under architectures: BertForMaskedLM, BertForSequenceClassification,
+        BertForTokenClassification, BertForQuestionAnswering, or else BertModel, without a head. A language model has the folder's end tokens as `eos`, which
         `generate` stops at.
     Errors: FileFormatError for a folder that is not such a one, for settings that Tengen's network does not have, and for weights that
         do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
@@ -60,10 +61,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
     folder = _folder(source, revision)
     where = str(folder / CONFIG)
     table = read_json(inside(folder, CONFIG))
-    name = table.get("model_type")
-    if not isinstance(name, str) or name not in KINDS:
-        fail(f"{where}: model_type is {str(name)[:40]!r}; Tengen reads {', '.join(KINDS)}")
-    kind, state = KINDS[name], read_state(folder)
+    kind, state = kind_for(table, where), read_state(folder)
     kept = _dtype_of(state) if isinstance(dtype, str) and dtype == "auto" else as_dtype(dtype)
     if kept not in FLOATS:
         raise ArgumentError(f"from_pretrained: dtype is {kept}; help: 'auto', or one of {', '.join(d.name for d in FLOATS)}")
@@ -90,7 +88,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
 def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = None, shard: int = SHARD) -> None:
     """Writes a folder that `from_pretrained` and transformers load: config.json, model.safetensors, or shards with their index.
 
-    Args: net: a GPT, Llama, BERT, ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
+    Args: net: a GPT, Llama, BERT (with a head or without), ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
         is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
     Errors: ValueError for another network. OSError where it cannot be written.
     """
