@@ -375,6 +375,16 @@ def test_any_bytes_are_a_state_or_one_error(tmp_path_factory, data):
     assert all(isinstance(a, np.ndarray) for a in found.values())
 
 
+def test_a_state_dict_of_pytorch_itself():
+    """Parameters that ask for gradients, and bfloat16."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: its state dicts are not tried")
+    net = tengen.models.lenet()
+    mine = {k: (np.arange(a.size, dtype=np.float32) % 97).reshape(a.shape) for k, a in weights.state(net, "torch").items()}
+    for theirs in (torch.from_numpy, lambda a: torch.nn.Parameter(torch.from_numpy(a)), lambda a: torch.from_numpy(a).bfloat16()):
+        made = weights.load(tengen.models.lenet(), {k: theirs(a) for k, a in mine.items()}, "torch")
+        assert all((a == mine[k]).all() for k, a in weights.state(made, "torch").items())
+
+
 if __name__ == "__main__":
     import timm
     import torch

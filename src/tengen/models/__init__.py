@@ -8,7 +8,7 @@ names it has: torchvision, timm, transformers, megengine, paddle; see `tengen.in
 
 from __future__ import annotations
 
-from tengen.models.bert import BERT, bert_base
+from tengen.models.bert import BERT, BERTAnswers, BERTClassifier, BERTMaskedLM, BERTTagger, bert_base
 from tengen.models.convnext import ConvNeXt, convnext_tiny
 from tengen.models.densenet import DenseNet, densenet121
 from tengen.models.efficientnet import EfficientNet, efficientnet_b0
@@ -57,7 +57,7 @@ def create(name: str, **options) -> Module:
 
 
 __all__ = [
-    "BERT", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet",
+    "BERT", "BERTAnswers", "BERTClassifier", "BERTMaskedLM", "BERTTagger", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet",
     "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT", "create", "from_pretrained", "list_models",
     "load_tokenizer", "save_pretrained", *sorted(_BUILDERS),
 ]  # fmt: skip

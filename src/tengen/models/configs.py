@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tengen.base.errors import FileFormatError
-from tengen.models.bert import BERT
+from tengen.models.bert import BERT, BERTAnswers, BERTClassifier, BERTMaskedLM, BERTTagger
 from tengen.models.gpt import GPT
 from tengen.models.llama import Llama
 from tengen.models.resnet import BasicBlock, Bottleneck, ResNet
@@ -226,6 +226,29 @@ def _write_bert(net: BERT) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _read_masked(f: Fields) -> dict[str, Any]:
+    f.needs(tie_word_embeddings=True)
+    return _read_bert(f)
+
+
+def _read_classifier(f: Fields) -> dict[str, Any]:
+    own = f.number("classifier_dropout", 0) if f.table.get("classifier_dropout") is not None else None
+    return {"num_classes": f.classes(), "head_drop_prob": own, **_read_bert(f)}
+
+
+def _read_answers(f: Fields) -> dict[str, Any]:
+    if (n := f.classes()) != 2:
+        fail(f"{f.where}: it has {n} labels; answers have two, where they begin and where they end")
+    return _read_bert(f)
+
+
+def _write_headed(net: Any) -> dict[str, Any]:
+    more = {}
+    if isinstance(net, BERTClassifier):
+        more = {"classifier_dropout": net.dropout.drop_prob, **_labels(net.classifier.weight.shape[0])}
+    return {**_write_bert(net.bert), **more}
+
+
 def _read_vit(f: Fields) -> dict[str, Any]:
     f.needs(qkv_bias=True)
     return {
@@ -284,6 +307,11 @@ def _least_vit(o: Mapping[str, Any]) -> int:
     return (patches + o["num_classes"]) * o["width"] + _perceptrons(o, "depth")
 
 
+def _least_bert(o: Mapping[str, Any]) -> int:
+    rows = o["vocabulary"] + o["context"] + o["segments"] + o.get("num_classes", 0)
+    return rows * o["width"] + _perceptrons(o, "depth")
+
+
 def _least_resnet(o: Mapping[str, Any]) -> int:
     width, blocks = o["width"], sum(9 * (o["width"] << i) ** 2 * depth for i, depth in enumerate(o["depths"]))
     return blocks + (o["num_classes"] + 49 * o["in_channels"]) * width
@@ -295,19 +323,39 @@ GPT2 = Kind(
 LLAMA = Kind(Llama, _read_llama, _write_llama, lambda o: o["vocabulary"] * o["width"] + _perceptrons_of_llama(o), "LlamaForCausalLM")
 KINDS: dict[str, Kind] = {
     "gpt2": GPT2, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA,
-    "bert": Kind(
-        BERT, _read_bert, _write_bert,
-        lambda o: (o["vocabulary"] + o["context"] + o["segments"]) * o["width"] + _perceptrons(o, "depth"), "BertModel",
-    ),
+    "bert": Kind(BERT, _read_bert, _write_bert, _least_bert, "BertModel"),
     "vit": Kind(ViT, _read_vit, _write_vit, _least_vit, "ViTForImageClassification"),
     "resnet": Kind(ResNet, _read_resnet, _write_resnet, _least_resnet, "ResNetForImageClassification"),
 }  # fmt: skip
 
 
+HEADS = {  # by the architecture that a config names: networks of a model_type that have a head
+    kind.architecture: ("bert", kind)
+    for kind in (
+        Kind(BERTMaskedLM, _read_masked, _write_headed, _least_bert, "BertForMaskedLM"),
+        Kind(BERTClassifier, _read_classifier, _write_headed, _least_bert, "BertForSequenceClassification"),
+        Kind(BERTTagger, _read_classifier, _write_headed, _least_bert, "BertForTokenClassification"),
+        Kind(BERTAnswers, _read_answers, _write_headed, _least_bert, "BertForQuestionAnswering"),
+    )
+}
+
+
+def kind_for(table: Mapping[str, Any], where: str) -> Kind:
+    """The kind that a config describes. FileFormatError for a model_type that Tengen has not."""
+    name, classes = table.get("model_type"), table.get("architectures")
+    if not isinstance(name, str) or name not in KINDS:
+        fail(f"{where}: model_type is {str(name)[:40]!r}; Tengen reads {', '.join(KINDS)}")
+    asked = classes[0] if isinstance(classes, list) and len(classes) == 1 and isinstance(classes[0], str) else ""
+    of, kind = HEADS.get(asked, ("", KINDS[name]))
+    return kind if of == name else KINDS[name]
+
+
 def kind_of(net: Module) -> tuple[str, Kind]:
     """The model_type and kind of a network."""
-    for name, kind in KINDS.items():
+    kinds = [*KINDS.items(), *HEADS.values()]
+    exact = [(name, kind) for name, kind in kinds if type(net) is kind.build]
+    for name, kind in exact or kinds:
         if isinstance(net, kind.build):
             return name, kind
-    known = ", ".join(sorted({kind.build.__name__ for kind in KINDS.values()}))
+    known = ", ".join(sorted({kind.build.__name__ for _, kind in kinds}))
     raise ValueError(f"save_pretrained: transformers has no {type(net).__name__} of ours; help: {known}")

@@ -14,34 +14,41 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import dtype
+from tengen.base.dtype import DType, bfloat16, float16, float32, float64
+from tengen.base.dtype import dtype as as_dtype
 from tengen.base.errors import ArgumentError, DownloadError, FileFormatError
 from tengen.base.files import read_regular, writing
 from tengen.deploy.tensorfile import write_tensors
 from tengen.interop import weights
 from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
-from tengen.models.configs import KINDS, Fields, kind_of
+from tengen.models.configs import Fields, kind_for, kind_of
 from tengen.models.generation import LanguageModel
 from tengen.module import Module, init
+from tengen.tensor import from_numpy
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 PATTERNS = [CONFIG, GENERATION, TOKENIZER, "model*.safetensors", INDEX]
+FLOATS = (float32, float64, float16, bfloat16)
 SHARD = 5_000_000_000  # bytes of a file, as transformers writes them
 
 
-def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> Module:
+def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtype: Any = "float32") -> Module:
     """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, BERT, ViT, ResNet.
 
     Args:
         source: a folder with config.json and model.safetensors (or shards with their index), or a repository "owner/name", which
             huggingface_hub fetches. revision: the commit of a repository that is meant, 40 hexadecimal digits: what a name stands for
-            may change, and huggingface_hub names a commit's files by their hashes.
+            may change, and huggingface_hub names a commit's files by their hashes. dtype: of the network's weights: "float32", "float64",
+            "float16", "bfloat16", or "auto", the one in which the file holds most of its numbers.
 
-    Returns: the network, in evaluation; BERT is transformers' BertModel. A language model has the folder's end tokens as `eos`, which
+    Returns: the network, in evaluation. BERT is what config.json names under architectures: BertForMaskedLM, BertForSequenceClassification,
+        BertForTokenClassification, BertForQuestionAnswering, or else BertModel, without a head. A language model has the folder's end tokens as `eos`, which
         `generate` stops at.
     Errors: FileFormatError for a folder that is not such a one, for settings that Tengen's network does not have, and for weights that
         do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
-    Numerics: float16 and bfloat16 weights become float32. Results are transformers' but for rounding.
+    Numerics: weights are rounded to `dtype`: float16 and bfloat16 become float32 exactly. In float32 results are transformers' but for
+        rounding; in float16 and bfloat16 every operation rounds its results to them, and computes in float32.
+    Memory: that of the weights in `dtype`, and 64 MB.
 
     >>> import tempfile, tengen
     >>> folder = tempfile.mkdtemp()
@@ -54,10 +61,10 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
     folder = _folder(source, revision)
     where = str(folder / CONFIG)
     table = read_json(inside(folder, CONFIG))
-    name = table.get("model_type")
-    if not isinstance(name, str) or name not in KINDS:
-        fail(f"{where}: model_type is {str(name)[:40]!r}; Tengen reads {', '.join(KINDS)}")
-    kind, state = KINDS[name], read_state(folder)
+    kind, state = kind_for(table, where), read_state(folder)
+    kept = _dtype_of(state) if isinstance(dtype, str) and dtype == "auto" else as_dtype(dtype)
+    if kept not in FLOATS:
+        raise ArgumentError(f"from_pretrained: dtype is {kept}; help: 'auto', or one of {', '.join(d.name for d in FLOATS)}")
     options = kind.read(Fields(table, where))
     held = sum(a.size for a in state.values())
     if (least := kind.least(options)) > held:
@@ -65,6 +72,9 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
     try:
         with init.undrawn():
             net = kind.build(**options)
+            for t in net.tensors():
+                if t.dtype is not kept and t.dtype.is_inexact:
+                    t._reset(from_numpy(np.zeros(t.shape, kept.numpy), copy=False))
         weights.fill(net, state, "transformers")
     except FileFormatError:
         raise
@@ -78,17 +88,17 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None) -> M
 def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = None, shard: int = SHARD) -> None:
     """Writes a folder that `from_pretrained` and transformers load: config.json, model.safetensors, or shards with their index.
 
-    Args: net: a GPT, Llama, BERT, ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
+    Args: net: a GPT, Llama, BERT (with a head or without), ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
         is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
     Errors: ValueError for another network. OSError where it cannot be written.
     """
     name, kind = kind_of(net)
-    settings = {"model_type": name, "architectures": [kind.architecture], "dtype": "float32", **kind.write(net)}
+    state = {k: np.ascontiguousarray(a) for k, a in weights.stored(net, "transformers").items()}
+    settings = {"model_type": name, "architectures": [kind.architecture], "dtype": _dtype_of(state).name, **kind.write(net)}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(net, LanguageModel) and net.eos:
         settings["eos_token_id"] = net.eos[0] if len(net.eos) == 1 else list(net.eos)
-    state = {k: np.ascontiguousarray(a) for k, a in weights.stored(net, "transformers").items()}
     files = _sharded(state, shard)
     for file, arrays in files.items():
         write_tensors(folder / file, arrays, {"format": "pt"}, padded=False)
@@ -120,6 +130,11 @@ def load_tokenizer(folder: str | os.PathLike, revision: str | None = None) -> An
         return tokenizers.Tokenizer.from_buffer(raw)
     except Exception as e:  # the package raises nothing more special
         raise FileFormatError(f"{path}: {str(e)[:200]}") from e
+
+
+def _dtype_of(state: dict[str, np.ndarray]) -> DType:
+    """The floating dtype that most of the numbers have."""
+    return max(FLOATS, key=lambda d: sum(a.size for a in state.values() if as_dtype(a.dtype) is d))
 
 
 def _folder(source: str | os.PathLike, revision: str | None) -> Path:
@@ -157,7 +172,7 @@ def _end_tokens(folder: Path, table: dict[str, Any], vocabulary: int) -> tuple[i
 def _sharded(state: dict[str, np.ndarray], most: int) -> dict[str, dict[str, np.ndarray]]:
     """The tensors of each file, those of large elements first, so that each begins at a multiple of its element."""
     groups: list[dict[str, np.ndarray]] = [{}]
-    for name, a in sorted(state.items(), key=lambda row: (-dtype(row[1].dtype).size, row[0])):
+    for name, a in sorted(state.items(), key=lambda row: (-as_dtype(row[1].dtype).size, row[0])):
         if groups[-1] and sum(x.nbytes for x in groups[-1].values()) + a.nbytes > most:
             groups.append({})
         groups[-1][name] = a

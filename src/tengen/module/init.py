@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import numpy as np
+
 from tengen import random
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor
+from tengen.runtime import native
+from tengen.tensor import Tensor, from_numpy
 
 _UNDRAWN = ContextVar("undrawn", default=False)
 
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Inside, `normal_` and `uniform_` draw nothing and leave tensors as they are: for a network whose weights are loaded next.
+    """Inside, `normal_` and `uniform_` draw nothing and give zeros, for which no memory is taken before they are read: for a network whose
+    weights are loaded next.
 
     >>> from tengen import module as M
     >>> with M.init.undrawn():
@@ -29,6 +33,12 @@ def undrawn() -> Iterator[None]:
         yield
     finally:
         _UNDRAWN.reset(before)
+        native.trim()  # what the tensors had before they were zeros
+
+
+def _unread(tensor: Tensor) -> None:
+    """Zeros over pages that the system gives when they are read."""
+    tensor._reset(from_numpy(np.zeros(tensor.shape, tensor.dtype.numpy), copy=False))
 
 
 def fill_(tensor: Tensor, val: float) -> None:
@@ -54,14 +64,14 @@ def ones_(tensor: Tensor) -> None:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     """Uniform in [a, b)."""
     if _UNDRAWN.get():
-        return
+        return _unread(tensor)
     _put(tensor, random.uniform(a, b, tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     """Normal."""
     if _UNDRAWN.get():
-        return
+        return _unread(tensor)
     _put(tensor, random.normal(mean, std, tensor.shape))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import dtype
+from tengen.base.dtype import DType, dtype
 from tengen.base.errors import FileFormatError, UsageWarning, warn_once
 from tengen.base.files import File
 from tengen.deploy.tensorfile import write_tensors
@@ -26,6 +26,7 @@ from tengen.tensor import Tensor, from_numpy
 __all__ = ["layouts", "load", "options", "save", "state"]
 
 SHOWN = 12  # names of each kind that a message lists
+TOGETHER = 32 << 20  # bytes of a mapped file that are turned or joined before its pages are given back
 
 
 def layouts(net: Module) -> list[str]:
@@ -51,7 +52,10 @@ def load(net: Module, source: Any, layout: str = "tengen") -> Module:
     Returns: net
     Errors: ValueError that lists at once what is missing, what is left over, and shapes that differ. FileFormatError for a file of
         another kind; for pickles (.pt, .pkl, .bin ...) it says the line that converts them.
-    Numerics: values of another floating type are rounded to the network's; float16 and bfloat16 become float32 exactly.
+    Numerics: values of another floating type are rounded to the network's; float16 and bfloat16 become float32 exactly. A number that the
+        network's type does not hold is an error.
+    Memory: arrays that stand in a file as the network has them stay the file's pages; others (of another order or type, or joined) are
+        copied, and pages that were copied are given back.
 
     >>> import tengen
     >>> net = tengen.models.lenet()
@@ -80,7 +84,7 @@ def fill(net: Module, source: Any, layout: str) -> Module:
         used.update(names)
         parts = [given[part] for part in names]
         wrong = [f"  {n}: {a.shape} does not fit {s}" for n, a, s in zip(names, parts, e.shapes) if not _fits(a.shape, s)]
-        problems += wrong or [f"  {n}: {a.dtype} are no weights" for n, a in zip(names, parts) if not _is_weight(a, e)]
+        problems += wrong or [f"  {n}: {why}" for n, a in zip(names, parts) if (why := _unusable(a, e.tensor.dtype))]
         if not wrong:
             arrays[e.ours] = (e, parts)
     left = sorted(given.keys() - used - _tied(given, table, used))
@@ -94,8 +98,14 @@ def fill(net: Module, source: Any, layout: str) -> Module:
         raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}")
     if heads:
         warn_once(f"load(): {type(net).__name__} has no such head: {', '.join(heads[:SHOWN])} are left out", UsageWarning)
+    read = 0
     for e, parts in arrays.values():  # one after the other: what stood there goes before the next is made
+        read += sum(a.nbytes for a in parts)
+        if read > TOGETHER:
+            mapped.trim()
+            read = 0
         e.tensor._reset(_loaded(e, parts))
+    mapped.trim()
     return net
 
 
@@ -209,8 +219,15 @@ def _fits(theirs: tuple[int, ...], want: tuple[int, ...]) -> bool:
     return theirs == want or [n for n in theirs if n != 1] == [n for n in want if n != 1]
 
 
-def _is_weight(a: np.ndarray, e: Entry) -> bool:
-    return dtype(a.dtype).kind == e.tensor.dtype.kind
+def _unusable(a: np.ndarray, d: DType) -> str:
+    """Why an array cannot be a tensor of a dtype: integers for floats, or numbers that would become infinite. Nothing if it can."""
+    if dtype(a.dtype).kind != d.kind:
+        return f"{a.dtype} are no weights of {d}"
+    if not d.is_inexact or a.itemsize <= d.size or not a.size:
+        return ""
+    most = np.max(np.abs(a), where=np.isfinite(a), initial=0)
+    with np.errstate(over="ignore"):
+        return "" if np.isfinite(most.astype(d.numpy)) else f"{most:.3g} is larger than what {d} holds"
 
 
 def _few(lines: list[str]) -> list[str]:

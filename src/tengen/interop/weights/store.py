@@ -19,6 +19,7 @@ from tengen.base.files import read_regular
 from tengen.deploy.tensorfile import read_tensors
 from tengen.ir.plain_json import load_json
 from tengen.tensor import Tensor
+from tengen.tensor.dlpack import from_dlpack
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 JSON_LIMIT = 64 << 20  # bytes of an index or a config
@@ -44,7 +45,7 @@ def read_state(source: Any) -> dict[str, np.ndarray]:
         read; TypeError for another object.
     """
     if isinstance(source, Mapping):
-        return {str(name): x.numpy() if isinstance(x, Tensor) else np.asarray(x) for name, x in source.items()}
+        return {str(name): _array(x) for name, x in source.items()}
     if not isinstance(source, str | os.PathLike):
         return read_tensors(source).arrays
     path = Path(source)
@@ -54,6 +55,13 @@ def read_state(source: Any) -> dict[str, np.ndarray]:
         line = shlex.join(["python", str(SCRIPT), _PICKLES[path.suffix], str(path), str(path.with_suffix(".safetensors"))])
         fail(f"{path}: {path.suffix} files can hold programs and are not read; help: where you trust it, convert it by  {line}")
     return _read_index(path) if path.name.endswith(".json") else read_tensors(path).arrays
+
+
+def _array(x: Any) -> np.ndarray:
+    """What a dict holds; PyTorch's parameters and bfloat16, which NumPy does not take, by DLPack."""
+    if hasattr(x, "detach") and hasattr(x, "__dlpack__") and not isinstance(x, Tensor):
+        x = from_dlpack(x.detach())
+    return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
 
 
 def _read_folder(folder: Path) -> dict[str, np.ndarray]:

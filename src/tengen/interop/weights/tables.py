@@ -96,6 +96,14 @@ layers.{i}.fc2 -> bert.encoder.layer.{i}.output.dense
 layers.{i}.norm2 -> bert.encoder.layer.{i}.output.LayerNorm
 pooler -> bert.pooler.dense
 """
+BERT_BELOW = "\n".join(f"bert.{line}" for line in BERT_HF.split("\n") if line)  # of a network that has a BERT and a head
+MASKED_LM = """
+dense -> cls.predictions.transform.dense
+norm -> cls.predictions.transform.LayerNorm
+bias -> cls.predictions.bias ; cls.predictions.decoder.bias
+"""
+NOT_NEEDED = r"(bert\.pooler|cls\.seq_relationship|classifier|qa_outputs)\..*"  # heads of files that have several
+POSITIONS = r".*position_ids"
 OLD_NORMS = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 
 TABLES: dict[str, dict[str, Table]] = {
@@ -266,8 +274,21 @@ TABLES: dict[str, dict[str, Table]] = {
         "transformers": Table(VIT_HF, prefix="vit.", heads=r"pooler\..*"),
     },
     "BERT": {
-        "transformers": Table(BERT_HF, "bert.", r".*position_ids", r"(cls|classifier|qa_outputs)\..*", OLD_NORMS, {"activation": "gelu"}),
+        "transformers": Table(BERT_HF, "bert.", POSITIONS, r"(cls|classifier|qa_outputs)\..*", OLD_NORMS, {"activation": "gelu"}),
         "megengine": Table(BERT_HF.replace("bert.", ""), heads=r"(cls|classifier)\..*", own_shapes=True, options={"activation": "gelu_tanh"}),
+    },
+    "BERTMaskedLM": {
+        "transformers": Table(
+            BERT_BELOW + MASKED_LM, "bert.", POSITIONS + r"|cls\.predictions\.decoder\.bias", NOT_NEEDED, OLD_NORMS,
+            tied=("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ),
+    },
+    "BERTClassifier": {"transformers": Table(BERT_BELOW, "bert.", POSITIONS, r"(cls|qa_outputs)\..*", OLD_NORMS)},
+    "BERTTagger": {"transformers": Table(BERT_BELOW, "bert.", POSITIONS, r"(bert\.pooler|cls|qa_outputs)\..*", OLD_NORMS)},
+    "BERTAnswers": {
+        "transformers": Table(
+            BERT_BELOW + "\nends -> qa_outputs", "bert.", POSITIONS, r"(bert\.pooler|cls|classifier)\..*", OLD_NORMS
+        ),
     },
     "GPT": {
         "transformers": Table(
