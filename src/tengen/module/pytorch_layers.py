@@ -180,23 +180,28 @@ class ChannelShuffle(Module):
         return F.channel_shuffle(input, self.groups)
 
 
-class _SidePad(Module):
+def _sides(m: _SidePad, padding: Any) -> tuple[int, ...]:
+    sides = (padding,) * (2 * m.space) if isinstance(padding, int) else tuple(padding)
+    if len(sides) != 2 * m.space or not all(isinstance(p, int) and p >= 0 for p in sides):
+        raise ArgumentError(
+            f"{type(m).__name__}: padding={padding!r} must be an int >= 0, or {2 * m.space} of them: two for each axis of space, from the last "
+            "axis on"
+        )
+    return sides
+
+
+class _SidePad(Configured):
     """Padding of the axes of space, whose sides are given from the last axis on, as PyTorch does: (left, right, top, bottom, ...).
 
     Errors: ArgumentError for sides that are not two for each axis of space, ShapeError for an input that has too few axes
     """
 
-    space, mode = 0, "constant"
+    space, mode, value = 0, "constant", 0.0
+    _checked = {"padding": _sides}
 
-    def __init__(self, padding: int | Sequence[int], value: float = 0.0):
+    def __init__(self, padding: int | Sequence[int]):
         super().__init__()
-        sides = (padding,) * (2 * self.space) if isinstance(padding, int) else tuple(padding)
-        if len(sides) != 2 * self.space or not all(isinstance(p, int) and p >= 0 for p in sides):
-            raise ArgumentError(
-                f"{type(self).__name__}: padding={padding!r} must be an int >= 0, or {2 * self.space} of them: two for each axis of space, "
-                "from the last axis on"
-            )
-        self.padding, self.value = sides, value
+        self.padding = padding
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim < self.space + 1:
@@ -208,13 +213,19 @@ class _SidePad(Module):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_SidePad):
+class _ConstantPad(_SidePad):
+    def __init__(self, padding: int | Sequence[int], value: float):
+        super().__init__(padding)
+        self.value = value
+
+
+class ConstantPad1d(_ConstantPad):
     """Pads (..., C, L) with a number: (left, right)."""
 
     space = 1
 
 
-class ConstantPad2d(_SidePad):
+class ConstantPad2d(_ConstantPad):
     """Pads (..., C, H, W) with a number: (left, right, top, bottom).
 
     >>> from tengen import functional as F, module as M
@@ -225,22 +236,28 @@ class ConstantPad2d(_SidePad):
     space = 2
 
 
-class ConstantPad3d(_SidePad):
+class ConstantPad3d(_ConstantPad):
     """Pads (..., C, D, H, W) with a number."""
 
     space = 3
 
 
-class ZeroPad1d(ConstantPad1d):
+class ZeroPad1d(_SidePad):
     """Pads (..., C, L) with zeros."""
 
+    space = 1
 
-class ZeroPad2d(ConstantPad2d):
+
+class ZeroPad2d(_SidePad):
     """Pads (..., C, H, W) with zeros."""
 
+    space = 2
 
-class ZeroPad3d(ConstantPad3d):
+
+class ZeroPad3d(_SidePad):
     """Pads (..., C, D, H, W) with zeros."""
+
+    space = 3
 
 
 class ReflectionPad1d(_SidePad):
@@ -320,12 +337,15 @@ class _InstanceNorm(InstanceNorm):
     Errors: ArgumentError for track_running_stats, which there is not
     """
 
+    _fixed = (*InstanceNorm._fixed, "num_features", "momentum", "track_running_stats")
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False
     ):
         if track_running_stats:
             raise ArgumentError(f"{type(self).__name__}: running statistics are not kept; help: track_running_stats=False, or BatchNorm2d")
         super().__init__(num_features, eps, affine)
+        self.num_features, self.momentum, self.track_running_stats = num_features, momentum, track_running_stats
 
 
 class InstanceNorm1d(_InstanceNorm):
@@ -382,16 +402,22 @@ class Bilinear(Configured):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
 
+def _mode(m: Module, value: Any) -> Any:
+    if value not in ("sum", "mean", "max"):
+        raise ArgumentError(f"EmbeddingBag: mode={value!r} must be 'sum', 'mean' or 'max'")
+    return value
+
+
 class EmbeddingBag(Embedding):
     """`functional.embedding_bag`: a table whose rows are summed up, or averaged. Parameter: weight (num_embeddings, embedding_dim).
 
     Errors: ArgumentError for another mode
     """
 
+    _checked = Embedding._checked | {"mode": _mode}
+
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean"):
         super().__init__(num_embeddings, embedding_dim)
-        if mode not in ("sum", "mean", "max"):
-            raise ArgumentError(f"EmbeddingBag: mode={mode!r} must be 'sum', 'mean' or 'max'")
         self.mode = mode
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
@@ -482,7 +508,7 @@ class ParameterDict(Module):
         return [(k, self[k]) for k in self._keys]
 
 
-class Transformer(Module):
+class Transformer(Configured):
     """An encoder, and a decoder that attends to what it made. See `TransformerEncoder` and `TransformerDecoder`.
 
     Shapes: src (S, N, E), tgt (T, N, E), or (N, S, E) and (N, T, E) with batch_first -> as tgt
@@ -493,6 +519,8 @@ class Transformer(Module):
     >>> net(F.ones((1, 3, 8)), F.ones((1, 2, 8)), tgt_mask=net.generate_square_subsequent_mask(2)).shape
     (1, 2, 8)
     """
+
+    _fixed = ("d_model", "nhead", "batch_first")
 
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, dim_feedforward: int = 2048,
