@@ -42,7 +42,7 @@ ROOMS = {
     "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
     "jit": [".", "script"],
-    "module": ["quantized", "qat", "."],
+    "module": ["quantized", "qat utils", "."],
     "core": ["tensor", "."],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}

@@ -48,6 +48,10 @@ LOSSES = {
     "L1Loss": ({}, (X, P)), "BCELoss": ({}, (P, P.round())), "BCEWithLogitsLoss": ({}, (X, P)), "SmoothL1Loss": ({"beta": 0.5}, (X, P)),
     "HuberLoss": ({"delta": 0.5}, (X, P)), "KLDivLoss": ({"log_target": True}, (X, -P)),
     "CosineEmbeddingLoss": ({"margin": 0.25}, (X, P, SIGNS)), "TripletMarginLoss": ({"margin": 0.5}, (X, P, X[::-1].copy())),
+    "HingeEmbeddingLoss": ({"margin": 2.0}, (X[:, 0].copy(), SIGNS)), "SoftMarginLoss": ({}, (X[:, 0].copy(), SIGNS)),
+    "MultiMarginLoss": ({"p": 2, "margin": 0.5}, (X, LABELS)), "MultiLabelSoftMarginLoss": ({}, (X, P.round())),
+    "PoissonNLLLoss": ({"full": True}, (X, 3 * P)), "GaussianNLLLoss": ({"full": True}, (X, P, P)),
+    "CTCLoss": ({"blank": 2}, (np.log(np.full((5, 2, 3), 1 / 3, "f4")), np.array([[0, 1], [1, 1]]), np.array([5, 4]), np.array([2, 1]))),
     "MarginRankingLoss": ({"margin": 0.5}, (X[:, 0].copy(), P[:, 0].copy(), SIGNS)),
 }  # fmt: skip
 

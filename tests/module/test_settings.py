@@ -92,9 +92,29 @@ MODULES = {
     }),
     "TransformerEncoderLayer": ((SEQUENCE,), LAYER), "TransformerDecoderLayer": ((SEQUENCE, SEQUENCE), LAYER),
     "TransformerEncoder": ((SEQUENCE,), {"num_layers": (2, 1)}), "TransformerDecoder": ((SEQUENCE, SEQUENCE), {"num_layers": (2, 1)}),
+    **{f"{kind}Pad{n}d": ((x,), {"padding": (1, 2), "value": (0.0, 2.0)} if kind == "Constant" else {"padding": (1, 2)})
+       for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for n, x in ((1, LINES), (2, IMAGES), (3, VOLUMES))},
+    **{f"InstanceNorm{n}d": ((x,), NORM | {"num_features": (6, 4), "momentum": (0.1, 0.5), "track_running_stats": (False, True)})
+       for n, x in ((1, LINES), (2, IMAGES), (3, VOLUMES))},
+    "Hardtanh": ((VECTORS,), {"min_val": (-1.0, -0.5), "max_val": (1.0, 0.5)}), "CELU": ((VECTORS,), {"alpha": (1.0, 0.5)}),
+    "Threshold": ((VECTORS,), {"threshold": (0.0, 0.5), "value": (1.0, 2.0)}), "Hardshrink": ((VECTORS,), {"lambd": (0.5, 0.1)}),
+    "Softshrink": ((VECTORS,), {"lambd": (0.5, 0.1)}), "Softmin": ((VECTORS,), {"axis": (0, 1)}),
+    "Unflatten": ((IMAGES,), {"dim": (1, 2), "unflattened_size": ((3, -1), (1, -1))}),
+    "Unfold": ((IMAGES,), {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (0, 1), "stride": (1, 2)}),
+    "PixelUnshuffle": ((IMAGES,), {"downscale_factor": (3, 1)}), "ChannelShuffle": ((IMAGES,), {"groups": (2, 3)}),
+    "CosineSimilarity": ((VECTORS, VECTORS + 1), {"axis": (0, 1), "eps": (1e-8, 9.0)}),
+    "PairwiseDistance": ((VECTORS, VECTORS + 1), {"p": (2.0, 1.0), "eps": (1e-6, 1.0), "keepdims": (False, True)}),
+    "Bilinear": ((VECTORS, VECTORS), {"in1_features": (6, 5), "in2_features": (6, 4), "out_features": (3, 2), "bias": (True, False)}),
+    "EmbeddingBag": ((NUMBERS,), {"num_embeddings": (4, 5), "embedding_dim": (3, 2), "mode": ("mean", "sum")}),
+    "Dilation": ((IMAGES, Tensor([[0.0, 1.0], [1.0, 1.0]])), {
+        "iterations": (1, 2), "border_type": ("BORDER_CONSTANT", "BORDER_WRAP"), "border_value": (0.0, 9.0),
+    }),
 }  # fmt: skip
 WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "GELU", "Hardsigmoid", "Hardswish",
+    "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "PoissonNLLLoss", "SoftMarginLoss",
+    "FillPoly", "Fold", "ParameterDict", "ParameterList", "Softmax2d", "Softsign", "Tanhshrink", "Transformer", "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",  # test_pytorch_layers.py
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
     "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",  # test_pytorch_modules.py
     "Identity", "LinearBn1d", "LinearBnRelu1d", "LogSigmoid", "Mish", "Module", "ModuleDict", "ModuleList", "QuantStub", "ReLU", "ReLU6",
@@ -111,7 +131,7 @@ FIXED = {  # what decides which parameters are built; the rest takes effect
     "out_channels", "kernel_size", "groups", "conv_mode", "num_features", "normalized_shape", "num_channels", "num_parameters", "init",
     "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "embed_dim", "kdim", "vdim", "d_model", "nhead", "bias",
     "dim_feedforward", "layer_norm_eps", "batch", "normalized_axis", "group",
-    "add_bias_kv", "add_zero_attn", "input_height", "input_width",
+    "add_bias_kv", "add_zero_attn", "in1_features", "in2_features", "input_height", "input_width",
 }  # fmt: skip
 
 
@@ -158,8 +178,10 @@ def test_every_module_and_argument_is_here():
 def test_a_setting_takes_effect_or_is_refused(name, argument):
     a, b = MODULES[name][1][argument]
     net = build(name)
-    windows = "Pool" in name or name in ("LocalResponseNorm", "SlidingWindow")  # whose size builds no parameter
+    windows = "Pool" in name or name in ("LocalResponseNorm", "SlidingWindow", "Unfold")  # whose size builds no parameter
     fixed = argument in FIXED - ({"kernel_size"} if windows else set()) or (name, argument) == ("RNN", "nonlinearity")
+    fixed |= name.startswith("InstanceNorm") and argument in ("momentum", "track_running_stats")
+    fixed &= name != "ChannelShuffle"  # it builds no parameter
     fixed |= name == "LocalConv2d"  # a filter for each place: everything decides how many there are
     if name.endswith("Layer") and argument == "dropout":
         with pytest.raises(TypeError, match="dropout is a module.*drop_prob"):
@@ -239,12 +261,11 @@ def test_numpy_integers_are_sizes():
     assert M.LayerNorm(n).normalized_shape == M.LayerNorm([n]).normalized_shape == (4,)
 
 
-def test_pytorchs_ways_to_freeze_and_to_write_are_refused():
-    """They would be set and do nothing."""
+def test_pytorchs_way_to_freeze_is_refused():
+    """It would be set and do nothing."""
     p = M.Linear(2, 2).weight
-    for name, help in (("requires_grad", "GradManager"), ("data", r"p\[...\] = values")):
-        with pytest.raises(AttributeError, match=f"no '{name}' to set; help: .*{help}"):
-            setattr(p, name, False)
-        assert not hasattr(p, name)
+    with pytest.raises(AttributeError, match="no 'requires_grad' to set; help: .*GradManager"):
+        p.requires_grad = False
+    assert not hasattr(p, "requires_grad")
     p.no_decay = True  # a mark of the user's own
     assert copy.deepcopy(p).no_decay and pickle.loads(pickle.dumps(p)).no_decay

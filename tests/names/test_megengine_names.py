@@ -29,7 +29,6 @@ NOT_HERE = {
     "functional.external": HARDWARE,
     "functional.debug_param": f"{SETTING}: kernels are chosen by rules, and `tengen.tune` measures",
     "functional.einsum": INTERNAL,
-    "module: Dilation FillPoly": "CUDA kernels of MegEngine's last sources, which no release has and no text describes",
     "data.transform: CudaTransform": HARDWARE,
     "jit: xla_trace": HARDWARE,
     "distributed: Client Server get_client get_mm_server_addr get_py_server_addr group": SEVERAL,
@@ -101,7 +100,7 @@ def test_the_list_names_what_megengine_has():
 def test_the_count_grows():
     """How many of MegEngine's names exist here: raise it with each change that adds some."""
     here = sum(hasattr(home, n) for ns, some in NAMES.items() if (home := namespace(ns)) is not None for n in some)
-    assert here >= 750, here
+    assert here >= 752, here
 
 
 def parameters() -> dict[str, list[str]]:
@@ -183,7 +182,6 @@ def test_members_of_tensor():
     with gm:
         gm.backward((+t * t).sum())
     assert t.grad.tolist() == [3.0]
-    for name in ("requires_grad", "data"):
-        assert not hasattr(t, name)
-        with pytest.raises(AttributeError, match="help:"):
-            setattr(t, name, True)
+    assert not hasattr(t, "requires_grad")
+    with pytest.raises(AttributeError, match="help:"):
+        t.requires_grad = True

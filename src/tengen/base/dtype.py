@@ -141,6 +141,8 @@ def dtype(x) -> DType:
             raise TypeError
         return BY_NAME[np.dtype(x).name]
     except Exception as e:  # NumPy parses strings: it also raises ValueError, SyntaxError and warnings that are errors
+        if isinstance(x, int):
+            raise TypeError(f"{x!r} is not a dtype; help: extents are one argument, a tuple, as in zeros((2, 3))") from e
         raise TypeError(f"{x!r} is not a dtype of Tengen; help: one of {', '.join(d.name for d in ALL + COMPLEX)}") from e
 
 

@@ -9,6 +9,86 @@ from tengen.functional import loss as loss
 from tengen.functional import metric as metric
 from tengen.functional import nn as nn
 from tengen.functional import vision as vision
+from tengen.functional.activations import bilinear as bilinear
+from tengen.functional.activations import celu as celu
+from tengen.functional.activations import channel_shuffle as channel_shuffle
+from tengen.functional.activations import embedding_bag as embedding_bag
+from tengen.functional.activations import fold as fold
+from tengen.functional.activations import gumbel_softmax as gumbel_softmax
+from tengen.functional.activations import hardshrink as hardshrink
+from tengen.functional.activations import hardtanh as hardtanh
+from tengen.functional.activations import pixel_unshuffle as pixel_unshuffle
+from tengen.functional.activations import softmin as softmin
+from tengen.functional.activations import softshrink as softshrink
+from tengen.functional.activations import softsign as softsign
+from tengen.functional.activations import tanhshrink as tanhshrink
+from tengen.functional.activations import threshold as threshold
+from tengen.functional.composed import addcdiv as addcdiv
+from tengen.functional.composed import addcmul as addcmul
+from tengen.functional.composed import addmm as addmm
+from tengen.functional.composed import amax as amax
+from tengen.functional.composed import amin as amin
+from tengen.functional.composed import aminmax as aminmax
+from tengen.functional.composed import atleast_1d as atleast_1d
+from tengen.functional.composed import atleast_2d as atleast_2d
+from tengen.functional.composed import atleast_3d as atleast_3d
+from tengen.functional.composed import baddbmm as baddbmm
+from tengen.functional.composed import block_diag as block_diag
+from tengen.functional.composed import broadcast_tensors as broadcast_tensors
+from tengen.functional.composed import bucketize as bucketize
+from tengen.functional.composed import cartesian_prod as cartesian_prod
+from tengen.functional.composed import cdist as cdist
+from tengen.functional.composed import chunk as chunk
+from tengen.functional.composed import column_stack as column_stack
+from tengen.functional.composed import combinations as combinations
+from tengen.functional.composed import corrcoef as corrcoef
+from tengen.functional.composed import cov as cov
+from tengen.functional.composed import deg2rad as deg2rad
+from tengen.functional.composed import diag_embed as diag_embed
+from tengen.functional.composed import diagflat as diagflat
+from tengen.functional.composed import dstack as dstack
+from tengen.functional.composed import fliplr as fliplr
+from tengen.functional.composed import flipud as flipud
+from tengen.functional.composed import fmax as fmax
+from tengen.functional.composed import fmin as fmin
+from tengen.functional.composed import fmod as fmod
+from tengen.functional.composed import frac as frac
+from tengen.functional.composed import heaviside as heaviside
+from tengen.functional.composed import histc as histc
+from tengen.functional.composed import hstack as hstack
+from tengen.functional.composed import index_add as index_add
+from tengen.functional.composed import index_copy as index_copy
+from tengen.functional.composed import index_fill as index_fill
+from tengen.functional.composed import inner as inner
+from tengen.functional.composed import isin as isin
+from tengen.functional.composed import isneginf as isneginf
+from tengen.functional.composed import isposinf as isposinf
+from tengen.functional.composed import kron as kron
+from tengen.functional.composed import kthvalue as kthvalue
+from tengen.functional.composed import logaddexp2 as logaddexp2
+from tengen.functional.composed import logit as logit
+from tengen.functional.composed import logspace as logspace
+from tengen.functional.composed import masked_scatter as masked_scatter
+from tengen.functional.composed import movedim as movedim
+from tengen.functional.composed import msort as msort
+from tengen.functional.composed import nanmean as nanmean
+from tengen.functional.composed import nansum as nansum
+from tengen.functional.composed import pairwise_distance as pairwise_distance
+from tengen.functional.composed import rad2deg as rad2deg
+from tengen.functional.composed import rot90 as rot90
+from tengen.functional.composed import sinc as sinc
+from tengen.functional.composed import std_mean as std_mean
+from tengen.functional.composed import tensor_split as tensor_split
+from tengen.functional.composed import tensordot as tensordot
+from tengen.functional.composed import trapezoid as trapezoid
+from tengen.functional.composed import tril_indices as tril_indices
+from tengen.functional.composed import triu_indices as triu_indices
+from tengen.functional.composed import unbind as unbind
+from tengen.functional.composed import unravel_index as unravel_index
+from tengen.functional.composed import vander as vander
+from tengen.functional.composed import var_mean as var_mean
+from tengen.functional.composed import vstack as vstack
+from tengen.functional.composed import xlogy as xlogy
 from tengen.functional.control import cond as cond
 from tengen.functional.control import fori_loop as fori_loop
 from tengen.functional.control import scan as scan
@@ -76,32 +156,40 @@ TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "angle", "any",
-    "arange", "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "bmm", "broadcast_to", "cbrt", "ceil", "centre_codes", "clip", "complex", "concat", "cond", "cond_take", "conj", "conv1d",
-    "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign",
-    "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax",
-    "ctc_loss", "cumprod", "cumsum", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "dequantize_linear", "diag",
-    "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp",
-    "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip", "floor", "floor_div", "fma", "fori_loop",
-    "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
-    "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select", "indexing_one_hot", "instance_norm",
-    "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp",
-    "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
-    "logsumexp", "lookup_codes", "loss", "masked_fill", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d",
-    "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul",
-    "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
-    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
-    "prod", "quantile", "quantize_linear", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat",
-    "requantize_linear", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit",
-    "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt",
-    "square", "square_loss", "squeeze", "stack", "std", "straight_through", "sub", "sum", "svd", "swapaxes", "sync_batch_norm",
-    "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold",
-    "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine", "warp_perspective", "where", "while_loop",
-    "zeros", "zeros_like"
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "addcdiv", "addcmul", "addmm", "affine_grid", "all", "allclose",
+    "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh",
+    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "baddbmm", "batch_norm", "bilinear", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt", "cdist",
+    "ceil", "celu", "centre_codes", "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex", "concat",
+    "cond", "cond_take", "conj", "conv1d", "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "copy", "copysign", "corrcoef", "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero",
+    "cov", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color",
+    "deformable_conv2d", "deformable_psroi_pooling", "deg2rad", "dequantize_linear", "diag", "diag_embed", "diagflat",
+    "diagonal", "diff", "digamma", "div", "dot", "dropout", "dstack", "einsum", "elu", "embedding", "embedding_bag", "equal",
+    "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip", "fliplr", "flipud",
+    "floor", "floor_div", "fma", "fmax", "fmin", "fmod", "fold", "fori_loop", "frac", "full", "full_like", "gather", "gelu",
+    "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gumbel_softmax", "hardshrink", "hardtanh",
+    "heaviside", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "hypot", "imag", "index_add",
+    "index_copy", "index_fill", "index_select", "indexing_one_hot", "inner", "instance_norm", "interpolate", "isclose",
+    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "kthvalue", "l1_loss", "layer_norm", "leaky_relu",
+    "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logit", "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "masked_fill",
+    "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean",
+    "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "movedim", "msort", "mul",
+    "multi_head_attention", "nan_to_num", "nanmean", "nansum", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm",
+    "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "permute",
+    "pixel_shuffle", "pixel_unshuffle", "polar", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "real",
+    "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "requantize_linear", "reshape", "right_shift",
+    "rms_norm", "roi_align", "roi_pooling", "roll", "rot90", "round", "rsqrt", "scaled_dot_product_attention", "scan",
+    "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh",
+    "sliding_window", "sliding_window_transpose", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort", "split",
+    "sqrt", "square", "square_loss", "squeeze", "stack", "std", "std_mean", "straight_through", "sub", "sum", "svd",
+    "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor_split", "tensordot",
+    "threshold", "tile", "topk", "topk_accuracy", "transpose", "trapezoid", "tril", "tril_indices", "triu", "triu_indices",
+    "trunc", "unbind", "unfold", "unique", "unravel_index", "vander", "var", "var_mean", "view_as_complex", "view_as_real",
+    "vision", "vstack", "warp_affine", "warp_perspective", "where", "while_loop", "xlogy", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from tengen.base.errors import ShapeError, UsageWarning, warn_once
+from tengen.base.errors import ArgumentError, ShapeError, UsageWarning, warn_once
 from tengen.functional.math import cosine_similarity
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
@@ -33,20 +35,75 @@ def _same_shape(name: str, pred: Tensor, label: Tensor) -> None:
 
 
 def cross_entropy(
-    pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0, reduction: str = "mean"
-) -> Tensor:
+    pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0, reduction: str = "mean", *,
+    weight: Tensor | None = None, ignore_index: int | None = None,
+) -> Tensor:  # fmt: skip
     """-log of the probability given to the label.
 
-    Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers
-    Args:   with_logits: pred holds scores (softmax is applied), else probabilities. label_smooth: the share spread over all
-    classes.
-    Errors: IndexOutOfRange for a label outside the classes (eager mode).
+    Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers, or the probabilities of the classes in pred's shape
+    Args:
+        with_logits: pred holds scores (softmax is applied), else probabilities. label_smooth: the share spread over all classes.
+        weight: a factor for each class (C,). ignore_index: a label whose samples are left out, also one that is no class, as -100. The
+            mean of weighted losses, or of those that are left, is divided by the sum of the labels' weights, as in PyTorch.
+    Errors: IndexOutOfRange for a label outside the classes (eager mode); ShapeError for weights that are not one for each class;
+        ArgumentError for an ignore_index beside labels that are probabilities
 
     >>> from tengen import Tensor, functional as F
     >>> round(F.loss.cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item(), 4)
     0.6931
+    >>> round(F.loss.cross_entropy(F.zeros((2, 2)), Tensor([1, -100]), ignore_index=-100).item(), 4)
+    0.6931
     """
-    return _reduce(cross_entropy_each(pred, label, axis, with_logits, label_smooth), reduction)
+    soft = isinstance(label, Tensor) and label.dtype.is_float and label.shape == pred.shape
+    if not soft and weight is None and ignore_index is None:
+        return _reduce(cross_entropy_each(pred, label, axis, with_logits, label_smooth), reduction)
+    if soft and ignore_index is not None:
+        raise ArgumentError(f"cross_entropy: ignore_index={ignore_index} goes with labels that are classes, these are {label._layout.type!r}")
+    op = REGISTRY
+    logs = op["logsoftmax"](pred, axis) if with_logits else op["log"](pred)
+    if soft:
+        classes = pred.shape[axis]
+        if label_smooth:
+            label = label * (1.0 - label_smooth) + label_smooth / classes
+        each = op["neg"](op["sum"](label * (logs if weight is None else logs * _of_classes("cross_entropy", weight, pred, axis)), axis))
+        return _reduce(each, reduction)
+    if weight is None:
+        each = cross_entropy_each(pred, _classes_left(label, ignore_index), axis, with_logits, label_smooth)
+        return _reduce_left(each, op["ones_like"](each), label, ignore_index, reduction)
+    each, factor = _weighted(logs, label, axis, weight, ignore_index)
+    if label_smooth:
+        rest = op["mean"](logs * _of_classes("cross_entropy", weight, pred, axis), axis)
+        each = each * (1.0 - label_smooth) - rest * label_smooth
+    return _reduce_left(each, factor, label, ignore_index, reduction)
+
+
+def _of_classes(name: str, weight: Tensor, pred: Tensor, axis: int) -> Tensor:
+    """The weights of classes along the classes' axis."""
+    if weight.shape != (pred.shape[axis],):
+        raise ShapeError(f"{name}: weight has shape {weight.shape}; help: ({pred.shape[axis]},) is expected, one for each class")
+    return REGISTRY["reshape"](weight, tuple(-1 if i == axis % pred.ndim else 1 for i in range(pred.ndim)))
+
+
+def _classes_left(label: Tensor, ignore_index: int | None) -> Tensor:
+    """The labels, with class 0 in the place of what is left out."""
+    return label if ignore_index is None else REGISTRY["where"](REGISTRY["equal"](label, ignore_index), 0, label)
+
+
+def _weighted(logs: Tensor, label: Tensor, axis: int, weight: Tensor, ignore_index: int | None) -> tuple[Tensor, Tensor]:
+    """-weight log(probability) of each label, and the weight."""
+    weights = REGISTRY["broadcast_to"](_of_classes("weight", weight, logs, axis), logs.shape)
+    there = _classes_left(label, ignore_index)
+    factor = REGISTRY["neg"](nll_loss(weights, there, axis, "none"))
+    return nll_loss(logs, there, axis, "none") * factor, factor
+
+
+def _reduce_left(each: Tensor, factor: Tensor, label: Tensor, ignore_index: int | None, reduction: str) -> Tensor:
+    """The reduction of weighted losses; the mean is divided by the sum of the weights. What is left out counts nothing."""
+    op = REGISTRY
+    if ignore_index is not None:
+        out = op["equal"](label, ignore_index)
+        each, factor = op["where"](out, 0.0, each), op["where"](out, 0.0, factor)
+    return op["sum"](each) / op["sum"](factor) if reduction == "mean" else _reduce(each, reduction)
 
 
 def cross_entropy_with_softmax(pred: Tensor, label: Tensor, axis: int = 1, label_smooth: float = 0) -> Tensor:
@@ -54,13 +111,40 @@ def cross_entropy_with_softmax(pred: Tensor, label: Tensor, axis: int = 1, label
     return cross_entropy(pred, label, axis, True, label_smooth)
 
 
-def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean") -> Tensor:
-    """-label log(p) - (1 - label) log(1 - p), where p is pred, or sigmoid(pred) with logits (computed without overflow)."""
+def binary_cross_entropy(
+    pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean", *, weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """-label log(p) - (1 - label) log(1 - p), where p is pred, or sigmoid(pred) with logits (computed without overflow). PyTorch's function
+    of this name takes probabilities, which is with_logits=False here.
+
+    Args: weight: factors for the losses. pos_weight: factors for their first parts, of positive labels; with logits alone.
+    Errors: ArgumentError for pos_weight without logits
+    Numerics: logarithms of probabilities are taken to be at least -100, as in PyTorch, so that 0 and 1 give no NaN
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.loss.binary_cross_entropy(Tensor([1.0]), Tensor([0.0]), with_logits=False).item()
+    100.0
+    """
     _same_shape("binary_cross_entropy", pred, label)
     op = REGISTRY
-    if with_logits:
-        return _reduce(op["softplus"](pred) - pred * label, reduction)
-    return _reduce(op["neg"](label * op["log"](pred) + (1 - label) * op["log"](1 - pred)), reduction)
+    if pos_weight is not None:
+        if not with_logits:
+            raise ArgumentError("binary_cross_entropy: pos_weight goes with logits; help: weight=")
+        each = (1.0 - label) * pred + (1.0 + (pos_weight - 1.0) * label) * op["softplus"](-pred)
+    elif with_logits:
+        each = op["softplus"](pred) - pred * label
+    else:
+        there, not_there = (op["maximum"](op["log"](p), -100.0) for p in (pred, 1 - pred))
+        each = op["neg"](label * there + (1 - label) * not_there)
+    return _reduce(each if weight is None else each * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    pred: Tensor, label: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """`binary_cross_entropy` of scores, under PyTorch's name."""
+    return binary_cross_entropy(pred, label, True, reduction, weight=weight, pos_weight=pos_weight)
 
 
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
@@ -121,19 +205,26 @@ def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: floa
     return _reduce(near * (d - 0.5 * near), reduction)
 
 
-def nll_loss(pred: Tensor, label: Tensor, axis: int = 1, reduction: str = "mean") -> Tensor:
+def nll_loss(
+    pred: Tensor, label: Tensor, axis: int = 1, reduction: str = "mean", *, weight: Tensor | None = None, ignore_index: int | None = None
+) -> Tensor:
     """-pred at the label's class: the negative log-likelihood of log-probabilities, such as `log_softmax` gives.
 
     Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers
-    Errors: ShapeError where labels do not fit the scores
+    Args: weight, ignore_index: as in `cross_entropy`
+    Errors: ShapeError where labels do not fit the scores, or weights the classes
     """
     op = REGISTRY
     at = axis % pred.ndim if pred.ndim else 0
     wanted = (*pred.shape[:at], *pred.shape[at + 1 :])
     if label.shape != wanted:
         raise ShapeError(f"nll_loss: labels of shape {label.shape} do not fit pred {pred._layout.type!r}; help: {wanted} is expected")
-    picked = op["gather"](pred, axis, op["expand_dims"](label, axis))
-    return _reduce(op["neg"](op["squeeze"](picked, axis)), reduction)
+    if weight is not None:
+        each, factor = _weighted(pred, label, axis, weight, ignore_index)
+        return _reduce_left(each, factor, label, ignore_index, reduction)
+    picked = op["gather"](pred, axis, op["expand_dims"](_classes_left(label, ignore_index), axis))
+    each = op["neg"](op["squeeze"](picked, axis))
+    return _reduce(each, reduction) if ignore_index is None else _reduce_left(each, op["ones_like"](each), label, ignore_index, reduction)
 
 
 def kl_div(pred: Tensor, label: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -206,6 +297,74 @@ def margin_ranking_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0.0
     return _reduce(REGISTRY["relu"](margin - label * (x - y)), reduction)
 
 
+def hinge_embedding_loss(pred: Tensor, label: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+    """pred where the label is 1, max(0, margin - pred) where it is -1: of distances of pairs that are alike, or unlike."""
+    op = REGISTRY
+    return _reduce(op["where"](label > 0, pred, op["relu"](margin - pred)), reduction)
+
+
+def soft_margin_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-label pred)), for labels 1 and -1."""
+    return _reduce(REGISTRY["softplus"](-(label * pred)), reduction)
+
+
+def multi_margin_loss(pred: Tensor, label: Tensor, p: int = 1, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+    """The mean over the C classes of max(0, margin - pred[label] + pred[class])^p, that of the label left out.
+
+    Shapes: pred (N, C), label (N,) integers
+    """
+    op = REGISTRY
+    at = op["expand_dims"](label, 1)
+    gaps = op["relu"](margin - op["gather"](pred, 1, at) + pred)
+    gaps = op["where"](op["equal"](at, op["arange"](0, pred.shape[1], 1, "int64")), 0.0, gaps if p == 1 else op["pow"](gaps, float(p)))
+    return _reduce(op["sum"](gaps, 1) / pred.shape[1], reduction)
+
+
+def multilabel_soft_margin_loss(pred: Tensor, label: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
+    """The mean over the last axis of `binary_cross_entropy` of scores: several classes may hold at once."""
+    each = binary_cross_entropy(pred, label, True, "none", weight=weight)
+    return _reduce(REGISTRY["mean"](each, -1), reduction)
+
+
+def poisson_nll_loss(
+    pred: Tensor, label: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> Tensor:
+    """exp(pred) - label pred: the negative log-likelihood of counts under a Poisson distribution of rate exp(pred).
+
+    Args: log_input: without it, pred is the rate itself, and eps is added to it in its logarithm. full: adds Stirling's approximation of
+        log(label!), for labels above 1.
+    """
+    op = REGISTRY
+    each = op["exp"](pred) - label * pred if log_input else pred - label * op["log"](pred + eps)
+    if full:
+        many = op["maximum"](label, 1.0)
+        rest = many * op["log"](many) - many + 0.5 * op["log"](6.283185307179586 * many)
+        each = each + op["where"](label > 1, rest, 0.0)
+    return _reduce(each, reduction)
+
+
+def gaussian_nll_loss(
+    pred: Tensor, label: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """(log(var) + (pred - label)^2 / var) / 2: the negative log-likelihood under a normal distribution.
+
+    Args: var: variances, which are taken to be at least eps, without a gradient where they are less. full: adds log(2 pi) / 2.
+    """
+    op = REGISTRY
+    var = op["maximum"](var, eps)
+    each = 0.5 * (op["log"](var) + op["square"](pred - label) / var) + (0.9189385332046727 if full else 0.0)
+    return _reduce(each, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance_function: Callable[[Tensor, Tensor], Tensor], margin: float = 1.0,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with a distance of one's own."""
+    gap = distance_function(anchor, positive) - distance_function(anchor, negative)
+    return _reduce(REGISTRY["relu"](gap + margin), reduction)
+
+
 def ctc_loss(
     pred: Tensor, pred_lengths: Tensor, label: Tensor, label_lengths: Tensor, blank: int = 0, reduction: str = "mean", *,
     log_probs: bool = False,
@@ -243,8 +402,16 @@ def ctc_loss(
 
 
 mse_loss = square_loss  # PyTorch's name
+_SPELLED = {"input": "pred", "target": "label"}  # PyTorch's names of parameters
+for _f in (
+    binary_cross_entropy, binary_cross_entropy_with_logits, gaussian_nll_loss, hinge_embedding_loss, huber_loss, kl_div, l1_loss,
+    multi_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss, soft_margin_loss, square_loss,
+):  # fmt: skip
+    _f.aliases = _SPELLED
+cross_entropy.aliases = {**_SPELLED, "label_smoothing": "label_smooth"}
 __all__ = [
-    "mse_loss",
+    "binary_cross_entropy_with_logits", "gaussian_nll_loss", "hinge_embedding_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_soft_margin_loss", "poisson_nll_loss", "soft_margin_loss", "triplet_margin_with_distance_loss",
     "binary_cross_entropy", "cosine_embedding_loss", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "focal_loss", "hinge_loss",
     "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "nll_loss", "smooth_l1_loss", "square_loss", "triplet_margin_loss",
 ]  # fmt: skip

@@ -157,5 +157,6 @@ def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True) -> tu
     return none, REGISTRY["svdvals"](inp), none
 
 
+norm.aliases = normalize.aliases = {"p": "ord"}  # PyTorch's name
 __all__ = ["bmm", "cosine_similarity", "cross", "dot", "matinv", "matmul", "norm", "normalize", "outer", "svd", *export(globals(), "math")]
 all_with_line(globals(), __all__)

@@ -321,17 +321,23 @@ def alpha_dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tenso
     return REGISTRY["astype"](kept * scale - scale * low * drop_prob, inp.dtype)
 
 
+dropout.aliases = alpha_dropout.aliases = {"inplace": ""}  # PyTorch's word: it changes no number
 _dropout = dropout  # where a parameter has that name
 
 
 def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm_type=None) -> Tensor:
     """Rows of `weight` (V, D) by index: (...) of integers -> (..., D).
 
-    Errors: ValueError for padding_idx, max_norm or norm_type
+    Args: padding_idx: a row that gets no gradient, as in PyTorch.
+    Errors: ValueError for max_norm or norm_type, which there are not
     """
-    if padding_idx is not None or max_norm is not None or norm_type is not None:
-        raise ValueError("embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
-    return weight[inp]
+    if max_norm is not None or norm_type is not None:
+        raise ValueError("embedding: max_norm and norm_type must be None (as in MegEngine); help: divide rows by functional.norm")
+    rows = weight[inp]
+    if padding_idx is None:
+        return rows
+    padded = REGISTRY["equal"](inp, padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx)
+    return REGISTRY["where"](REGISTRY["expand_dims"](padded, -1), REGISTRY["stop_gradient"](rows), rows)
 
 
 def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:

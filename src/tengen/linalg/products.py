@@ -231,6 +231,30 @@ _PADE = (
 _MOST_SQUARINGS = 16
 
 
+def norm(
+    x: Matrix, ord: float | Literal["fro", "nuc"] | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> Tensor:
+    """A norm of vectors or matrices, as NumPy's `linalg.norm` takes it.
+
+    Args:
+        ord: None: the Euclidean norm of all elements; else an order of `vector_norm`, along one axis, or of `matrix_norm`, over two.
+        axis: one axis for vectors, two for matrices; None: all elements, or with an `ord` the one or two axes that there are.
+    Errors: ShapeError where an order is asked for, and axes are neither one nor two
+
+    >>> from tengen import Tensor, linalg
+    >>> linalg.norm(Tensor([3.0, 4.0])).item(), linalg.norm(Tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc").item()
+    (5.0, 7.0)
+    """
+    x = as_tensor(x)
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)
+    if ord is None or len(axes) == 1 and not isinstance(ord, str):
+        return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(axes) != 2:
+        raise ShapeError(f"norm({x._layout.type!r}, ord={ord!r}, axis={axis!r}): one axis is needed, of vectors, or two, of matrices")
+    y = matrix_norm(REGISTRY["moveaxis"](x, axes, (-2, -1)), ord=ord)
+    return REGISTRY["expand_dims"](y, sorted(axes)) if keepdims else y
+
+
 def matrix_exp(x: Matrix, /) -> Tensor:
     """The exponential of matrices, the sum of x^k / k!: (..., n, n) -> (..., n, n).
 
@@ -267,6 +291,7 @@ def matrix_exp(x: Matrix, /) -> Tensor:
 
 
 __all__ = [
-    "cross", "diagonal", "matmul", "matrix_exp", "matrix_norm", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "vector_norm",
+    "cross", "diagonal", "matmul", "matrix_exp", "matrix_norm", "matrix_transpose", "norm", "outer", "tensordot", "trace",
+    "vecdot", "vector_norm",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

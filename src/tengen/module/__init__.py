@@ -64,16 +64,24 @@ from tengen.module.loss import (
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
+    PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
     TripletMarginLoss,
 )
 from tengen.module.module import LoadedKeys, Module
+from tengen.module.morphology import Dilation, FillPoly
 from tengen.module.norm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -100,6 +108,8 @@ from tengen.module.pool import (
     MaxPool2d,
     MaxPool3d,
 )
+from tengen.module.pytorch_layers import *  # noqa: F403  (the names of `__all__`)
+from tengen.module.pytorch_layers import __all__ as _pytorch_layers
 from tengen.module.rearrange import Pad, PixelShuffle, SlidingWindow, SlidingWindowTranspose
 from tengen.module.reparametrise import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 from tengen.module.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
@@ -122,6 +132,7 @@ from tengen.module.vision import (
     Rotate,
     Upsample,
 )
+from tengen.tensor import Parameter
 
 __getattr__ = modules_of(__name__)
 __all__ = [
@@ -142,5 +153,7 @@ __all__ = [
     "Cutmix", "Emboss", "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
     "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "CTCLoss", "Dilation", "FillPoly", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "Parameter",
+    "PoissonNLLLoss", "SoftMarginLoss", *_pytorch_layers,
     "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

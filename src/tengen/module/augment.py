@@ -20,7 +20,7 @@ from tengen.random import RNG
 from tengen.tensor import Tensor
 
 
-def _images(owner: Module, x: Any) -> Tensor:
+def images_of(owner: Module, x: Any) -> Tensor:
     if not isinstance(x, Tensor) or x.ndim != 4:
         found = repr(x._layout.type) if isinstance(x, Tensor) else f"a {type(x).__name__}"
         raise ShapeError(f"{type(owner).__name__} takes images (N, C, H, W), got {found}")
@@ -88,7 +88,7 @@ class AdditiveElemwise(_Random):
         self.per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
-        n, c, h, w = _images(self, inp).shape
+        n, c, h, w = images_of(self, inp).shape
         return inp + self.sample((n, c if self.per_channel else 1, h, w))
 
     def sample(self, size: tuple) -> Tensor:
@@ -144,7 +144,7 @@ class ActiveBlur(_Random):
     are rounded towards zero, and clipped to what their dtype holds."""
 
     def forward(self, inp: Tensor) -> Tensor:
-        c = _images(self, inp).shape[1]
+        c = images_of(self, inp).shape[1]
         x = inp if inp.dtype.is_float else inp.astype("float32")
         padded = F.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), "reflect")
         y = F.conv2d(padded, self.get_kernel(inp, c).astype(x.dtype), groups=c)
@@ -226,7 +226,7 @@ class LinearContrast(_Random):
         self.alpha, self.per_channel = alpha, per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
-        n, c = _images(self, inp).shape[:2]
+        n, c = images_of(self, inp).shape[:2]
         alpha = self._drawn(self.alpha, (n, c if self.per_channel else 1, 1, 1))
         if inp.dtype.is_float:
             return (inp * alpha).astype(inp.dtype)
@@ -259,7 +259,7 @@ class Mixup(_Random):
         return self.rng.beta(self.beta, self.beta, (batch,))
 
     def forward(self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor) -> tuple[Tensor, Tensor]:
-        n = _images(self, data1).shape[0]
+        n = images_of(self, data1).shape[0]
         share = self.sample(n)
         of_image = share.reshape(n, 1, 1, 1)
         return of_image * data1 + (1.0 - of_image) * data2, share * label1 + (1.0 - share) * label2
@@ -274,7 +274,7 @@ class Cutmix(Mixup):
     """
 
     def forward(self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor) -> tuple[Tensor, Tensor]:
-        n, _, h, w = _images(self, data1).shape
+        n, _, h, w = images_of(self, data1).shape
         share = self.sample(n)
         side = F.sqrt(1.0 - share)
         inside = []
@@ -356,7 +356,7 @@ class CropAndPad(Configured):
         self.mode, self.align_corners = mode, align_corners
 
     def forward(self, inp: Tensor, percent: Tensor, pad_val: Tensor | None = None) -> Tensor:
-        n, _, h, w = _images(self, inp).shape
+        n, _, h, w = images_of(self, inp).shape
         for what, t in (("percent", percent), ("pad_val", pad_val)):
             if t is not None and t.size and t.shape != (n,):
                 raise ShapeError(f"CropAndPad: {what} {t.shape} must have the shape ({n},) for {inp._layout.type!r}")

@@ -37,7 +37,8 @@ class Linear(Configured):
 class Embedding(Configured):
     """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first.
 
-    Errors: ValueError for padding_idx, max_norm or norm_type, and for initial weights of another shape
+    Args: padding_idx: a row that is 0 at first and gets no gradient, as in PyTorch.
+    Errors: ValueError for a padding_idx that is no row, for max_norm or norm_type, and for initial weights of another shape
     """
 
     _fixed = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type")
@@ -48,21 +49,26 @@ class Embedding(Configured):
         freeze: bool = False, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
-        if padding_idx is not None or max_norm is not None or norm_type is not None:
-            raise ValueError("Embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
+        if max_norm is not None or norm_type is not None:
+            raise ValueError("Embedding: max_norm and norm_type must be None (as in MegEngine)")
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"Embedding: padding_idx={padding_idx} is none of the {num_embeddings} rows")
         self.num_embeddings, self.embedding_dim, self.freeze = num_embeddings, embedding_dim, freeze
-        self.padding_idx = self.max_norm = self.norm_type = None
+        self.max_norm = self.norm_type = None
+        self.padding_idx = padding_idx
         shape = (num_embeddings, embedding_dim)
         if initial_weight is None:
             self.weight = Parameter(np.zeros(shape, np.float32))
             init.normal_(self.weight)
+            if padding_idx is not None:
+                self.weight[padding_idx] = 0.0
         else:
             if tuple(initial_weight.shape) != shape:
                 raise ValueError(f"Embedding: initial_weight has shape {tuple(initial_weight.shape)}, {shape} is needed")
             self.weight = Parameter(initial_weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return F.embedding(inputs, self.weight.detach() if self.freeze else self.weight)
+        return F.embedding(inputs, self.weight.detach() if self.freeze else self.weight, self.padding_idx)
 
     def _module_info_string(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"

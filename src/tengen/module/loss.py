@@ -1,6 +1,6 @@
 """Losses as modules, under PyTorch's names: `functional.loss` with settings. They have no parameters.
 
-Arguments that PyTorch has and Tengen has not (`weight`, `ignore_index`, `size_average`) are TypeErrors.
+What PyTorch calls `size_average` and `reduce` is a TypeError: it is `reduction`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ class Loss(Module):
 
     def __init__(self, reduction: str = "mean"):
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise ArgumentError(f"{type(self).__name__}: reduction={reduction!r} must be 'mean', 'sum' or 'none'")
+        if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
+            help = "; help: weight=" if isinstance(reduction, Tensor) else ""
+            raise ArgumentError(f"{type(self).__name__}: reduction={reduction!r} must be 'mean', 'sum' or 'none'{help}")
         self.reduction = reduction
 
     def _module_info_string(self) -> str:
@@ -30,27 +31,39 @@ class Loss(Module):
 class CrossEntropyLoss(Loss):
     """`functional.loss.cross_entropy` of scores (N, C, ...) and labels (N, ...), numbers of classes.
 
-    Args: label_smoothing: the share of the label that goes to all classes alike. reduction: as in `Loss`.
+    Args: label_smoothing: the share of the label that goes to all classes alike. reduction: as in `Loss`. weight: a factor for each class.
+        ignore_index: a label whose samples are left out.
 
     >>> from tengen import Tensor, module as M
     >>> round(M.CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).item(), 4)
     0.6931
     """
 
-    def __init__(self, reduction: str = "mean", label_smoothing: float = 0.0):
+    def __init__(
+        self, reduction: str = "mean", label_smoothing: float = 0.0, *, weight: Tensor | None = None, ignore_index: int | None = None
+    ):
         super().__init__(reduction)
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.weight, self.ignore_index = label_smoothing, weight, ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         axis = 1 if input.ndim > 1 else 0
-        return _loss.cross_entropy(input, target, axis, True, self.label_smoothing, self.reduction)
+        more = {"weight": self.weight, "ignore_index": self.ignore_index}
+        return _loss.cross_entropy(input, target, axis, True, self.label_smoothing, self.reduction, **more)
 
 
 class NLLLoss(Loss):
-    """`functional.loss.nll_loss` of logarithms of probabilities (N, C, ...) and labels (N, ...)."""
+    """`functional.loss.nll_loss` of logarithms of probabilities (N, C, ...) and labels (N, ...).
+
+    Args: weight, ignore_index: as in `CrossEntropyLoss`.
+    """
+
+    def __init__(self, reduction: str = "mean", *, weight: Tensor | None = None, ignore_index: int | None = None):
+        super().__init__(reduction)
+        self.weight, self.ignore_index = weight, ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return _loss.nll_loss(input, target, 1 if input.ndim > 1 else 0, self.reduction)
+        axis = 1 if input.ndim > 1 else 0
+        return _loss.nll_loss(input, target, axis, self.reduction, weight=self.weight, ignore_index=self.ignore_index)
 
 
 class MSELoss(Loss):
@@ -68,17 +81,25 @@ class L1Loss(Loss):
 
 
 class BCELoss(Loss):
-    """`functional.loss.binary_cross_entropy` of probabilities."""
+    """`functional.loss.binary_cross_entropy` of probabilities. Args: weight: factors for the losses."""
+
+    def __init__(self, reduction: str = "mean", *, weight: Tensor | None = None):
+        super().__init__(reduction)
+        self.weight = weight
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return _loss.binary_cross_entropy(input, target, False, self.reduction)
+        return _loss.binary_cross_entropy(input, target, False, self.reduction, weight=self.weight)
 
 
 class BCEWithLogitsLoss(Loss):
-    """`functional.loss.binary_cross_entropy` of scores."""
+    """`functional.loss.binary_cross_entropy` of scores. Args: weight: factors for the losses. pos_weight: those for positive labels."""
+
+    def __init__(self, reduction: str = "mean", *, weight: Tensor | None = None, pos_weight: Tensor | None = None):
+        super().__init__(reduction)
+        self.weight, self.pos_weight = weight, pos_weight
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return _loss.binary_cross_entropy(input, target, True, self.reduction)
+        return _loss.binary_cross_entropy(input, target, True, self.reduction, weight=self.weight, pos_weight=self.pos_weight)
 
 
 class SmoothL1Loss(Loss):
@@ -148,7 +169,77 @@ class MarginRankingLoss(Loss):
         return _loss.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
 
 
+class HingeEmbeddingLoss(Loss):
+    """`functional.loss.hinge_embedding_loss`. Args: margin: of pairs that are to be unlike."""
+
+    def __init__(self, margin: float = 1.0, reduction: str = "mean"):
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return _loss.hinge_embedding_loss(input, target, self.margin, self.reduction)
+
+
+class SoftMarginLoss(Loss):
+    """`functional.loss.soft_margin_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return _loss.soft_margin_loss(input, target, self.reduction)
+
+
+class MultiMarginLoss(Loss):
+    """`functional.loss.multi_margin_loss`. Args: p: the power, margin: by how much the label's score is to exceed the others."""
+
+    def __init__(self, p: int = 1, margin: float = 1.0, reduction: str = "mean"):
+        super().__init__(reduction)
+        self.p, self.margin = p, margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return _loss.multi_margin_loss(input, target, self.p, self.margin, self.reduction)
+
+
+class MultiLabelSoftMarginLoss(Loss):
+    """`functional.loss.multilabel_soft_margin_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return _loss.multilabel_soft_margin_loss(input, target, None, self.reduction)
+
+
+class PoissonNLLLoss(Loss):
+    """`functional.loss.poisson_nll_loss`. Args: log_input, full, eps: as there."""
+
+    def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"):
+        super().__init__(reduction)
+        self.log_input, self.full, self.eps = log_input, full, eps
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return _loss.poisson_nll_loss(input, target, self.log_input, self.full, self.eps, self.reduction)
+
+
+class GaussianNLLLoss(Loss):
+    """`functional.loss.gaussian_nll_loss`. Args: full, eps: as there."""
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
+        super().__init__(reduction)
+        self.full, self.eps = full, eps
+
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
+        return _loss.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
+
+
+class CTCLoss(Loss):
+    """`functional.loss.ctc_loss` of logarithms of probabilities (T, N, C), as PyTorch's. Args: blank: the class between labels."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean"):
+        super().__init__(reduction)
+        self.blank = blank
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+        return _loss.ctc_loss(log_probs, input_lengths, targets, target_lengths, self.blank, self.reduction, log_probs=True)
+
+
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss",
+    "PoissonNLLLoss", "SoftMarginLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
     "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
+from tengen.tensor.pytorch_names import Elsewhere
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
@@ -230,10 +231,67 @@ class Module(Watched):
         """Parameters and buffers."""
         return (t for _, t in self.named_tensors(recursive=recursive))
 
-    def apply(self, fn: Callable[[Module], None]) -> None:
-        """fn(module) for this module and all inside."""
+    def apply(self, fn: Callable[[Module], None]) -> Module:
+        """fn(module) for this module and all inside; returns the module."""
         for m in self.modules():
             fn(m)
+        return self
+
+    requires_grad_ = Elsewhere("requires_grad_", "gm.attach(...), of a GradManager, and the optimizer, get only the parameters to train")
+
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
+        """The module itself, with its parameters and buffers of floats cast to a dtype, where one is named: `to("cpu")`, `to("float64")`,
+        `to("cpu", "float16")`, as `Tensor.to`. The processor is the only device so far.
+
+        Errors: DeviceError for a device that is not here
+
+        >>> from tengen import module as M
+        >>> M.Linear(2, 1).to("float64").weight.dtype
+        float64
+        """
+        for t in self.tensors():
+            cast = t.to(*args, device=device, dtype=dtype)
+            if cast is not t and t.dtype.is_inexact:
+                t._reset(cast.detach())
+        return self
+
+    def cpu(self) -> Module:
+        """The module itself: it is on the processor."""
+        return self
+
+    def cuda(self, device: Any = None) -> Module:
+        """The module on a GPU. Errors: DeviceError while there is none."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    def float(self) -> Module:
+        """`to("float32")`."""
+        return self.to("float32")
+
+    def double(self) -> Module:
+        """`to("float64")`."""
+        return self.to("float64")
+
+    def half(self) -> Module:
+        """`to("float16")`. For training in mixed precision see `tengen.amp`, which keeps parameters in float32."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Module:
+        """`to("bfloat16")`."""
+        return self.to("bfloat16")
+
+    def get_submodule(self, target: str) -> Module:
+        """The module inside of this name, as of `named_modules`; "" is the module itself. Errors: AttributeError where there is none."""
+        every = dict(self.named_modules())
+        if target not in every:
+            raise AttributeError(f"{type(self).__name__} has no module {target!r}" + _near(target, list(every)))
+        return every[target]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of this name, as of `named_parameters`. Errors: AttributeError where there is none."""
+        every = dict(self.named_parameters())
+        if target not in every:
+            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}" + _near(target, list(every)))
+        return every[target]
 
     # -- modes -----------------------------------------------------------------------------------------------------------
     def train(self, mode: bool = True, recursive: bool = True) -> Module:

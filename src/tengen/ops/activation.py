@@ -19,12 +19,14 @@ ROOT_HALF = math.sqrt(0.5)
 ROOT_2_BY_PI = math.sqrt(2.0 / math.pi)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al., arXiv 1706.02515
 
+IN_PLACE = {"inplace": ""}  # PyTorch's word: it changes no number
+
 
 def _np_sigmoid(x):
     return np.exp(-np.logaddexp(0, -x))
 
 
-@elementwise(functional="elemwise nn", methods="relu")
+@elementwise(functional="elemwise nn", methods="relu", aliases=IN_PLACE)
 def relu(x):
     """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are.
 
@@ -38,7 +40,7 @@ def relu(x):
 relu.reference(lambda x: np.maximum(x, 0))
 
 
-@elementwise(functional="elemwise nn")
+@elementwise(functional="elemwise nn", aliases=IN_PLACE)
 def relu6(x):
     """min(max(x, 0), 6); the gradient at 0 and 6 is 0."""
     return lang.minimum(lang.maximum(x, const(0, x.dtype)), const(6, x.dtype))
@@ -47,7 +49,7 @@ def relu6(x):
 relu6.reference(lambda x: np.minimum(np.maximum(x, 0), 6))
 
 
-@elementwise(result="float", functional="elemwise nn", aliases={"inp": "x"})
+@elementwise(result="float", functional="elemwise nn", aliases={"inp": "x"} | IN_PLACE)
 def leaky_relu(x, negative_slope: float = 0.01):
     """x where x > 0, else negative_slope * x.
 
@@ -70,7 +72,7 @@ def prelu(x, weight):
 prelu.reference(lambda x, weight: np.where(x > 0, x, x * weight))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise", aliases=IN_PLACE)
 def elu(x, alpha: float = 1.0):
     """x where x > 0, else alpha (e^x - 1)."""
     return select(x > 0.0, x, call("expm1", x) * alpha)
@@ -79,7 +81,7 @@ def elu(x, alpha: float = 1.0):
 elu.reference(lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise", aliases=IN_PLACE)
 def selu(x):
     """Scaled elu, which keeps mean 0 and variance 1 through deep networks.
 
@@ -100,7 +102,7 @@ def sigmoid(x):
 sigmoid.reference(_np_sigmoid)
 
 
-@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn")
+@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn", aliases=IN_PLACE)
 def hsigmoid(x):
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
     return lang.minimum(lang.maximum(x + 3.0, 0.0), 6.0) / 6.0
@@ -109,7 +111,7 @@ def hsigmoid(x):
 hsigmoid.reference(lambda x: np.clip(x + 3, 0, 6) / 6)
 
 
-@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn")
+@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn", aliases=IN_PLACE)
 def hswish(x):
     """x hsigmoid(x).
 
@@ -121,7 +123,7 @@ def hswish(x):
 hswish.reference(lambda x: x * (np.clip(x + 3, 0, 6) / 6))
 
 
-@elementwise(result="float", functional="elemwise nn")
+@elementwise(result="float", functional="elemwise nn", aliases=IN_PLACE)
 def silu(x):
     """x sigmoid(x).
 
@@ -175,7 +177,7 @@ def logsigmoid(x):
 logsigmoid.reference(lambda x: -np.logaddexp(0, -x))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise", aliases=IN_PLACE)
 def mish(x):
     """x tanh(softplus(x)).
 

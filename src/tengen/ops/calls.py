@@ -139,7 +139,8 @@ def negative_zero(a: Any) -> bool:
     return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
 
 
-# What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ.
+# What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ. "" is what
+# changes no number here, and is accepted: `inplace`.
 SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
 
 
@@ -148,7 +149,7 @@ def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[
     names = {p.name for p in parameters}
     if any(p.kind == "**" for p in parameters):
         return {}
-    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in names and other not in names}
+    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, ""} and other not in names}
 
 
 class _Absent:
@@ -173,6 +174,8 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
                 if name == "_end":
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
+                if not own:
+                    continue
                 if given[own] is not defaults[own]:
                     raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
                 given[own] = value

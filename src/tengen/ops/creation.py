@@ -240,7 +240,7 @@ even_steps.reference(lambda start, stop, num, dtype: np.linspace(start, stop, nu
 even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "dtype": "float64"}))
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"steps": "num", "end": "stop"})
 def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = "float32", device: DeviceLike | None = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
 
@@ -282,13 +282,13 @@ eye.cases(
 )
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"diagonal": "k"})
 def tril(inp: Tensor, k: int = 0) -> Tensor:
     """The last two axes' lower triangle, up to the k-th diagonal; zeros above."""
     return _triangle(inp, k, "less_equal")
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"diagonal": "k"})
 def triu(inp: Tensor, k: int = 0) -> Tensor:
     """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
     return _triangle(inp, k, "greater_equal")

@@ -162,7 +162,7 @@ def maximum(x, y):
 maximum.reference(np.maximum)
 
 
-@composite(functional="elemwise", methods="clip")
+@composite(functional="elemwise", methods="clip", aliases={"min": "lower", "max": "upper"})
 def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
     """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the bound.
 

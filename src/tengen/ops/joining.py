@@ -220,7 +220,7 @@ repeat.cases(
 )
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"shifts": "shift", "dims": "axis"})
 def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes back at the front. Flattened without an axis.
 

@@ -121,7 +121,7 @@ class Op:
         if self.operator and not hasattr(python_operators, f"__{self.operator}__"):
             what = f"Python has no operator {self.operator!r}; help: a special method without underscores, as 'add'"
             raise TengenError(f"op {self.name!r}: {what}")
-        if unknown := {*self.aliases.values()} - {*self.tensors, *self.attrs}:
+        if unknown := {*self.aliases.values()} - {*self.tensors, *self.attrs, ""}:
             raise TengenError(f"op {self.name!r} has no parameter {min(unknown)!r}, which `aliases` names")
         if unknown := {*self.older} - {*self.attrs}:
             raise TengenError(f"op {self.name!r} has no attribute {min(unknown)!r}, only {self.attrs}")

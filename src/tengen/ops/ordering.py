@@ -267,7 +267,7 @@ k_first.cases(
 )
 
 
-@shorthand(functional="tensor math", methods="topk")
+@shorthand(functional="tensor math", methods="topk", aliases={"largest": "descending"})
 def topk(inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
     """The k largest (smallest, if not descending) elements along `axis` and their positions.
 

@@ -159,7 +159,7 @@ transpose.reference(lambda x, pattern=None: np.transpose(x, pattern))
 transpose.cases(Case(_sample(2, 3, 4)), Case(_sample(2, 3, 4), {"pattern": (2, 0, 1)}))
 
 
-@shorthand(functional="tensor", methods="flip")
+@shorthand(functional="tensor", methods="flip", aliases={"dims": "axis"})
 def flip(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view with the order of elements turned round along `axis` (all axes by default).
 
@@ -313,7 +313,7 @@ diagonal.reference(lambda x, offset=0, axis1=0, axis2=1: np.diagonal(x, offset, 
 diagonal.cases(Case(_sample(4, 5)), Case(_sample(4, 2, 5), {"offset": 1, "axis1": 2, "axis2": 0}))
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"diagonal": "k"})
 def diag(inp: Tensor, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal.
 

@@ -22,7 +22,7 @@ class Adam(Optimizer):
     decoupled = False
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+        self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
         amsgrad: bool = False, **how,
     ):  # fmt: skip
         check_betas(self, betas)
@@ -50,7 +50,7 @@ class AdamW(Adam):
     decoupled = True
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
+        self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
         amsgrad: bool = False, **how,
     ):  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **how)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tengen.ops.define import REGISTRY
+from tengen.tensor.in_place import data_of, set_data
 from tengen.tensor.tensor import Tensor
 
 
@@ -84,7 +85,7 @@ def _wrap(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: b
 MEMBERS: dict[str, Any] = {
     "name": property(_name, _set_name, doc=_name.__doc__), "format": property(_format, doc=_format.__doc__),
     "requires_grad": refused("requires_grad", "attach to the GradManager, and give the optimizer, only the tensors to train"),
-    "data": refused("data", "x[...] = values writes in place; x.detach() is off the tape"),
+    "data": property(data_of, set_data, doc=data_of.__doc__),
     "qparams": property(_qparams, _set_qparams, doc=_qparams.__doc__),
     "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,
     "__floor__": _whole("floor"), "__ceil__": _whole("ceil"), "__trunc__": _whole("trunc"), "__array_wrap__": _wrap,

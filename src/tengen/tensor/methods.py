@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tengen.base.device import Device
+from tengen.base.dtype import BY_NAME, DType
 from tengen.base.errors import DeviceError, ShapeError, TengenError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
@@ -77,16 +80,28 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return REGISTRY["reshape"](self, (*self.shape[:a], -1, *self.shape[b + 1 :]))
 
 
-def to(self: Tensor, device) -> Tensor:
-    """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only device
-    so far.
+def to(self: Tensor, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+    """The tensor on a device, of a dtype, or both, in MegEngine's or PyTorch's spelling: `to("cpu0")`, `to("float64")`, `to("cpu", "int8")`,
+    `to(other)`; itself where nothing changes. The processor is the only device so far.
 
-    Errors: DeviceError for a device that is not here
+    Errors: DeviceError for a device that is not here, TypeError for a second device or dtype
     """
-    there = Device.named(device)
+    for a in args:
+        if isinstance(a, Tensor):
+            device, dtype = a.device, a.dtype
+        elif isinstance(a, (DType, type, np.dtype)) or isinstance(a, str) and a in BY_NAME:
+            if dtype is not None:
+                raise TypeError(f"to(): two dtypes, {dtype} and {a}")
+            dtype = a
+        elif not isinstance(a, bool) and a is not None:  # bools are PyTorch's non_blocking and copy
+            if device is not None:
+                raise TypeError(f"to(): two devices, {device} and {a}")
+            device = a
+    there = self.device if device is None else Device.named(device)
     if there is not self.device:
         raise DeviceError(f"a tensor on {self.device} cannot be brought to {there}; help: Tensor(x.numpy(), device={there.name!r})")
-    return self
+    moved = self if dtype is None or self.dtype == dtype else REGISTRY["astype"](self, dtype)
+    return REGISTRY["copy"](moved) if copy and moved is self else moved
 
 
 def cpu(self: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ class Parameter(Tensor):
     overflow: Tensor | None = None
     spatial: int | None = None
     requires_grad = refused("requires_grad", "attach to the GradManager, and give the optimizer, only the parameters to train")
-    data = refused("data", "p[...] = values writes in place")
     name: Any = None
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):

@@ -5,6 +5,7 @@ What PyTorch does to a tensor and Tengen does elsewhere (``loss.backward()``) is
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
+from tengen.tensor import in_place
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.recording import tracing
@@ -281,13 +283,100 @@ def _extents(size: tuple) -> tuple:
 # PyTorch's name of a method -> the op that it is, called with the same arguments
 OF_OPS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "mm": "matmul",
-    "bmm": "matmul", "mv": "matmul", "mul": "mul", "add": "add", "sub": "sub", "div": "div", "neg": "neg",
+    "bmm": "matmul", "mv": "matmul", "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "greater": "greater", "greater_equal": "greater_equal",
+    "less": "less",
+    "less_equal": "less_equal", "not_equal": "not_equal", "multiply": "mul", "subtract": "sub", "divide": "div",
+    "true_divide": "div",
+    "floor_divide": "floor_div", "remainder": "mod", "negative": "neg", "argwhere": "non_zero", "fix": "trunc", "sgn": "sign",
+    "repeat_interleave": "repeat", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "mul": "mul",
+    "add": "add", "sub": "sub", "div": "div", "neg": "neg",
     "log_softmax": "logsoftmax", "nonzero": "non_zero", "movedim": "moveaxis", "swapdims": "swapaxes", "clamp": "clip",
     **{f: f for f in (
-        "cumprod", "diag", "diagonal", "index_select", "isfinite", "isinf", "isnan", "lerp", "logsumexp", "reciprocal", "roll", "take",
-        "tril", "triu", "trunc", "unique",
+        "cumprod", "diag", "diagonal", "index_select", "isfinite", "isinf", "isnan", "lerp", "logsumexp", "reciprocal", "roll",
+        "take",
+        "tril", "triu", "trunc", "unique", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bincount",
+        "bitwise_and", "bitwise_not",
+        "bitwise_or", "bitwise_xor", "copysign", "cosh", "count_nonzero", "diff", "digamma", "erf", "erfc", "exp2", "expm1",
+        "hypot", "isclose",
+        "lgamma", "log10", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "median",
+        "moveaxis", "nan_to_num",
+        "nextafter", "prelu", "quantile", "scatter", "scatter_add", "signbit", "sinh", "tan",
     )},
 }  # fmt: skip
+
+
+# methods that are functions of `functional`, or of `linalg`, which stand on a floor above and are found when they are called
+OF_FUNCTIONS = {
+    "tengen.functional": (
+        "addcdiv", "addcmul", "addmm", "allclose", "amax", "amin", "aminmax", "baddbmm", "corrcoef", "cov", "cross", "deg2rad",
+        "diag_embed",
+        "diagflat", "dot", "fliplr", "flipud", "fmax", "fmin", "fmod", "frac", "hardshrink", "heaviside", "histc", "index_add",
+        "index_copy",
+        "index_fill", "inner", "isneginf", "isposinf", "kron", "kthvalue", "logaddexp2", "logit", "masked_scatter", "msort",
+        "nanmean",
+        "nansum", "norm", "outer", "rad2deg", "rot90", "sinc", "tensor_split", "xlogy",
+    ),
+    "tengen.linalg": ("cholesky", "det", "matrix_exp", "matrix_power", "pinv", "qr", "slogdet", "svd", "trace"),
+}  # fmt: skip
+_LINALG = {"inverse": "inv", "pinverse": "pinv"}
+
+
+def function_of(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module on a floor above, which is imported when the function is first called."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(self, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{module.removeprefix('tengen.')}.{name}` of the tensor."
+    return call
+
+
+def _drawn(name: str, *defaults: float) -> Callable[..., Tensor]:
+    draw = function_of("tengen.random", name)
+    return lambda x, *args: draw(*(*args, *defaults[len(args) :]), size=x.shape)
+
+
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape and equal elements, as PyTorch's; `eq` and `functional.equal` compare element by element."""
+    return self.shape == other.shape and bool(REGISTRY["all"](REGISTRY["equal"](self, other)).item())
+
+
+def dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference, a 0-d tensor."""
+    return function_of("tengen.functional", "norm")(self - other, p)
+
+
+def ravel(self: Tensor) -> Tensor:
+    """All elements along one axis."""
+    return REGISTRY["reshape"](self, (-1,))
+
+
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to the shape of another tensor."""
+    return REGISTRY["reshape"](self, other.shape)
+
+
+def take_along_dim(self: Tensor, indices: Tensor, dim: int) -> Tensor:
+    """`functional.take_along_axis`."""
+    return REGISTRY["take_along_axis"](self, indices, dim)
+
+
+def clamp_min(self: Tensor, min: Any) -> Tensor:
+    """`clip` from below."""
+    return REGISTRY["clip"](self, min, None)
+
+
+def clamp_max(self: Tensor, max: Any) -> Tensor:
+    """`clip` from above."""
+    return REGISTRY["clip"](self, None, max)
+
+
+def new_empty(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """`new_zeros`: here no tensor has values that nobody gave."""
+    return new_full(self, _extents(size), 0, dtype=dtype)
 
 
 def _of_op(name: str, op: str) -> Callable[..., Any]:
@@ -324,21 +413,17 @@ class Elsewhere:
         raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}; help: {self.instead}")
 
 
-_IN_PLACE = {
-    "add_": "x += y", "sub_": "x -= y", "mul_": "x *= y", "div_": "x /= y", "pow_": "x **= y", "copy_": "x[...] = y", "fill_": "x[...] = v",
-    "zero_": "x.reset_zero()", "clamp_": "x[...] = x.clip(a, b)", "masked_fill_": "x[mask] = v", "normal_": "module.init.normal_(x)",
-    "uniform_": "module.init.uniform_(x)", "index_fill_": "x[index] = v", "scatter_": "x[...] = functional.scatter(x, axis, index, y)",
-    "scatter_add_": "x[...] = functional.scatter_add(x, axis, index, y)",
-}  # fmt: skip
 ELSEWHERE = {
-    **_IN_PLACE, "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager",
+    **{n: f"x = x.{n[:-1]}(...): a tensor's shape changes by another tensor" for n in ("unsqueeze_", "squeeze_", "transpose_",
+    "t_", "swapaxes_")},
+    "resize_": "x.set_value(value)", "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager",
     "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager", "is_cuda": "x.device", "get_device": "x.device",
-    "stride": "x.strides", "dot": "functional.dot(x, y)", "norm": "functional.norm(x, ...)", "cat": "functional.concat([x, y], axis)",
-    "addmm": "x + a @ b", "index_add_": "x[...] = functional.scatter_add(x, axis, index, y)", "type": "x.astype(dtype)",
-    "ravel": "x.flatten()", "fill": "x[...] = v", "apply_": "functions of whole tensors: x[...] = f(x)",
+    "stride": "x.strides", "cat": "functional.concat([x, y], axis)", "type": "x.astype(dtype)", "fill": "x.fill_(v)",
+    "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
-    "indices": "x.argmax(axis): max, min and median give values alone", "values": "the tensor itself: max, min and median give values alone",
+    "indices": "x.argmax(axis): max, min and median give values alone",
+    "values": "the tensor itself: max, min and median give values alone",
     "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {
@@ -346,13 +431,22 @@ CASTS = {
     "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clone", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
-    "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor", "new_zeros", "numel",
+    "backward", "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new_empty", "ravel", "reshape_as",
+    "take_along_dim", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
+    "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor",
+    "new_zeros", "numel",
     "permute", "register_hook", "select", "split", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 _SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)
 METHODS: dict[str, Callable] = {_SPELLED.get(name, name): globals()[name] for name in NAMES}
-METHODS["nelement"] = METHODS["numel"]
+METHODS |= {"nelement": METHODS["numel"], "ndimension": METHODS["dim"], "split_with_sizes": METHODS["split"]}
 METHODS |= {name: _cast(name, dtype) for name, dtype in CASTS.items()}
 METHODS |= {name: _of_op(name, op) for name, op in OF_OPS.items()}
+METHODS |= {name: function_of(module, name) for module, names in OF_FUNCTIONS.items() for name in names}
+METHODS |= {name: function_of("tengen.linalg", other) for name, other in _LINALG.items()}
+METHODS |= in_place.methods(lambda name: function_of("tengen.functional", name))
+METHODS |= {
+    "normal_": in_place.writing("normal_", _drawn("normal", 0.0, 1.0), "Draws of a normal distribution: mean, std"),
+    "uniform_": in_place.writing("uniform_", _drawn("uniform", 0.0, 1.0), "Draws between two numbers"),
+}

@@ -91,15 +91,66 @@ class TensorMethods:
         """The tensor with its axes reversed."""
     def abs(self) -> Tensor:
         """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
+    def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.abs` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def absolute(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.abs` of the tensor."""
+    def acos(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.acos` of the tensor."""
+    def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.acos` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def acosh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.acosh` of the tensor."""
     def add(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.add` of the tensor."""
+    def add_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """x + alpha y; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be lost."""
+    def addcdiv(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.addcdiv` of the tensor."""
+    def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.addcdiv` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def addcmul(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.addcmul` of the tensor."""
+    def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.addcmul` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def addmm(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.addmm` of the tensor."""
+    def addmm_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.addmm` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether every element is true (not zero)."""
+    def allclose(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.allclose` of the tensor."""
+    def amax(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.amax` of the tensor."""
+    def amin(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.amin` of the tensor."""
+    def aminmax(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.aminmax` of the tensor."""
     def angle(self) -> Tensor:
         """The argument of complex numbers in [-pi, pi], by `atan2`; of real numbers 0 or pi, and NaN of NaN, as in NumPy.
         Where a number is 0 so is its gradient."""
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether an element is true (not zero)."""
+    def arccos(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.acos` of the tensor."""
+    def arccosh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.acosh` of the tensor."""
+    def arcsin(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.asin` of the tensor."""
+    def arcsinh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.asinh` of the tensor."""
+    def arctan(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atan` of the tensor."""
+    def arctan2(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atan2` of the tensor."""
+    def arctanh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atanh` of the tensor."""
     def argmax(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
         largest."""
@@ -108,13 +159,47 @@ class TensorMethods:
         smallest."""
     def argsort(self, descending: bool = False, axis: int = -1) -> Tensor:
         """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
+    def argwhere(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.non_zero` of the tensor."""
+    def asin(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.asin` of the tensor."""
+    def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.asin` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def asinh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.asinh` of the tensor."""
     def astype(self, dtype: DTypeLike) -> Tensor:
         """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
         anything to bool is x != 0."""
+    def atan(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atan` of the tensor."""
+    def atan2(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atan2` of the tensor."""
+    def atan_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.atan` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def atanh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.atanh` of the tensor."""
     def backward(self, *args: Any, **kwargs: Any) -> Any:
         """Errors: GradientError always: gradients belong to a manager."""
+    def baddbmm(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.baddbmm` of the tensor."""
     def bfloat16(self) -> Tensor:
         """`astype` bfloat16."""
+    def bincount(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.bincount` of the tensor."""
+    def bitwise_and(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.bitwise_and` of the tensor."""
+    def bitwise_left_shift(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.left_shift` of the tensor."""
+    def bitwise_not(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.bitwise_not` of the tensor."""
+    def bitwise_or(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.bitwise_or` of the tensor."""
+    def bitwise_right_shift(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.right_shift` of the tensor."""
+    def bitwise_xor(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.bitwise_xor` of the tensor."""
     def bmm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.matmul` of the tensor."""
     def bool(self) -> Tensor:
@@ -127,84 +212,220 @@ class TensorMethods:
         """`astype` complex128."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below x. The gradient is 0."""
+    def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.ceil` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def cfloat(self) -> Tensor:
         """`astype` complex64."""
     def char(self) -> Tensor:
         """`astype` int8."""
+    def cholesky(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.cholesky` of the tensor."""
     def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
         """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split`
         wants equal parts."""
     def clamp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.clip` of the tensor."""
+    def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.clip` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def clamp_max(self, max: Any) -> Tensor:
+        """`clip` from above."""
+    def clamp_min(self, min: Any) -> Tensor:
+        """`clip` from below."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
         """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
         bound."""
+    def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.clip` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def clone(self) -> Tensor:
         """`copy`: the same values in memory of their own, on the tape."""
     def conj(self) -> Tensor:
         """The complex conjugate x - iy of x + iy; what is not complex, as it is."""
     def contiguous(self) -> Tensor:
         """The tensor with its elements dense in logical order; itself where they are."""
+    def copy_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The values of another tensor, in this one's shape and dtype; the tensor itself takes the value. Errors:
+        ArgumentError for a view, whose write would be lost."""
+    def copysign(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.copysign` of the tensor."""
+    def corrcoef(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.corrcoef` of the tensor."""
     def cos(self) -> Tensor:
         """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.cos` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def cosh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cosh` of the tensor."""
+    def cosh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.cosh` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def count_nonzero(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.count_nonzero` of the tensor."""
+    def cov(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cov` of the tensor."""
     def cpu(self) -> Tensor:
         """The tensor on the processor; itself where it lies there."""
+    def cross(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cross` of the tensor."""
     def cuda(self, device: Any = None) -> Tensor:
         """The tensor on a GPU. Errors: DeviceError while there is none."""
     def cumprod(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.cumprod` of the tensor."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
         """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+    @property
+    def data(self) -> Any:
+        """The tensor's values off the tape; what is written to them in place is written to the tensor, and not recorded."""
+    def deg2rad(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.deg2rad` of the tensor."""
+    def det(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.det` of the tensor."""
     def detach_(self) -> Tensor:
         """Takes the tensor itself off the tape; returns it. Gradients that were recorded through it before stay."""
     def diag(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.diag` of the tensor."""
+    def diag_embed(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.diag_embed` of the tensor."""
+    def diagflat(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.diagflat` of the tensor."""
     def diagonal(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.diagonal` of the tensor."""
+    def diff(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.diff` of the tensor."""
+    def digamma(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.digamma` of the tensor."""
     def dim(self) -> int:
         """`ndim`: the number of axes."""
+    def dist(self, other: Tensor, p: float = 2) -> Tensor:
+        """The p-norm of the difference, a 0-d tensor."""
     def div(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.div` of the tensor."""
+    def div_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.div` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def divide(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.div` of the tensor."""
+    def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.div` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def dot(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.dot` of the tensor."""
     def double(self) -> Tensor:
         """`astype` float64."""
     def element_size(self) -> int:
         """The bytes of an element."""
     def eq(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.equal` of the tensor."""
+    def equal(self, other: Tensor) -> bool:
+        """Whether both have one shape and equal elements, as PyTorch's; `eq` and `functional.equal` compare element by
+        element."""
+    def erf(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.erf` of the tensor."""
+    def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.erf` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def erfc(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.erfc` of the tensor."""
     def exp(self) -> Tensor:
         """e to the power x; at most 2 ULP off."""
+    def exp2(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.exp2` of the tensor."""
+    def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.exp` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def expand(self, *sizes: Any) -> Tensor:
         """`broadcast_to`; an extent of -1 is the tensor's own."""
     def expand_as(self, other: Tensor) -> Tensor:
         """`broadcast_to` the shape of another tensor."""
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
         """A view with unit axes at these places of the result."""
+    def expm1(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.expm1` of the tensor."""
+    def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.expm1` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def fill_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """One number everywhere; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be
+        lost."""
+    def fix(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.trunc` of the tensor."""
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Axes start_axis .. end_axis as one."""
     def flip(self, axis: int | Sequence[int] | None = None) -> Tensor:
         """A view with the order of elements turned round along `axis` (all axes by default)."""
+    def fliplr(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.fliplr` of the tensor."""
+    def flipud(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.flipud` of the tensor."""
     def float(self) -> Tensor:
         """`astype` float32."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
+    def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.floor` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def floor_divide(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.floor_div` of the tensor."""
+    def fmax(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.fmax` of the tensor."""
+    def fmin(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.fmin` of the tensor."""
+    def fmod(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.fmod` of the tensor."""
     @property
     def format(self) -> str:
         """How an image's axes lie, in MegEngine: always "default" here, for the compiler chooses."""
+    def frac(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.frac` of the tensor."""
     def gather(self, axis: int, index: TensorLike) -> Tensor:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
     def ge(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.greater_equal` of the tensor."""
+    def greater(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.greater` of the tensor."""
+    def greater_equal(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.greater_equal` of the tensor."""
     def gt(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.greater` of the tensor."""
     def half(self) -> Tensor:
         """`astype` float16."""
+    def hardshrink(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.hardshrink` of the tensor."""
+    def heaviside(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.heaviside` of the tensor."""
+    def histc(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.histc` of the tensor."""
+    def hypot(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.hypot` of the tensor."""
     @property
     def imag(self) -> Tensor:
         """The imaginary parts: a view of complex numbers; zeros of what is not complex."""
+    def index_add(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.index_add` of the tensor."""
+    def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.index_add` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def index_copy(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.index_copy` of the tensor."""
+    def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.index_copy` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def index_fill(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.index_fill` of the tensor."""
+    def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.index_fill` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
     def index_select(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.index_select` of the tensor."""
+    def inner(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.inner` of the tensor."""
     def int(self) -> Tensor:
         """`astype` int32."""
+    def inverse(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.inv` of the tensor."""
     def is_complex(self) -> bool:
         """Whether the dtype is complex64 or complex128."""
     def is_contiguous(self) -> bool:
@@ -213,22 +434,80 @@ class TensorMethods:
         """Whether the dtype is one of floats; complex numbers are not."""
     def is_signed(self) -> bool:
         """Whether the dtype has negative numbers."""
+    def isclose(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isclose` of the tensor."""
     def isfinite(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.isfinite` of the tensor."""
     def isinf(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.isinf` of the tensor."""
     def isnan(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.isnan` of the tensor."""
+    def isneginf(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isneginf` of the tensor."""
+    def isposinf(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isposinf` of the tensor."""
+    def kron(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.kron` of the tensor."""
+    def kthvalue(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.kthvalue` of the tensor."""
     def le(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.less_equal` of the tensor."""
     def lerp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.lerp` of the tensor."""
+    def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """x + weight (end - x); the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be
+        lost."""
+    def less(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.less` of the tensor."""
+    def less_equal(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.less_equal` of the tensor."""
+    def lgamma(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.lgamma` of the tensor."""
     def log(self) -> Tensor:
         """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
+    def log10(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.log10` of the tensor."""
+    def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.log10` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def log1p(self) -> Tensor:
         """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
+    def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.log1p` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def log2(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.log2` of the tensor."""
+    def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.log2` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def log_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.log` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def log_softmax(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logsoftmax` of the tensor."""
+    def logaddexp(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logaddexp` of the tensor."""
+    def logaddexp2(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logaddexp2` of the tensor."""
+    def logical_and(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logical_and` of the tensor."""
+    def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.logical_and` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def logical_not(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logical_not` of the tensor."""
+    def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.logical_not` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def logical_or(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logical_or` of the tensor."""
+    def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.logical_or` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def logical_xor(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logical_xor` of the tensor."""
+    def logit(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logit` of the tensor."""
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
     def logsumexp(self, *args: Any, **kwargs: Any) -> Any:
@@ -245,6 +524,14 @@ class TensorMethods:
         """The tensor with its last two axes exchanged."""
     def masked_fill(self, mask: TensorLike, value: float) -> Tensor:
         """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
+    def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """A number where the mask is true; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def masked_scatter(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.masked_scatter` of the tensor."""
+    def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.masked_scatter` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view,
+        whose write would be lost."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where the mask is true, `x[mask]`; both broadcast. Inside of a trace their number is not known: a
         TraceError."""
@@ -253,35 +540,80 @@ class TensorMethods:
     ) -> Tensor:
         """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second),
         whose axis disappears from the result, as in NumPy."""
+    def matrix_exp(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.matrix_exp` of the tensor."""
+    def matrix_power(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.matrix_power` of the tensor."""
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
     def maximum(self, y: TensorLike) -> Tensor:
         """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.maximum` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum divided by the number of elements; integers give float32. NaN where there are none."""
+    def median(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.median` of the tensor."""
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
     def minimum(self, y: TensorLike) -> Tensor:
         """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.minimum` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def mm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.matmul` of the tensor."""
+    def moveaxis(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.moveaxis` of the tensor."""
     def movedim(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.moveaxis` of the tensor."""
+    def msort(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.msort` of the tensor."""
     def mul(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.mul` of the tensor."""
+    def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.mul` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def multiply(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.mul` of the tensor."""
+    def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.mul` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def mv(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.matmul` of the tensor."""
     @property
     def name(self) -> str:
         """What messages and files may call the tensor; "" at first."""
+    def nan_to_num(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nan_to_num` of the tensor."""
+    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.nan_to_num` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
+    def nanmean(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nanmean` of the tensor."""
+    def nansum(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nansum` of the tensor."""
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
         """`length` elements along an axis from `start` on: a view. A negative start counts from the end."""
+    def ndimension(self) -> int:
+        """`ndim`: the number of axes."""
     def ne(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.not_equal` of the tensor."""
     def neg(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.neg` of the tensor."""
+    def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.neg` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def negative(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.neg` of the tensor."""
+    def negative_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.neg` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def nelement(self) -> int:
         """`size`: the number of elements."""
+    def new_empty(self, *size: Any, dtype: Any = None) -> Tensor:
+        """`new_zeros`: here no tensor has values that nobody gave."""
     def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
         """A tensor of one value, of this tensor's dtype unless another is given."""
     def new_ones(self, *size: Any, dtype: Any = None) -> Tensor:
@@ -290,56 +622,139 @@ class TensorMethods:
         """A tensor of these values, of this tensor's dtype unless another is given."""
     def new_zeros(self, *size: Any, dtype: Any = None) -> Tensor:
         """A tensor of zeros, of this tensor's dtype unless another is given."""
+    def nextafter(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nextafter` of the tensor."""
     def nonzero(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.non_zero` of the tensor."""
+    def norm(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.norm` of the tensor."""
+    def normal_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Draws of a normal distribution: mean, std; the tensor itself takes the value. Errors: ArgumentError for a view,
+        whose write would be lost."""
+    def not_equal(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.not_equal` of the tensor."""
     def numel(self) -> int:
         """`size`: the number of elements."""
+    def outer(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.outer` of the tensor."""
     def permute(self, *dims: Any) -> Tensor:
         """`transpose` with all axes: the axes in another order."""
+    def pinv(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.pinv` of the tensor."""
+    def pinverse(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.pinv` of the tensor."""
     def pow(self, y: TensorLike) -> Tensor:
         """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
+    def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.pow` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def prelu(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.prelu` of the tensor."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
     @property
     def qparams(self) -> Any:
         """What the tensor's numbers were rounded to (`quantization.QParams`); None where nobody said, as of all that is computed."""
+    def qr(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.qr` of the tensor."""
+    def quantile(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.quantile` of the tensor."""
+    def rad2deg(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.rad2deg` of the tensor."""
+    def ravel(self) -> Tensor:
+        """All elements along one axis."""
     @property
     def real(self) -> Tensor:
         """The real parts: a view of complex numbers."""
     def reciprocal(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.reciprocal` of the tensor."""
+    def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.reciprocal` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
         """Calls hook(gradient) when a backward walk has computed this tensor's gradient; what it returns, if anything, takes
         the gradient's place. For a result of the block in which a gradient is being recorded; a Parameter has one that
         lasts."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
+    def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.relu` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def remainder(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.mod` of the tensor."""
+    def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.mod` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
         """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without
         an axis."""
+    def repeat_interleave(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.repeat` of the tensor."""
     def reset_zero(self) -> None:
         """Every element becomes 0."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
     def roll(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.roll` of the tensor."""
+    def rot90(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.rot90` of the tensor."""
     def round(self, decimals: int = 0) -> Tensor:
         """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers."""
+    def round_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.round` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.rsqrt` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def scatter(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.scatter` of the tensor."""
+    def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.scatter` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def scatter_add(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.scatter_add` of the tensor."""
+    def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.scatter_add` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
     def select(self, dim: int, index: int) -> Tensor:
         """The elements at an index of an axis, which is gone: a view."""
     def set_value(self, value: Any) -> None:
         """Gives the tensor another value, as MegEngine's method of this name: a tensor, an array or a number, whose shape and
         dtype it takes. ``x[...] = value`` keeps both."""
+    def sgn(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.sign` of the tensor."""
     def short(self) -> Tensor:
         """`astype` int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
+    def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.sigmoid` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def sign(self) -> Tensor:
         """-1, 0 or 1; a NaN stays. The gradient is 0."""
+    def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.sign` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def signbit(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.signbit` of the tensor."""
     def sin(self) -> Tensor:
         """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.sin` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def sinc(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.sinc` of the tensor."""
+    def sinh(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.sinh` of the tensor."""
+    def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.sinh` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def slogdet(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.slogdet` of the tensor."""
     def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     def sort(self, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
@@ -348,19 +763,34 @@ class TensorMethods:
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
         PyTorch's; `functional.split` is MegEngine's, of a number of equal parts, or positions."""
+    def split_with_sizes(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+        """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
+        PyTorch's; `functional.split` is MegEngine's, of a number of equal parts, or positions."""
     def sqrt(self) -> Tensor:
         """The square root, correctly rounded; NaN below 0, -0.0 stays."""
+    def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.sqrt` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def square(self) -> Tensor:
         """x * x."""
+    def square_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.square` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def squeeze(self, axis: int | Sequence[int] | None = None) -> Tensor:
         """A view without these unit axes (all unit axes by default)."""
     def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The standard deviation: the square root of `var`."""
     def sub(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.sub` of the tensor."""
+    def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """x - alpha y; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be lost."""
+    def subtract(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.sub` of the tensor."""
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
         empty sum is 0."""
+    def svd(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.svd` of the tensor."""
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """A view with two axes exchanged."""
     def swapdims(self, *args: Any, **kwargs: Any) -> Any:
@@ -369,31 +799,59 @@ class TensorMethods:
         """The tensor with its axes reversed; it has at most two."""
     def take(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.take` of the tensor."""
+    def take_along_dim(self, indices: Tensor, dim: int) -> Tensor:
+        """`functional.take_along_axis`."""
+    def tan(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.tan` of the tensor."""
+    def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.tan` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent, at most 2 ULP off."""
+    def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.tanh` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def tensor_split(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.tensor_split` of the tensor."""
     def tile(self, reps: int | Sequence[int]) -> Tensor:
         """The whole tensor repeated along each axis, as NumPy's tile."""
-    def to(self, device: Any) -> Tensor:
-        """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only
-        device so far."""
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+        """The tensor on a device, of a dtype, or both, in MegEngine's or PyTorch's spelling: `to("cpu0")`, `to("float64")`,
+        `to("cpu", "int8")`, `to(other)`; itself where nothing changes. The processor is the only device so far."""
     def to_device(self, device: Any, *, stream: Any = None) -> Tensor:
         """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none."""
     def topk(self, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """`linalg.trace` of the tensor."""
     def transpose(self, *axes: Any) -> Tensor:
         """The axes in another order (reversed by default)."""
     def tril(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.tril` of the tensor."""
+    def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.tril` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def triu(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.triu` of the tensor."""
+    def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.triu` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
+    def true_divide(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.div` of the tensor."""
     def trunc(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.trunc` of the tensor."""
+    def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.trunc` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        would be lost."""
     def type_as(self, other: Tensor) -> Tensor:
         """`astype` the dtype of another tensor."""
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The elements at each index of an axis, which is gone: views."""
     def unflatten(self, dim: int, sizes: tuple[int, ...]) -> Tensor:
         """An axis as several; one of their extents may be -1."""
+    def uniform_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Draws between two numbers; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be
+        lost."""
     def unique(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.unique` of the tensor."""
     def unsqueeze(self, dim: int) -> Tensor:
@@ -411,3 +869,7 @@ class TensorMethods:
         """Complex numbers as pairs of floats: a view with one axis more, of the real and the imaginary part."""
     def where(self, x: TensorLike, y: TensorLike) -> Tensor:
         """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
+    def xlogy(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.xlogy` of the tensor."""
+    def zero_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Zeros; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be lost."""

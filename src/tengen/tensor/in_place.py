@@ -1,0 +1,198 @@
+"""PyTorch's methods that write a tensor: `x.add_(y)`, `x.zero_()`, `x.normal_()`; and `x.data`, which is written past the tape.
+
+Each gives the tensor another value, as ``x += y`` and ``x[...] = y`` do: what was computed before keeps its own, and views made before keep
+the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, tell
+from tengen.ops.define import REGISTRY
+from tengen.runtime import native
+from tengen.tensor.tensor import Buffer, Tensor, assign
+
+Compute = Callable[..., Tensor]
+
+
+class Data(Tensor):
+    """What `x.data` is: x's values off the tape. What is written to it in place is written to x."""
+
+    _owner: Tensor | None = None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        owner = self._owner
+        if owner is None:
+            return super().__setitem__(key, value)
+        fresh = self.detach()
+        fresh[key] = value
+        _give(self, fresh)
+
+    def _reset(self, other: Any) -> None:
+        _give(self, other if isinstance(other, Tensor) else Tensor(other))
+
+
+def data_of(x: Tensor) -> Data:
+    """The tensor's values off the tape; what is written to them in place is written to the tensor, and not recorded.
+
+    To set it gives the tensor another value.
+
+    >>> from tengen import Parameter
+    >>> p = Parameter([1.0, 2.0])
+    >>> p.data *= 2.0
+    >>> _ = p.data.add_(1.0)
+    >>> p.tolist()
+    [3.0, 5.0]
+    """
+    plain = x.detach()
+    made = object.__new__(Data)
+    made._data, made._layout, made._node, made._owner = plain._data, plain._layout, plain._node, x
+    return made
+
+
+def set_data(x: Tensor, value: Any) -> None:
+    """``x.data = value``: the tensor takes the value, its shape and its dtype, and stays attached where it is."""
+    given = value if isinstance(value, Tensor) else Tensor(value)
+    if type(given) is Data and given._owner is x:  # what `x.data += y` sets at last
+        return
+    _keep_node(x, given.detach())
+
+
+def _keep_node(x: Tensor, value: Tensor) -> None:
+    node = x._node
+    assign(x, value)
+    if node is not None and getattr(node, "op", node) is None:  # an attached tensor stays one
+        x._node = node
+
+
+def _give(x: Tensor, value: Tensor) -> None:
+    """x takes the value; of what `x.data` is, its tensor too."""
+    if type(x) is Data and x._owner is not None:
+        _keep_node(x._owner, value)
+        value = value.detach()
+    assign(x, value)
+
+
+def _nameless() -> int:
+    """How many references a method counts of its object when nothing else holds it; 0, which none has, where Python counts as many of one
+    that a variable holds (3.14)."""
+
+    class Probe:
+        def count(self) -> int:
+            return sys.getrefcount(self)
+
+    held = Probe()
+    loose = Probe().count()
+    return loose if loose < held.count() else 0
+
+
+_NAMELESS = _nameless()
+
+
+def _refuse_lost(x: Tensor, name: str, references: int) -> None:
+    """ArgumentError for a tensor whose memory is another's, where the write would be lost."""
+    if type(x._data) is not Buffer or type(x) is Data:
+        return
+    shared = sys.getrefcount(x._data) > 2 and references == _NAMELESS
+    if shared or native.borrowed(x._data):
+        raise ArgumentError(
+            f"{name}() of {x._layout.type!r}, which is a view of another tensor or of foreign memory: the write would be lost, for views have "
+            f"values of their own; help: write the tensor itself, as x[index] = value; or copy it before: x.clone().{name}(...)"
+        )
+
+
+def _fitting(x: Tensor, name: str, value: Tensor) -> Tensor:
+    """The value in the dtype of x, as PyTorch casts it. Errors: ShapeError, DTypeError where x cannot hold it."""
+    if value.shape != x.shape:
+        raise ShapeError(f"{name}() of {x._layout.type!r} would give the shape {value.shape}; help: a method without the underscore")
+    if value.dtype is x.dtype:
+        return value
+    order = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+    if order.get(value.dtype.kind, 2) > order.get(x.dtype.kind, 2):
+        raise DTypeError(f"{name}() of {x._layout.type!r} would give {value.dtype}, which it cannot hold; help: x.astype({value.dtype.name!r})")
+    return REGISTRY["astype"](value, x.dtype)
+
+
+def writing(name: str, compute: Compute, says: str) -> Callable[..., Tensor]:
+    """The method `name`: gives the tensor the value that compute(tensor, ...) has, and returns the tensor."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        references = sys.getrefcount(self)
+        try:
+            _refuse_lost(self, name, references)
+            source = self.detach() if type(self) is Data else self
+            _give(self, _fitting(self, name, compute(source, *args, **kwargs)))
+        except Exception as e:
+            tell(e)
+            raise
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{says}; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be lost."
+    return method
+
+
+def _full(x: Tensor, value: Any) -> Tensor:
+    return REGISTRY["full_like"](x, value) if not isinstance(value, Tensor) else REGISTRY["broadcast_to"](value, x.shape)
+
+
+def _scaled(op: str) -> Compute:
+    return lambda x, other, alpha=1: REGISTRY[op](x, other if alpha == 1 else other * alpha)
+
+
+def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return REGISTRY["masked_fill"](x, mask, value)
+
+
+def _scattered(x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None) -> Tensor:
+    src = value if src is None else src
+    rows = src if isinstance(src, Tensor) else REGISTRY["full"](index.shape, src, x.dtype)
+    return REGISTRY["scatter"](x, dim, index, rows if rows.dtype is x.dtype else REGISTRY["astype"](rows, x.dtype))
+
+
+def _scatter_added(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return REGISTRY["scatter_add"](x, dim, index, src)
+
+
+def _lerped(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    return REGISTRY["lerp"](x, end, weight)
+
+
+def _copied(x: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    given = source if isinstance(source, Tensor) else Tensor(source)
+    given = given if given.dtype is x.dtype else REGISTRY["astype"](given, x.dtype)
+    return REGISTRY["broadcast_to"](given, x.shape)
+
+
+def _of_op(op: str) -> Compute:
+    return lambda x, *args, **kwargs: REGISTRY[op](x, *args, **kwargs)
+
+
+# the method's name without its underscore -> the op that it is
+_OPS: dict[str, str] = {
+    **{n: n for n in (
+        "abs", "acos", "asin", "atan", "ceil", "clip", "cos", "cosh", "div", "erf", "exp", "expm1", "floor", "log", "log10", "log1p", "log2",
+        "maximum", "minimum", "mul", "neg", "pow", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+        "tan", "tanh", "tril", "triu", "trunc", "nan_to_num", "logical_and", "logical_or", "logical_not",
+    )},
+    "clamp": "clip", "multiply": "mul", "divide": "div", "negative": "neg", "remainder": "mod",
+}  # fmt: skip
+
+
+def methods(function: Callable[[str], Compute]) -> dict[str, Callable[..., Tensor]]:
+    """The methods by their names. Args: function: gives functions of `functional` by their names, found when they are called."""
+    made = {f"{n}_": writing(f"{n}_", _of_op(op), f"`functional.{op}` of the tensor") for n, op in _OPS.items()}
+    special: Sequence[tuple[str, Compute, str]] = (
+        ("add_", _scaled("add"), "x + alpha y"), ("sub_", _scaled("sub"), "x - alpha y"),
+        ("zero_", lambda x: REGISTRY["zeros_like"](x), "Zeros"), ("fill_", _full, "One number everywhere"),
+        ("copy_", _copied, "The values of another tensor, in this one's shape and dtype"), ("lerp_", _lerped, "x + weight (end - x)"),
+        ("masked_fill_", _filled, "A number where the mask is true"), ("scatter_", _scattered, "`functional.scatter` of the tensor"),
+        ("scatter_add_", _scatter_added, "`functional.scatter_add` of the tensor"),
+        *((f"{n}_", function(n), f"`functional.{n}` of the tensor") for n in (
+            "addcdiv", "addcmul", "addmm", "index_add", "index_copy", "index_fill", "masked_scatter",
+        )),
+    )  # fmt: skip
+    return made | {name: writing(name, compute, says) for name, compute, says in special}
