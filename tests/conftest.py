@@ -75,11 +75,14 @@ def pytest_addoption(parser) -> None:
 def pytest_collection_finish(session) -> None:
     """No plan becomes hot by the time that its calls take here: that made other programs in each run, and more of them the more
     processes there were (`runtime/test_specialise_when_hot.py` sets the limit). Python's garbage collector looks less often than by
-    itself: to write a program's text makes many objects, which live briefly."""
+    itself: to write a program's text makes many objects, which live briefly. What there is before the first test (modules, and thousands
+    of tests) it does not look at again: a test that collects would wait half a second for that each time."""
     if "tengen" in sys.modules:
         from tengen.compiler import plans
 
         plans.HOT_AFTER_S = float("inf")
+    gc.collect()
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 

@@ -1,8 +1,8 @@
 """A further size compiles nothing: every op, its gradient and the modules are called with two sizes of each extent, and then with others.
 
 What is varied follows from an op's own samples: each extent of its operands, alone and together with the attributes that are equal to
-it, and each number among its attributes. Calls that do not fit are left out. Only programs are counted: they are lowered and emitted,
-and no machine code is made of them. What still makes a program for each size is listed with the reason; the list may only shrink.
+it, and each number among its attributes. Calls that do not fit are left out. Only programs are counted: they are lowered,
+and no code is made of them. What still makes a program for each size is listed with the reason; the list may only shrink.
 """
 
 import math

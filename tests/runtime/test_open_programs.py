@@ -1,6 +1,6 @@
 """Eager programs serve all sizes: how many are made in a sweep over extents, of the calls that networks are made of.
 
-Only programs are counted: they are lowered and emitted, and no machine code is made of them.
+Only programs are counted: they are lowered, and no code is made of them.
 """
 
 import numpy as np
