@@ -3,7 +3,7 @@ cheap: see `pytest_configure`.
 
 Tests run quick code alone, or good code alone where they are of code (`which_code.py`). What lies between, quick code that good code
 replaces, is tested by `runtime/test_tiers.py`; that both have the saved bits, for every op, by `numerics/test_digests.py`.
-`.ci/run` runs the kernels' tests once more with good code.
+`.ci/run` runs the tests of kernels, networks and digests once more with good code.
 
 Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
 """

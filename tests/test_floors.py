@@ -246,3 +246,14 @@ def test_exemptions_are_seen():
         assert unexplained(line), line
     for line in ("import x  # noqa: F401  (why)", "f(x)  # type: ignore[arg-type]  # why", "f(x)  # a plain comment"):
         assert not unexplained(line), line
+
+
+def test_the_architecture_page_names_the_folders_of_floors():
+    """All that there are, but for the `ops` of importers, which are below their own folders."""
+    page = (ROOT.parent.parent / "docs" / "architecture.md").read_text()
+    table = page.partition("| floor | folders |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [[set(re.findall(r"`([\w.]+)`", cell)) for cell in line.split("|")[1:3]] for line in table]
+    folders = {floor.pop(): inside - {"ops"} for floor, inside in rows}
+    assert folders == {floor: {*" ".join(rows).split()} for floor, rows in ROOMS.items()}
+    there = {p.parent.relative_to(ROOT).parts for p in ROOT.rglob("*.py")}
+    assert {t for t in there if len(t) == 2} == {(f, n) for f, names in folders.items() for n in names - {"."}}

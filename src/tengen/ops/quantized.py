@@ -19,7 +19,6 @@ from tengen.base.dtype import DType, float32, int8, int16, int32, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
-from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
@@ -29,7 +28,7 @@ from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
 from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis
 from tengen.ops.conv_strategies import RESULTS, Convolution, lower
-from tengen.ops.define import Case, Op, broadcast_shapes, composite, primitive, same_axes, same_extent
+from tengen.ops.define import Case, Op, broadcast_shapes, composite, element_by_element, primitive, same_axes, same_extent
 from tengen.ops.elementwise import add, astype, div, mul, round, sub, where
 from tengen.ops.indexing import take
 from tengen.ops.logic import greater, less
@@ -147,15 +146,7 @@ def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
         fn = lambda x, scale, zero=None: body(x, scale, zero, **attrs)
         return Elementwise(fn, [broadcast(s, out.shape) for s in there], out.shape, out.dtype)
 
-    @op.parts
-    def _(types, **attrs):
-        shape = broadcast_shapes(*(t.shape for t in types if t is not None))
-        return [[] if t is None else same_axes(t.shape, shape) for t in types]
-
-    @op.layout
-    def _(arrays, out, **attrs):
-        first = arrays[0]
-        return memory_order(first) if first is not None and first.shape == out.shape else list(range(len(out.shape)))
+    element_by_element(op)
 
 
 _by_element(quantize_linear, _quantized, floats=True)
