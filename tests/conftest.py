@@ -3,7 +3,7 @@ cheap: see `pytest_configure`.
 
 Tests run quick code alone, or good code alone where they are of code (`which_code.py`). What lies between, quick code that good code
 replaces, is tested by `runtime/test_tiers.py`; that both have the saved bits, for every op, by `numerics/test_digests.py`.
-`.ci/run` runs the kernels' tests once more with good code.
+`.ci/run` runs the tests of kernels, networks and digests once more with good code.
 
 Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
 """
@@ -75,11 +75,14 @@ def pytest_addoption(parser) -> None:
 def pytest_collection_finish(session) -> None:
     """No plan becomes hot by the time that its calls take here: that made other programs in each run, and more of them the more
     processes there were (`runtime/test_specialise_when_hot.py` sets the limit). Python's garbage collector looks less often than by
-    itself: to write a program's text makes many objects, which live briefly."""
+    itself: to write a program's text makes many objects, which live briefly. What there is before the first test (modules, and thousands
+    of tests) it does not look at again: a test that collects would wait half a second for that each time."""
     if "tengen" in sys.modules:
         from tengen.compiler import plans
 
         plans.HOT_AFTER_S = float("inf")
+    gc.collect()
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 

@@ -89,33 +89,43 @@ def room_of(module):
 
 
 @functools.cache
+def statements(source):
+    """(import statement, inside a function?, for type checkers alone?) of all in a source. It is parsed once for all tests."""
+
+    def visit(node, inside, checked):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, inside, checked
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for some, only in ((node.body, True), (node.orelse, checked)):
+                for child in some:
+                    yield from visit(child, inside, only)
+        elif not isinstance(node, ast.expr):  # no expression holds a statement
+            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inside, checked)
+
+    return tuple(visit(ast.parse(source), False, False))
+
+
+@functools.cache
 def imports(module, source):
     """(imported module, line, inside a function?) of each of a source's imports of Tengen, except those for type checkers."""
     is_package = module in FILES and FILES[module].name == "__init__.py"
-
-    def visit(node, inside):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for other in node.orelse:
-                yield from visit(other, inside)
-            return
+    found = []
+    for node, inside, checked in statements(source):
+        if checked:
+            continue
         if isinstance(node, ast.Import):
-            for name in node.names:
-                if name.name.split(".")[0] == "tengen":
-                    yield name.name, node.lineno, inside
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                here = module.split(".")
-                base = ".".join(here[: len(here) - node.level + is_package] + ([base] if base else []))
-            if base.split(".")[0] == "tengen":
-                for name in node.names:
-                    full = f"{base}.{name.name}"
-                    yield (full if full in FILES else base), node.lineno, inside
-        inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, inside)
-
-    return tuple(visit(ast.parse(source), False))
+            found += [(name.name, node.lineno, inside) for name in node.names if name.name.split(".")[0] == "tengen"]
+            continue
+        base = node.module or ""
+        if node.level:
+            here = module.split(".")
+            base = ".".join(here[: len(here) - node.level + is_package] + ([base] if base else []))
+        if base.split(".")[0] == "tengen":
+            full = [f"{base}.{name.name}" for name in node.names]
+            found += [(name if name in FILES else base, node.lineno, inside) for name in full]
+    return tuple(found)
 
 
 def complaints(module, source):
@@ -152,10 +162,9 @@ def test_imports_point_down(module):
 
 @pytest.mark.parametrize("module", FILES)
 def test_private_names_stay_in_their_module(module):
-    tree = ast.parse(FILES[module].read_text())
     taken = [
         f"{node.lineno}: {a.name} of {node.module}"
-        for node in ast.walk(tree)
+        for node, _, _ in statements(FILES[module].read_text())
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tengen")
         for a in node.names
         if a.name.startswith("_") and not a.name.startswith("__")
@@ -246,3 +255,14 @@ def test_exemptions_are_seen():
         assert unexplained(line), line
     for line in ("import x  # noqa: F401  (why)", "f(x)  # type: ignore[arg-type]  # why", "f(x)  # a plain comment"):
         assert not unexplained(line), line
+
+
+def test_the_architecture_page_names_the_folders_of_floors():
+    """All that there are, but for the `ops` of importers, which are below their own folders."""
+    page = (ROOT.parent.parent / "docs" / "architecture.md").read_text()
+    table = page.partition("| floor | folders |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [[set(re.findall(r"`([\w.]+)`", cell)) for cell in line.split("|")[1:3]] for line in table]
+    folders = {floor.pop(): inside - {"ops"} for floor, inside in rows}
+    assert folders == {floor: {*" ".join(rows).split()} for floor, rows in ROOMS.items()}
+    there = {p.parent.relative_to(ROOT).parts for p in ROOT.rglob("*.py")}
+    assert {t for t in there if len(t) == 2} == {(f, n) for f, names in folders.items() for n in names - {"."}}

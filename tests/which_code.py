@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 VARIABLE, QUICK, GOOD = "TENGEN_QUICK_COMPILE", "only", "0"
 OF_CODE = (  # below tests/
-    "codegen", "compiler", "deploy", "models", "runtime", "tuning", "jit/test_networks.py", "numerics/test_digests.py",
-    "numerics/test_targets.py", "numerics/test_training_steps.py", "numerics/test_ways_agree.py",
+    "codegen", "compiler", "deploy", "runtime", "tuning", "numerics/test_targets.py",
 )  # fmt: skip
 _TESTS = os.path.dirname(os.path.abspath(__file__))
 

@@ -195,8 +195,9 @@ def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
     def command(*args):
         return subprocess.run([sys.executable, "-W", "error", "-m", name, *args], capture_output=True, text=True)
 
-    assert command("--version").stdout == f"tengen {VERSION}\n"
     assert command("--help").stdout.startswith(f"Usage: python -m {name} [OPTIONS] COMMAND")
     done = command("info", str(tmp_path / "none"))
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1
-    assert command("no").returncode == command().returncode == 2
+    if name == "tengen":  # all are one function, which need not be asked everything three times
+        assert command("--version").stdout == f"tengen {VERSION}\n"
+        assert command("no").returncode == command().returncode == 2

@@ -307,7 +307,6 @@ def test_programs_of_torch_export():
 
 
 def test_pickles_are_not_read_and_the_line_that_is_told_converts_them(tmp_path, monkeypatch):
-    pytest.importorskip("safetensors", reason="safetensors is not installed")
     monkeypatch.chdir(tmp_path)
 
     class Evil:
@@ -327,14 +326,12 @@ def test_pickles_are_not_read_and_the_line_that_is_told_converts_them(tmp_path, 
     with pytest.raises(FileFormatError) as e:
         load_program("net.pt")
     for read in (tengen.load, tengen.load_graph):  # whatever it is called
-        with pytest.raises(
-            FileFormatError, match="a pickle, which is not read here; help: convert a state dict once\npython -c"
-        ):
+        with pytest.raises(FileFormatError, match="a pickle, which is not read here; help: convert a state dict once\npython "):
             read("net.pt")
         with pytest.raises(FileFormatError, match="a pickle, which is not read here"):
             read("old.pt")
     line = str(e.value).splitlines()[-1]
-    assert line.startswith("python -c ")
+    assert line.startswith("python ")
     subprocess.run(
         line.replace("python", sys.executable, 1), shell=True, check=True, env={**os.environ, "PYTHONWARNINGS": "ignore"}
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from one_step import step_of
 from recorded import graph_of
 
 import tengen
@@ -24,20 +25,6 @@ WIDTH, ROWS = 16, 256
 
 def chain(depth):
     return M.Sequential(*(m for _ in range(depth) for m in (M.Linear(WIDTH, WIDTH), M.ReLU())))
-
-
-def step_of(net):
-    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.01, momentum=0.9)
-
-    def step(x):
-        with gm:
-            y = net(x)
-            loss = F.sum(y * y)
-            gm.backward(loss)
-        opt.step().clear_grad()
-        return loss
-
-    return step
 
 
 def batch(shape=(ROWS, WIDTH), seed=0):

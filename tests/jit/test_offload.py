@@ -7,14 +7,13 @@ import threading
 
 import numpy as np
 import pytest
+from one_step import step_of
 
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
-from tengen.autodiff import GradManager
 from tengen.base.errors import ArgumentError, BudgetError
 from tengen.jit import memory_options
-from tengen.optimizer import SGD
 from tengen.passes import recompute, units
 from tengen.runtime.paging import Pages
 
@@ -29,20 +28,6 @@ def network():
     for p in net.parameters():
         p._reset(Tensor(rng.normal(size=p.shape, scale=0.05).astype("float32")))
     return net
-
-
-def step_of(net):
-    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.01, momentum=0.9)
-
-    def step(x):
-        with gm:
-            y = net(x)
-            loss = F.sum(y * y)
-            gm.backward(loss)
-        opt.step().clear_grad()
-        return loss
-
-    return step
 
 
 def batch(seed=0, n=64):

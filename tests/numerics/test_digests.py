@@ -13,7 +13,7 @@ import pytest
 from digests import FILE, computed, differences, digest, groups, is_ours, op_cases, shipped
 from exact import Exact, coarse
 from needs import needs
-from which_code import QUICK, using
+from which_code import GOOD, using
 
 from tengen import set_threads
 from tengen.base.config import config
@@ -49,10 +49,10 @@ def test_ops(letters):
 
 @pytest.mark.skipif(Target.host().architecture.linking is None, reason="there is no quick code for this architecture")
 @pytest.mark.parametrize("letters", LETTERS)
-def test_ops_in_quick_code(letters):
-    """The first sample of every op, in all its dtypes, with its gradient: the other tests of this file run good code."""
+def test_ops_in_good_code(letters):
+    """The first sample of every op, in all its dtypes, with its gradient: `test_ops` runs quick code, unless `.ci/run` asks for good code."""
     first, last = letters[0], letters[-1]
-    with using(QUICK):
+    with using(GOOD):
         check("op", lambda name: first <= name.split()[1][0] <= last and name.split()[2] == "0")
 
 
@@ -62,9 +62,10 @@ def test_programs(group):
 
 
 @pytest.mark.parametrize("group", ["network", "optimizer", "random"])
-def test_with_another_number_of_threads(group):
+def test_good_code_with_another_number_of_threads(group):
     set_threads(2 if config.threads == 1 else 1)
-    check(group)
+    with using(GOOD):
+        check(group)
 
 
 @needs("ziglang")

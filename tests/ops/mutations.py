@@ -33,7 +33,7 @@ from tengen.ops.define import REGISTRY, Op, lookup
 
 MOST_ELEMENTS = 3000  # of all buffers of a call that is run
 MOST_STATEMENTS = 60_000  # of its kernels
-LONG = ("random_binomial", "random_gamma", "random_poisson")  # the interpreter takes a second for a vector's 60 rounds
+LONG = {"random_binomial": 1, "random_gamma": 3, "random_poisson": 3, "svd": 6}  # seconds in the interpreter: how many changes of a call
 TARGETS = [Target.named(n) for n in ("x86-64-v3", "x86-64-v4", "aarch64")]
 Call = tuple[tuple["TensorType | None", ...], dict]
 

@@ -1,8 +1,8 @@
 """A further size compiles nothing: every op, its gradient and the modules are called with two sizes of each extent, and then with others.
 
 What is varied follows from an op's own samples: each extent of its operands, alone and together with the attributes that are equal to
-it, and each number among its attributes. Calls that do not fit are left out. Only programs are counted: they are lowered and emitted,
-and no machine code is made of them. What still makes a program for each size is listed with the reason; the list may only shrink.
+it, and each number among its attributes. Calls that do not fit are left out. Only programs are counted: they are lowered,
+and no code is made of them. What still makes a program for each size is listed with the reason; the list may only shrink.
 """
 
 import math
@@ -11,15 +11,13 @@ import every_op
 import numpy as np
 import pytest
 from checking import samples
+from counted import counted_programs
 
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, linalg
 from tengen.autodiff import GradManager, vjp
 from tengen.base.errors import TengenError
-from tengen.compiler import plans
-from tengen.runtime import native
-from tengen.tensor import hide_plans, restore_plans
 
 FIRST, FURTHER = (7, 12), (19, 26)  # are added to what a sample has: for these programs may be made, and for those not
 MOST_ELEMENTS = 1 << 20  # of an operand
@@ -59,27 +57,8 @@ GRADIENT_EXCEPTIONS = {
 
 @pytest.fixture
 def programs(monkeypatch):
-    """The programs that are made; none and no plan is known before. Calls give zeros."""
-    made: dict = {}
-
-    def call(program, n_inputs, sizes, values):
-        def zeros(*data):
-            buffers = []
-            for n in (n for n in sizes if n >= 0):  # below: a result that is written over an operand
-                buffers.append(native.new_buffer(n))
-                native.write(buffers[-1], bytes(n))
-            return buffers[0] if len(buffers) == 1 else tuple(buffers)
-
-        return zeros
-
-    monkeypatch.setattr(plans, "_call", call)
-    monkeypatch.setattr(plans, "HOT_AFTER_S", float("inf"))
-    monkeypatch.setattr(plans, "_programs", made)
-    monkeypatch.setattr(plans, "_questions", {})
-    monkeypatch.setattr(plans, "ready", lambda pattern, device, make: make(plans.target_of(device)))  # nothing is looked up or kept
-    known = hide_plans()
-    yield made
-    restore_plans(known)
+    """The programs that are made."""
+    yield from counted_programs(monkeypatch)
 
 
 def resized(array, old, new):

@@ -1,41 +1,22 @@
 """Eager programs serve all sizes: how many are made in a sweep over extents, of the calls that networks are made of.
 
-Only programs are counted: they are lowered and emitted, and no machine code is made of them.
+Only programs are counted: they are lowered, and no code is made of them.
 """
 
 import numpy as np
 import pytest
+from counted import counted_programs
 
 import tengen
 import tengen.functional as F
 from tengen import Tensor
 from tengen.autodiff import vjp
-from tengen.compiler import plans
-from tengen.runtime import native
-from tengen.tensor import hide_plans, restore_plans
 
 
 @pytest.fixture
 def programs(monkeypatch):
-    """The programs that are made; none and no plan is known before. Calls give zeros."""
-    made: dict = {}
-
-    def call(program, n_inputs, sizes, values):
-        def zeros(*data):
-            buffers = []
-            for n in (n for n in sizes if n >= 0):  # below: a result that is written over an operand
-                buffers.append(native.new_buffer(n))
-                native.write(buffers[-1], bytes(n))
-            return buffers[0] if len(buffers) == 1 else tuple(buffers)
-
-        return zeros
-
-    monkeypatch.setattr(plans, "_call", call)
-    monkeypatch.setattr(plans, "HOT_AFTER_S", float("inf"))
-    monkeypatch.setattr(plans, "_programs", made)
-    known = hide_plans()
-    yield made
-    restore_plans(known)
+    """The programs that are made."""
+    yield from counted_programs(monkeypatch)
 
 
 def z(*shape, dtype="float32"):

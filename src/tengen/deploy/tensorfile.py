@@ -14,8 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,6 +41,7 @@ CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
     "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
+CONVERTER = Path(__file__).parent.parent / "interop" / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
 NAMES = {name: code for code, name in CODES.items()}
 
 
@@ -164,13 +168,10 @@ def _content(file: Any) -> mmap.mmap | bytes:
     return memory
 
 
-def line_that_converts(name: str) -> str:
-    """The command that makes a file of tensors of a state dict that torch.save has written, by PyTorch's restricted reader."""
-    to = name.rpartition(".")[0] + ".safetensors"
-    return (
-        'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
-        f"torch.load({name!r}, map_location='cpu', weights_only=True).items()}}, {to!r})\""
-    )
+def line_that_converts(path: str | os.PathLike, framework: str = "torch") -> str:
+    """The command that makes a file in the safetensors format of another framework's file of weights, in an environment that has the
+    framework: it may unpickle what the file holds, which Tengen does not."""
+    return shlex.join(["python", str(CONVERTER), framework, str(path), str(Path(path).with_suffix(".safetensors"))])
 
 
 def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:

@@ -77,10 +77,10 @@ def with_constants_named(graph: Graph, named: Callable[[str], str]) -> Graph:
     return g
 
 
-def live_nodes(graph: Graph) -> set[Node]:
-    """The nodes that results depend on."""
+def live_nodes(graph: Graph, results: Sequence[Value] | None = None) -> set[Node]:
+    """The nodes that some values depend on; default: all results of the graph."""
     live: set[Node] = set()
-    stack = [v.node for v in graph.results()]
+    stack = [v.node for v in (graph.results() if results is None else results)]
     while stack:
         n = stack.pop()
         if n is not None and n not in live:

@@ -66,7 +66,7 @@ class Source:
 
     def value(self, k: KernelBuilder, at: At) -> Expr:
         """Writes the statements that compute the value at `at`. Subclasses implement it; callers use `at()`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs value()")
 
     def at(self, k: KernelBuilder, at: At) -> Expr:
         """The value at `at`. It is computed when it is first asked for at this place, and remembered in its `memo`."""
@@ -82,7 +82,7 @@ class Source:
     def rebind(self, arrays: dict) -> Source:
         """The same source over other arrays, whose axes are merged or permuted; only where `leaves` is not None. `arrays` maps
         each array to its replacement, and each source to what was made of it, so that what was shared stays shared."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs rebind()")
 
     def expand(self, shape: tuple[Index, ...]) -> Source | None:
         """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it."""

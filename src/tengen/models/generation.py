@@ -222,16 +222,16 @@ class LanguageModel(M.Module):
         return (int(eos),) if isinstance(eos, int | np.integer) else tuple(int(e) for e in eos)
 
     def _states(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs _states()")
 
     def _decoded(self, tokens: Tensor, at: Tensor, seen: Tensor, caches: list[Cache]) -> Tensor:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs _decoded()")
 
     def _logits(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs _logits()")
 
     def _empty(self, n: int) -> list[Cache]:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs _empty()")
 
 
 class Decoder:

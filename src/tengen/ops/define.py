@@ -190,6 +190,12 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
 
         return Elementwise(fn, [broadcast(s, out.shape) for s in ins], out.shape, out.dtype)
 
+    element_by_element(op)
+
+
+def element_by_element(op: Op) -> None:
+    """The rules about axes of an op whose operands broadcast and whose result has an element for each of theirs. An operand may be None."""
+
     @op.parts
     def _(types, **attrs):
         shape = broadcast_shapes(*(t.shape for t in types if t is not None))

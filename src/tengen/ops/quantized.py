@@ -29,7 +29,7 @@ from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
 from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis
 from tengen.ops.conv_strategies import RESULTS, Convolution, lower
-from tengen.ops.define import Case, Op, broadcast_shapes, composite, primitive, same_axes, same_extent
+from tengen.ops.define import Case, Op, broadcast_shapes, composite, element_by_element, primitive, same_axes, same_extent
 from tengen.ops.elementwise import add, astype, div, mul, round, sub, where
 from tengen.ops.indexing import take
 from tengen.ops.logic import greater, less
@@ -149,15 +149,7 @@ def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
         fn = lambda x, scale, zero=None: body(x, scale, zero, **attrs)
         return Elementwise(fn, [broadcast(s, out.shape) for s in there], out.shape, out.dtype)
 
-    @op.parts
-    def _(types, **attrs):
-        shape = broadcast_shapes(*(t.shape for t in types if t is not None))
-        return [[] if t is None else same_axes(t.shape, shape) for t in types]
-
-    @op.layout
-    def _(arrays, out, **attrs):
-        first = arrays[0]
-        return memory_order(first) if first is not None and first.shape == out.shape else list(range(len(out.shape)))
+    element_by_element(op)
 
 
 _by_element(quantize_linear, _quantized, floats=True)

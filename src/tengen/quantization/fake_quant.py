@@ -29,7 +29,7 @@ class _FakeQuantize(Module):
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
         """The rounded numbers; subclasses say how."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs fake_quant_forward()")
 
     def normal_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
         """What is handed on where nothing is rounded."""

@@ -30,15 +30,15 @@ class Multiplying:
 
     def product(self) -> Product:
         """The product of integers."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs product()")
 
     def bias_shape(self) -> tuple[int, ...]:
         """The shape in which one number for each output channel broadcasts with the result."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs bias_shape()")
 
     def computed(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The result of floats, of a prepared input."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs computed()")
 
 
 class Convolving(Multiplying):

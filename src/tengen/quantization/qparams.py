@@ -100,7 +100,7 @@ class QParamsModuleMixin:
 
     def get_qparams(self) -> QParams:
         """Scale and zero point."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs get_qparams()")
 
 
 def quantized_dtype(q: QParams):

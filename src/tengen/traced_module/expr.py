@@ -73,11 +73,11 @@ class Expr(InGraph):
 
     def interpret(self, *args: Any, **kwargs: Any) -> Any:
         """What it gives for these values."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs interpret()")
 
     def told(self) -> str:
         """The right side of its line."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs told()")
 
     def __repr__(self) -> str:
         made = ", ".join(map(repr, self.outputs))

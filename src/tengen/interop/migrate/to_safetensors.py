@@ -17,6 +17,7 @@ import numpy as np
 CODES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+    "void16": "BF16",  # the bits of bfloat16, which NumPy has not by itself
 }  # fmt: skip
 
 
@@ -138,7 +139,8 @@ def torch(path):
     import torch
 
     found = below(torch.load(path, map_location="cpu", weights_only=True), "state_dict", "model")
-    return flat({k: t.detach().contiguous() for k, t in found.items() if hasattr(t, "detach")})
+    tensors = {k: t.detach().contiguous() for k, t in found.items() if hasattr(t, "detach")}
+    return flat({k: t.view(torch.int16).numpy().view("V2") if t.dtype == torch.bfloat16 else t for k, t in tensors.items()})
 
 
 # ---- MegEngine's graphs ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen.base.errors import FileFormatError
 from tengen.base.files import File, name_of
-from tengen.deploy.tensorfile import read_tensors
+from tengen.deploy.tensorfile import CONVERTER, read_tensors
 from tengen.functional import vision
 from tengen.interop.migrate.operators import OPERATORS, known_operator
 from tengen.ir.plain_json import load_json
@@ -43,7 +43,7 @@ def script() -> Path:
     >>> script().name
     'to_safetensors.py'
     """
-    return Path(__file__).with_name("to_safetensors.py")
+    return CONVERTER
 
 
 def load_megengine(file: File) -> M.Module:

@@ -10,7 +10,8 @@ import numpy as np
 from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.unsaid import UNSAID
-from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.graph import Graph, Value
+from tengen.ir.rewrite import live_nodes
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import Expr
 
@@ -141,7 +142,8 @@ class Writer:
         """
         for c in self.graph.constants.values():
             self.names[c.value] = self.array(c.data, c.name)
-        live, wrong = self._needed(), []
+        live, wrong = live_nodes(self.graph, self.graph.outputs), []
+        self.read = {*self.graph.outputs, *(v for n in live for v in n.inputs if v is not None)}
         for n in (n for n in self.graph.nodes if n in live):
             self.where = n.where or (self.outer.where if self.outer else None)
             try:
@@ -155,17 +157,6 @@ class Writer:
                 self.names.update((v, "unknown") for v in n.outputs)
         if wrong:
             raise ArgumentError("\n".join(["these nodes cannot be said in ONNX:", *wrong[:40]]))
-
-    def _needed(self) -> set[Node]:
-        live: set[Node] = set()
-        stack = list(self.graph.outputs)
-        while stack:
-            v = stack.pop()
-            self.read.add(v)
-            if v.node is not None and v.node not in live:
-                live.add(v.node)
-                stack.extend(x for x in v.node.inputs if x is not None)
-        return live
 
     # -- ports -----------------------------------------------------------------------------------------------------------
     def port(self, name: str, t: TensorType) -> Any:

@@ -16,7 +16,8 @@ from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
 from tengen.interop.tflite.reader import DTYPES
 from tengen.interop.tflite.schema import numbers_of
-from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.graph import Graph, Value
+from tengen.ir.rewrite import live_nodes
 
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of a picture, as TFLite has them, and back
 WRITERS: dict[str, Callable[..., Any]] = {}  # op of Tengen's -> what writes it (`writing.py`)
@@ -183,7 +184,8 @@ class Writer:
 
         Errors: ArgumentError that lists the nodes that cannot be said.
         """
-        live = self._needed()
+        live = live_nodes(self.graph, self.graph.outputs)
+        self.read = {*self.graph.outputs, *(v for n in live for v in n.inputs if v is not None)}
         wrong = []
         for c in self.graph.constants.values():
             if c.value in self.read:
@@ -209,14 +211,3 @@ class Writer:
                         self.plain[v] = self.tensor("unknown", v.type.shape, v.type.dtype)
         if wrong:
             raise ArgumentError("\n".join(["these nodes cannot be said in TFLite:", *wrong[:40]]))
-
-    def _needed(self) -> set[Node]:
-        live: set[Node] = set()
-        stack = list(self.graph.outputs)
-        while stack:
-            v = stack.pop()
-            self.read.add(v)
-            if v.node is not None and v.node not in live:
-                live.add(v.node)
-                stack.extend(x for x in v.node.inputs if x is not None)
-        return live

@@ -7,7 +7,6 @@ folder is refused, except into the blobs of the cache that huggingface_hub keeps
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +15,7 @@ import numpy as np
 
 from tengen.base.errors import FileFormatError
 from tengen.base.files import read_regular
-from tengen.deploy.tensorfile import read_tensors
+from tengen.deploy.tensorfile import line_that_converts, read_tensors
 from tengen.ir.plain_json import load_json
 from tengen.tensor import Tensor
 from tengen.tensor.dlpack import from_dlpack
@@ -28,7 +27,6 @@ _PICKLES = {
     ".pt": "torch", ".pth": "torch", ".bin": "torch", ".ckpt": "torch", ".pkl": "megengine",
     ".pdparams": "paddle", ".h5": "keras", ".keras": "keras", ".msgpack": "flax", ".params": "mxnet",
 }  # fmt: skip
-SCRIPT = Path(__file__).parent.parent / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
 
 
 def fail(message: str) -> NoReturn:
@@ -52,7 +50,7 @@ def read_state(source: Any) -> dict[str, np.ndarray]:
     if path.is_dir():
         return _read_folder(path)
     if path.suffix in _PICKLES:
-        line = shlex.join(["python", str(SCRIPT), _PICKLES[path.suffix], str(path), str(path.with_suffix(".safetensors"))])
+        line = line_that_converts(path, _PICKLES[path.suffix])
         fail(f"{path}: {path.suffix} files can hold programs and are not read; help: where you trust it, convert it by  {line}")
     return _read_index(path) if path.name.endswith(".json") else read_tensors(path).arrays
 

@@ -176,15 +176,15 @@ class Plan:
 
     def fits(self, f: Facts) -> str:
         """Why the operands do not allow it; "" if they do."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs fits()")
 
     def pays(self, f: Facts) -> str:
         """Why it is not worth while, for a problem that it fits; "" if it is."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs pays()")
 
     def schedule(self, f: Facts) -> Register:
         """Its sizes."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs schedule()")
 
     def why_not(self, f: Facts) -> str:
         """Why it is not taken; "" if it fits and pays."""
