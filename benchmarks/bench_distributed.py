@@ -27,6 +27,7 @@ from networks import NETWORKS, Trainer
 import tengen
 from tengen import distributed as dist
 from tengen import functional as F
+from tengen import module as M
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD
 
@@ -144,6 +145,42 @@ def steps(name: str, rounds: int) -> dict[str, list[float]]:
     return in_turns(contenders, rounds)
 
 
+def pipelines(rounds: int) -> dict[str, list[float]]:
+    """Seconds of a step of eight blocks of a transformer's two linear layers, of 512 and 2,048 numbers, over 1,024 rows in 8 micro-batches."""
+    def blocks() -> M.Sequential:
+        layers = [M.Sequential(M.LayerNorm(512), M.Linear(512, 2048), M.GELU(), M.Linear(2048, 512)) for _ in range(8)]
+        return M.Sequential(*layers)
+
+    def loss(y: tengen.Tensor, t: tengen.Tensor) -> tengen.Tensor:
+        return ((y - t) ** 2).mean()
+
+    rng = np.random.default_rng(0)
+    x, t = (rng.standard_normal((1024, 512)).astype(np.float32) for _ in "xt")
+    alone = dist.DataParallel(blocks(), group=dist.new_group([dist.get_rank()]), micro_batches=8)
+    gm = GradManager().attach(list(alone.parameters()))
+
+    def one_process() -> None:
+        tengen.set_threads(2)
+        for xb, tb in alone.micro_batches(x, t):
+            with gm:
+                gm.backward(loss(alone(tengen.Tensor(xb)), tengen.Tensor(tb)))
+        for p in alone.parameters():
+            p.grad = None
+
+    def two_stages(pipe: dist.Pipeline) -> None:
+        tengen.set_threads(1)
+        tengen.random.seed(0)  # one process alone has moved its generator
+        pipe.step(x, t)
+        for p in pipe.parameters():
+            p.grad = None
+
+    contenders: dict[str, tuple[Callable, bool]] = {"one, two threads": (one_process, False)}
+    for name in ("1f1b", "gpipe"):
+        pipe = dist.Pipeline(blocks(), loss, micro_batches=8, schedule=name)
+        contenders[f"two stages, {name}"] = (lambda pipe=pipe: two_stages(pipe), True)
+    return in_turns(contenders, rounds)
+
+
 def starts(rounds: int) -> dict[str, list[float]]:
     """Seconds from the start of a program to its end, which adds one number over its processes."""
     text = "from tengen import distributed as d, functional as F, Tensor; F.distributed.all_reduce_sum(Tensor([1.0])).numpy()"
@@ -180,6 +217,7 @@ def main() -> None:
     jobs["sums"] = lambda: {f"sum of {k}": v for k, v in dist.launcher(sums, n_gpus=2)(args.rounds)[0].items()}
     for name in STEPS:
         jobs[f"step of {name}"] = lambda name=name: {f"step of {name}": dist.launcher(steps, n_gpus=2)(name, args.rounds)[0]}
+    jobs["pipeline"] = lambda: {"pipeline": dist.launcher(pipelines, n_gpus=2)(args.rounds)[0]}
     found: dict[str, dict] = {}
     for job in (j for name, j in jobs.items() if args.only in name):
         for title, rows in job().items():
