@@ -22,7 +22,7 @@ import jobs
 
 
 def _mpi():
-    from tengen.distributed.launch import find_mpiexec
+    from tengen.transport.mpiexec import find_mpiexec
 
     try:
         find_mpiexec()
@@ -164,7 +164,7 @@ def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
         "if dist.get_rank() == 0:\n"
         f"    open({str(out)!r}, 'w').write(repr(bits))\n"
     )
-    from tengen.distributed.launch import run_program
+    from tengen.transport.mpiexec import run_program
 
     assert run_program(str(program), [], 3, least=2) == 0
     assert out.read_text() == repr(whole)

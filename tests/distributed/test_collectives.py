@@ -26,7 +26,7 @@ values = jobs.values
 
 def _mpi():
     try:
-        from tengen.distributed.launch import find_mpiexec
+        from tengen.transport.mpiexec import find_mpiexec
 
         find_mpiexec()
         importlib.import_module("cloudpickle")
@@ -218,7 +218,7 @@ def test_a_launcher_of_another_mpi_is_told():
 
 def test_an_error_in_a_program_that_mpiexec_has_started_ends_all(tmp_path):
     _mpi()
-    from tengen.distributed.launch import find_mpiexec
+    from tengen.transport.mpiexec import find_mpiexec
 
     program = tmp_path / "program.py"
     program.write_text("from tengen import distributed as d\nif d.get_rank() == 1: raise ValueError('of rank 1')\nd.group_barrier()\n")

@@ -23,7 +23,7 @@ import jobs
 
 def _mpi():
     """Skips aloud where several processes cannot be started."""
-    from tengen.distributed.launch import find_mpiexec
+    from tengen.transport.mpiexec import find_mpiexec
 
     pytest.importorskip("cloudpickle")
     try:

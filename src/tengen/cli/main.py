@@ -6,7 +6,6 @@ An error is one line on stderr and exit code 1 (2 for a wrong command line). Wit
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import runpy
 import sys
@@ -18,9 +17,11 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from tengen.base.errors import ConfigError, TengenError
+from tengen.base.errors import ConfigError
 from tengen.base.version import VERSION
+from tengen.cli.common import HELP, plain_errors
 from tengen.cli.doctor import doctor
+from tengen.cli.run import run
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
@@ -32,7 +33,6 @@ from tengen.deploy.packages import FORMS, package
 from tengen.deploy.run import linked_by
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
-from tengen.distributed.launch import run_program
 from tengen.interop import onnx as onnx_files
 from tengen.interop import tflite as tflite_files
 from tengen.ir.text import print_graph
@@ -46,24 +46,6 @@ from tengen.tuning.tuner import tune as tune_model
 from tengen.utils.summary import summary as summarise
 
 COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
-HELP = {"help_option_names": ["-h", "--help"]}
-
-
-def _plain_errors(f: Callable) -> Callable:
-    """Errors that Tengen and the system raise on purpose, as one line."""
-
-    @functools.wraps(f)
-    def wrapped(*args, **kwargs):
-        try:
-            return f(*args, **kwargs)
-        except OSError as e:
-            text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
-            raise click.ClickException(text) from e
-        except (TengenError, ValueError, MemoryError) as e:
-            lines = str(e).strip().splitlines() or [type(e).__name__]
-            raise click.ClickException(lines[0]) from e
-
-    return wrapped
 
 
 IMPORTERS: dict[str, Callable[..., Model]] = {".onnx": onnx_files.load, ".tflite": tflite_files.load}  # by the ending of a file
@@ -131,7 +113,7 @@ def main() -> None:
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--graph", is_flag=True, help="Also print the whole graph.")
 @click.option("--weights", is_flag=True, help="Also list every weight.")
-@_plain_errors
+@plain_errors
 def info(model: Path, graph: bool, weights: bool) -> None:
     """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run. One that ends in
     .onnx or .tflite is shown as the model that it becomes."""
@@ -171,7 +153,7 @@ def _shape(context: click.Context, parameter: click.Parameter, given: Sequence[s
 @click.option(
     "--shape", "shapes", multiple=True, required=True, callback=_shape, metavar="N,C,H,W", help="The shape of an input; again for more inputs."
 )
-@_plain_errors
+@plain_errors
 def summary(network: str, shapes: list[tuple[int, ...]]) -> None:
     """Shows the modules of NETWORK: what each returns, holds and computes.
 
@@ -205,7 +187,7 @@ def _network(text: str) -> Any:
 @click.argument("source", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: SOURCE with the ending .tgn.")
 @_extent
-@_plain_errors
+@plain_errors
 def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
     """Makes a model file of the ONNX or TFLite file SOURCE. Extents that have names stay open, unless --extent batch=8 gives them a number."""
     model = IMPORTERS.get(source.suffix, onnx_files.load)(source, extents)
@@ -218,7 +200,7 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: MODEL with the ending .onnx.")
 @click.option("--opset", type=click.IntRange(7), help="Of ONNX's operators; default: the lowest that can say the model.")
 @click.option("--for", "runtime", type=click.Choice(list(onnx_files.RUNTIMES)), help="Who will read it: what that does not take is an error.")
-@_plain_errors
+@plain_errors
 def export(model: Path, out: Path | None, opset: int | None, runtime: str | None) -> None:
     """Writes the file MODEL as an ONNX file, which onnxruntime and others run; or, where OUT ends in .tflite, as a TFLite file."""
     target = out or model.with_suffix(".onnx")
@@ -242,7 +224,7 @@ def _complete_target(context: click.Context, parameter: click.Parameter, given: 
 
 
 @main.command()
-@_plain_errors
+@plain_errors
 def targets() -> None:
     """Lists what `tengen compile --target` compiles for: what is promised of results, how that was tested, and what runs it here.
 
@@ -275,7 +257,7 @@ def targets() -> None:
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
 @click.option("--as", "forms", multiple=True, type=click.Choice(list(FORMS)), help="Also write it in this form; may be given several times.")
 @_extent_or_range
-@_plain_errors
+@plain_errors
 def compile_(
     model: Path, target: str, out: Path, threads: int, name: str | None, forms: Sequence[str], extents: dict[str, int | range]
 ) -> None:  # fmt: skip
@@ -305,7 +287,7 @@ def compile_(
 @click.option("--target", callback=_target, shell_complete=_complete_target, help="What it must be for.")
 @click.option("--runs", type=click.IntRange(1), default=4, show_default=True, help="Sets of random inputs to compare.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
-@_plain_errors
+@plain_errors
 def verify(model: Path, folder: Path, name: str | None, target: str | None, runs: int, seed: int) -> None:
     """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit. Where they differ, the first op whose
     bits differ is named.
@@ -332,7 +314,7 @@ def verify(model: Path, folder: Path, name: str | None, target: str | None, runs
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="A JSON file for ui.perfetto.dev to write.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A picture of the timeline to write; needs matplotlib.")
 @_extent
-@_plain_errors
+@plain_errors
 def profile(
     model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None,
     extents: dict[str, int],
@@ -368,7 +350,7 @@ def profile(
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="How long, about.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that it may use; default: what the machine allows.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="A file for the model with what was found.")
-@_plain_errors
+@plain_errors
 def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> None:
     """Makes the kernels of the file MODEL faster on this machine by measuring, and keeps every bit.
 
@@ -405,31 +387,13 @@ def _colourful(p: Result, sort: str, limit: int) -> None:
     console.print(Text(p.summary(limit)))
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-n", "--processes", type=click.IntRange(1), default=2, show_default=True, help="How many processes.")
-@click.option("--elastic", type=int, metavar="LEAST", help="When a process dies, start again with one less, down to LEAST.")
-@click.argument("program", type=click.Path(path_type=Path))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@_plain_errors
-def run(processes: int, elastic: int | None, program: Path, arguments: Sequence[str]) -> None:
-    """Runs a Python program in several processes of this machine, which `tengen.distributed` joins to one job.
-
-    They share the cores. An error in one of them ends all. For several machines, start PROGRAM with MPI's `mpiexec`, or `srun`.
-
-    \b
-        tengen run -n 2 train.py --epochs 3
-        tengen run -n 4 --elastic 2 train.py       # goes on from its last checkpoint, with 3 or 2
-    """
-    sys.exit(run_program(str(program), arguments, processes, elastic))
-
-
 @main.group()
 def cache() -> None:
     """The compiled kernels that are kept on disk: this user's, and those that come with Tengen."""
 
 
 @cache.command("info")
-@_plain_errors
+@plain_errors
 def cache_info() -> None:
     """Shows where the kernels are, how many, and how large: this user's, and the packs that come with Tengen.
 
@@ -445,7 +409,7 @@ def cache_info() -> None:
 
 
 @cache.command("clear")
-@_plain_errors
+@plain_errors
 def cache_clear() -> None:
     """Removes this user's kernels, kept programs, and what tuning found; kernels are compiled again when they are needed. Packs stay:
     they are part of Tengen.
@@ -480,7 +444,7 @@ def _jobs(only: Sequence[str], listed: bool) -> list:
 @cache.command("warm")
 @_only
 @_list
-@_plain_errors
+@plain_errors
 def cache_warm(only: Sequence[str], listed: bool) -> None:
     """Compiles what people call first into this user's cache: common ops, and first training steps of common networks.
 
@@ -501,7 +465,7 @@ def cache_warm(only: Sequence[str], listed: bool) -> None:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), help="The folder to write to; default: Tengen's own.")
 @_only
 @_list
-@_plain_errors
+@plain_errors
 def cache_pack(names: Sequence[str], out: Path | None, only: Sequence[str], listed: bool) -> None:
     """Compiles what people call first for every generic target, into the packs that come with Tengen: for who packages it.
 
@@ -532,7 +496,7 @@ def cache_pack(names: Sequence[str], out: Path | None, only: Sequence[str], list
 @click.option("--stop", multiple=True, help="A text to end behind.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the draws begin.")
 @click.option("--echo", is_flag=True, help="Show the prompt, too.")
-@_plain_errors
+@plain_errors
 def generate(folder: Path, prompt: str, tokens: int, seed: int, stop: Sequence[str], echo: bool, **sampling: Any) -> None:
     """Continues a text with the network in FOLDER, which is in Hugging Face's layout: config.json, safetensors, tokenizer.json. What is
     written appears as it is made; equal arguments give equal texts on every machine.
@@ -566,7 +530,7 @@ def generate(folder: Path, prompt: str, tokens: int, seed: int, stop: Sequence[s
 
 
 @main.command()
-@_plain_errors
+@plain_errors
 def config() -> None:
     """Shows versions, processor, threads, cache and every knob: what a bug report needs."""
     _table(report.config_table())
@@ -587,6 +551,7 @@ def completion(shell: str) -> None:
 
 
 main.add_command(doctor)
+main.add_command(run)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,29 @@
+"""What the commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import click
+
+from tengen.base.errors import TengenError
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def plain_errors(f: Callable) -> Callable:
+    """Errors that Tengen and the system raise on purpose, as one line."""
+
+    @functools.wraps(f)
+    def wrapped(*args, **kwargs):
+        try:
+            return f(*args, **kwargs)
+        except OSError as e:
+            text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
+            raise click.ClickException(text) from e
+        except (TengenError, ValueError, MemoryError) as e:
+            lines = str(e).strip().splitlines() or [type(e).__name__]
+            raise click.ClickException(lines[0]) from e
+
+    return wrapped
