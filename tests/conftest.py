@@ -109,9 +109,23 @@ def whatever_ran_before():
 @pytest.fixture(autouse=True)
 def nothing_kept_of_what_is_patched(request):
     """What a test patches (a rule of an op, a limit in a strategy) may decide which program a call becomes, and no key of a kept program
-    knows of it: while a test has `monkeypatch`, no program is read back or kept. Tests of that say KEEPS_PROGRAMS = True."""
+    knows of it: from the first patch of a test on, no program is read back or kept. Tests of that say KEEPS_PROGRAMS = True. The working
+    directory and the environment, which is read when Tengen is imported, decide no program."""
     patches = "monkeypatch" in request.fixturenames and not getattr(request.module, "KEEPS_PROGRAMS", False)
-    if patches and "tengen" in sys.modules:
-        from tengen.compiler import program_cache
+    if not patches or "tengen" not in sys.modules:
+        return
+    from tengen.compiler import program_cache
 
-        request.getfixturevalue("monkeypatch").setattr(program_cache, "in_use", lambda: False)
+    patch = request.getfixturevalue("monkeypatch")
+    set_attribute = patch.setattr
+
+    def watched(change):
+        def first(*args, **kwargs):
+            if not args or args[0] is not os.environ:
+                set_attribute(program_cache, "in_use", lambda: False)
+            return change(*args, **kwargs)
+
+        return first
+
+    for name in ("setattr", "delattr", "setitem", "delitem", "context"):
+        setattr(patch, name, watched(getattr(patch, name)))

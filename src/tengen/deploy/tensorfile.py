@@ -171,7 +171,7 @@ def _content(file: Any) -> mmap.mmap | bytes:
 def line_that_converts(path: str | os.PathLike, framework: str = "torch") -> str:
     """The command that makes a file in the safetensors format of another framework's file of weights, in an environment that has the
     framework: it may unpickle what the file holds, which Tengen does not."""
-    return shlex.join(["python", str(CONVERTER), framework, str(path), str(Path(path).with_suffix(".safetensors"))])
+    return shlex.join(["python", str(CONVERTER), framework, str(path), os.path.splitext(path)[0] + ".safetensors"])
 
 
 def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
