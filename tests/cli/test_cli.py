@@ -201,3 +201,11 @@ def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
     if name == "tengen":  # all are one function, which need not be asked everything three times
         assert command("--version").stdout == f"tengen {VERSION}\n"
         assert command("no").returncode == command().returncode == 2
+
+
+def test_who_reads_the_first_lines_alone_sees_no_error():
+    command = [sys.executable, "-m", "tengen", "cache", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 1

@@ -85,7 +85,7 @@ def test_what_is_compiled_in_the_background_is_counted():
         now[0] = 2.0
         alone = p.line()
         p.elsewhere = lambda: 5
-        assert p.line() == f"{alone}; 5 modules in the background"
+        assert p.line() == f"{alone}; 5 in background"
 
 
 def test_a_line_fits_the_terminal(monkeypatch):
@@ -94,7 +94,34 @@ def test_a_line_fits_the_terminal(monkeypatch):
     p = Progress(Terminal(), clock=lambda: now[0])
     with p.compiling(KERNELS.replace("@conv", "@" + "c" * 100)):
         now[0] = 2.0
-        assert p.line() == "tengen: compiling " + "c" * 11
+        assert p.line() == "tengen: compiling , 0 of 2 ke"
+        monkeypatch.setenv("COLUMNS", "60")  # the name is cut, and no number
+        assert p.line() == "tengen: compiling " + "c" * 15 + ", 0 of 2 kernels done, 2 s"
+
+
+def test_parts_of_a_module_are_counted_when_they_are_there():
+    now = [0.0]
+    p = Progress(Terminal(), clock=lambda: now[0])
+    with p.compiling(KERNELS) as part_done:
+        now[0] = 2.0
+        part_done("define void @conv(ptr %a) {\n}\n")
+        assert p.line() == "tengen: compiling conv, 1 of 2 kernels done, 2 s"
+        part_done(KERNELS)  # a part that two threads have made
+        assert p.line() == "tengen: compiling conv, 2 of 2 kernels done, 2 s"
+    with p.compiling(KERNELS):
+        assert p.line() == "tengen: compiling conv, 2 of 4 kernels done, 2 s"
+
+
+def test_who_waits_for_a_module_in_parts_hears_of_each(monkeypatch):
+    from tengen.runtime import cache, llvm, parallel_compile
+
+    monkeypatch.setattr(parallel_compile, "PART", {llvm.QUICK: 40, llvm.GOOD: 40})
+    host = parallel_compile.Target.host()
+    functions = "".join(f"define void @{name}(ptr %a, ptr %b, i64 %c, i64 %d) {{\n  ret void\n}}\n" for name in ("run", "one", "two"))
+    heard = []
+    build = parallel_compile.Build(f"{host.head}\n{functions}", host, llvm.QUICK, cache, begun=True)
+    build.finish(heard.append)
+    assert sorted(name for part in heard for name in module._NAME.findall(part)) == ["one", "run", "two"]
 
 
 def test_a_forked_child_does_not_wait_for_its_parents_thread():

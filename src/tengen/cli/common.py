@@ -19,6 +19,8 @@ def plain_errors(f: Callable) -> Callable:
     def wrapped(*args, **kwargs):
         try:
             return f(*args, **kwargs)
+        except BrokenPipeError:  # who read the output has seen enough (`| head`): click ends without a word
+            raise
         except OSError as e:
             text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
             raise click.ClickException(text) from e

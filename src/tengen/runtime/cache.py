@@ -374,9 +374,9 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     data = get(key_text)
     if data is None:
         start = time.perf_counter()
-        with progress.compiling(ir_text):
+        with progress.compiling(ir_text) as part_done:
             if parts:
-                data = Build(ir_text, target, level, sys.modules[__name__]).finish()
+                data = Build(ir_text, target, level, sys.modules[__name__]).finish(part_done)
             else:
                 data = compile_object(ir_text, target, level)
                 put(key_text, data)

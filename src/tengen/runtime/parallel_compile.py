@@ -65,6 +65,7 @@ class Build:
         self._name = store.object_name(text, target, level)
         self._jobs: dict[Job, int] = {}
         self._last = [True]  # taken by who makes the last part
+        self._watcher: Callable[[str], None] = lambda part: None
         if self._by_workers:
             self._submit()
 
@@ -74,11 +75,16 @@ class Build:
             self._jobs[Job(part, self.target, self.level, then, find)] = i
         background.submit(*self._jobs)
 
-    def finish(self) -> bytes:
-        """The object file. Parts that no worker has begun with are made here.
+    def finish(self, watcher: Callable[[str], None] = lambda part: None) -> bytes:
+        """The object file. Parts that no worker has begun with are made here. watcher: is called with the text of each part that is
+        there, by the thread that made it.
 
         Errors: CompileError for text that LLVM does not accept.
         """
+        self._watcher = watcher
+        for part, data in zip(self.parts, self._objects):
+            if data is not None:
+                watcher(part)
         while (job := background.claim(self._jobs)) is not None:
             with background.released(job):
                 self._make(self._jobs[job])
@@ -129,6 +135,7 @@ class Build:
             self._store.put_object(self.parts[i], self.target, self.level, data)
         self._objects[i] = data
         self.left -= len(self.parts[i])
+        self._watcher(self.parts[i])
         if None in self._objects:
             return None
         try:

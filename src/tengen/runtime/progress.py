@@ -2,7 +2,9 @@
 
 In: `compiling(text)` around the work on each module. Out: on a terminal, on standard error, a line such as
 
-    tengen: compiling conv_bias_relu, 14 of 38 kernels done, 3 s; 5 modules in the background
+    tengen: compiling conv_bias_relu, 14 of 38 kernels done, 3 s; 5 in background
+
+(these are modules that other processes compile, so that programs which run already become faster),
 
 and in a pipe or a file, or with TENGEN_PROGRESS=0, nothing. Kernels that are in the cache are not compiled, so a second run of a
 program says nothing.
@@ -47,20 +49,31 @@ class Progress:
         self.elsewhere: Callable[[], int] = lambda: 0  # how many modules are compiled in the background
 
     @contextlib.contextmanager
-    def compiling(self, text: str) -> Iterator[None]:
-        """Around the compiling of a module of LLVM IR, whichever thread does it."""
+    def compiling(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Around the compiling of a module of LLVM IR, whichever thread does it. Gives a function to call with the text of each part
+        of the module that is done."""
         if not self._wanted():
-            yield
+            yield lambda part: None
             return
         names = _NAME.findall(text)
+        left = [len(names)]
+
+        def done(n: int) -> None:
+            self._done += min(n, left[0])
+            left[0] -= min(n, left[0])
+
+        def part_done(part: str) -> None:
+            with self._lock:
+                done(len(_NAME.findall(part)))
+
         with self._lock:
             self._begin(names)
         try:
-            yield
+            yield part_done
         finally:
             with self._lock:
                 self._active = max(self._active - 1, 0)  # a child that was forked in between begins at 0
-                self._done += len(names)
+                done(left[0])
                 self._ended = self._clock()
                 if not self._active:
                     self._erase()
@@ -98,13 +111,16 @@ class Progress:
         passed = self._clock() - self._began
         if passed < AFTER_S or not self._active:
             return ""
-        what = self._text or f"compiling {self._name}, {self._done} of {self._total} kernels done"
-        text = f"tengen: {what}, {passed:.0f} s"
-        if waiting := self.elsewhere():
-            text += f"; {waiting} modules in the background"
         import shutil  # here: it loads three compressors
 
-        return text[: shutil.get_terminal_size().columns - 1]  # what wraps could not be erased
+        columns = shutil.get_terminal_size().columns - 1  # what wraps could not be erased
+        tail = f", {passed:.0f} s"
+        if not self._text:
+            tail = f", {self._done} of {self._total} kernels done{tail}"
+        if waiting := self.elsewhere():
+            tail += f"; {waiting} in background"
+        head, what = ("tengen: ", self._text) if self._text else ("tengen: compiling ", self._name)
+        return (head + what[: max(columns - len(head) - len(tail), 0)] + tail)[:columns]
 
     def _wanted(self) -> bool:
         stream = self._stream

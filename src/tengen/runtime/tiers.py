@@ -199,8 +199,8 @@ class Upgrade:
         if self.spent <= share or workers.serving():
             return
         statistics.waited += 1
-        with progress.compiling(self._text):
-            self._build.finish()
+        with progress.compiling(self._text) as part_done:
+            self._build.finish(part_done)
         self.done = True
 
     def when_done(self, then: Callable[[], None]) -> None:
