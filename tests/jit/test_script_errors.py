@@ -185,7 +185,26 @@ def endless_recursion(x):
     return x
 
 
+def changes_what_it_goes_over(x):
+    y, total = x + 0, 0.0
+    for row, again in zip(x + 0, reversed(y)):
+        y -= row
+        total = total + again.sum()
+    return total
+
+
+def changes_and_sets_what_it_goes_over(x):
+    y, total = x + 0, 0.0
+    for row in y:
+        y[1] = total
+        total = total + row.sum()
+        y = y * 2
+    return total
+
+
 DISAGREE = [
+    (changes_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over; help: go over a copy, `x . 0`"),
+    (changes_and_sets_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over"),
     (shapes_of_branches, ShapeError, r"`y` is a tensor f32\[5,3\] where .* true \(line 2\) and a tensor f32\[3\] where .* false \(line 4\)"),
     (dtypes_of_results, DTypeError, r"what is returned is a tensor f32\[5,3\] .* and a tensor f64\[5,3\]"),
     (falls_off_the_end, ScriptError, "what is returned is a tensor .* and None where it is false"),

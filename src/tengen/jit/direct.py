@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from sys import getrefcount
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tengen.runtime import native
 from tengen.tensor import Tensor
@@ -26,11 +26,13 @@ AT_ONCE = 256  # states that one function reads
 
 @functools.lru_cache(AT_ONCE)
 def _reader(n: int) -> Callable:
-    """Of n tensors a function that gives their memory. It is made of source text with one term for each, since a loop takes three
-    times the time in each call."""
-    tensors = [f"t{i}" for i in range(n)]
+    """Of n tensors and their layouts a function that gives their memory; None where one has another layout or is on the tape. It is made of
+    source text with one term for each, since a loop takes three times the time in each call."""
+    tensors, layouts = ([f"{letter}{i}" for i in range(n)] for letter in "tl")
+    same = " and ".join(f"{t}._layout is {layout} and {t}._node is None" for t, layout in zip(tensors, layouts))
+    memory = ", ".join(f"{t}._data" for t in tensors)
     scope: dict = {}
-    source = f"def make({', '.join(tensors)}): return lambda: [{', '.join(f'{t}._data' for t in tensors)}]"
+    source = f"def make({', '.join(tensors + layouts)}): return lambda: [{memory}] if {same} else None"
     exec(compile(source, "<states of a trace>", "exec"), scope)
     return scope["make"]
 
@@ -44,19 +46,19 @@ class DirectCall:
     """
 
     __slots__ = (
-        "recording", "extents", "single", "_call", "_states", "_memory", "_written", "_plain", "_borrowed", "_hold", "_managers",
+        "recording", "extents", "single", "_call", "_states", "_written", "_guards", "_borrowed", "_hold", "_managers",
     )  # fmt: skip
 
     def __init__(self, recording: Recording, extents: tuple[int, ...]):
         self.recording, self.extents = recording, extents
         self.single = recording.result == ("T",) and not recording.grads
-        self._states = [(t, t._layout) for t in recording.states]
-        some = [recording.states[i : i + AT_ONCE] for i in range(0, len(recording.states), AT_ONCE)]
-        self._memory = [_reader(len(ts))(*ts) for ts in some]
+        states = recording.states
+        some = [states[i : i + AT_ONCE] for i in range(0, len(states), AT_ONCE)]
+        self._states = [_reader(len(ts))(*ts, *(t._layout for t in ts)) for ts in some]
         assert recording.run is not None
         self._call = recording.run.run  # a bound method: calling it costs half of what calling the object does
-        self._written = [recording.states[i] for i in recording.run.written]
-        self._plain = not (self._states or recording.guards)  # the program reads and writes nothing but arguments and results
+        self._written = [states[i] for i in recording.run.written]
+        self._guards = recording.guards
         self._borrowed = native.borrowed
         self._managers = [(m, m.version) for m in recording.managers]
         self._hold = recording.read.hold
@@ -72,26 +74,30 @@ class DirectCall:
     def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
         """The outputs of the program for these arguments; None, without any effect, if the recording may not fit."""
         buffers = [x._data for x in args if x._node is None]
-        if len(buffers) != len(args) or not self._hold() or not (self._plain or self._ready()):
+        if len(buffers) != len(args) or not self._hold():
             return None
+        for memory in self._states:
+            some = memory()
+            if some is None:
+                return None
+            buffers += some
+        for t, there, overflow in self._guards:
+            if (getattr(t, "_grad", None) is not None) != there or getattr(t, "overflow", None) is not overflow:
+                return None
         for m, version in self._managers:
             if m.version != version or any([m.callbacks_of(x) is not None for x in args]):
                 return None
-        if self._states:
-            for memory in self._memory:
-                buffers += memory()
+        some = None
+        for t in self._written:
+            if getrefcount(t._data) > 3 or self._borrowed(t._data):  # it is held by the tensor, by `buffers`, and as an argument
+                self._take_own(buffers, len(args))
+                break
         return self._call(buffers, self.extents)
 
-    def _ready(self) -> bool:
-        """Whether states and gradients are as they were recorded. If so, memory of states that a run writes is made their
-        own."""
-        for t, layout in self._states:
-            if t._layout is not layout or t._node is not None:
-                return False
-        for t, there, overflow in self.recording.guards:
-            if (getattr(t, "_grad", None) is not None) != there or getattr(t, "overflow", None) is not overflow:
-                return False
+    def _take_own(self, buffers: list[Any], n: int) -> None:
+        """Makes memory of states that a run writes their own; buffers: of a call, whose first n are of arguments."""
+        del buffers[n:]
         for t in self._written:
-            if getrefcount(t._data) > 2 or self._borrowed(t._data):
-                own(t)
-        return True
+            own(t)
+        for memory in self._states:
+            buffers += memory()

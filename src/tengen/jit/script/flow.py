@@ -8,7 +8,7 @@ gone over, and a bound that is a tensor become regions (`tensor/control.py`). Wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tengen.base.errors import ScriptError, user_line
@@ -210,7 +210,7 @@ def for_(xs: Any, body: Callable[[Any], Any], site: tuple) -> Signal | None:
     """``for item in xs: body(item)``"""
     loop, over = Loop(*site), lanes(xs)
     if isinstance(over, Lanes):
-        made = _over_lanes(over, body, loop, 0)
+        made = _unchanged(over.read, body, loop, lambda: _over_lanes(over, body, loop, 0))
         return consumed(
             made if not over.tail else _unless(made, lambda: _known(iter(over.tail), body, loop), loop.branch(), body),
             loop.stops,
@@ -220,6 +220,17 @@ def for_(xs: Any, body: Callable[[Any], Any], site: tuple) -> Signal | None:
     if isinstance(xs, range):
         return consumed(_over_range(xs, body, loop), loop.stops)
     return consumed(_known(iter(xs), body, loop), loop.stops)
+
+
+def _unchanged(read: Sequence[Tensor], body: Callable[[Any], Any], loop: Loop, run: Callable[[], Signal | None]) -> Signal | None:
+    """A loop over tensors, which it must not change in place: plain Python would read what is changed, and the program has cut them up."""
+    set_too = [n for n in loop.names if n in loop.in_place and n not in loop.changed]  # so that the loop changes another tensor, as it seems
+    objects = Variables((body,), set_too).objects if read and set_too else {}
+    changed, before = any(objects.get(n) is t for n in set_too for t in read), [t._data for t in read]
+    made = None if changed else run()
+    if changed or any(t._data is not data for t, data in zip(read, before)):
+        raise ScriptError(f"{user_line()}: the loop changes a tensor in place that it goes over; help: go over a copy, `x + 0`")
+    return made
 
 
 def _known(items: Iterator[Any], body: Callable[[Any], Any], loop: Loop) -> Signal | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +31,8 @@ class Lanes:
 
     Attributes:
         length: how many. tensors: with this extent along axis 0. make: of the slices, the item. tail: items behind the last one, of
-            other shapes. known: the item at a known position, where that is more than the slices tell: a number.
+            other shapes. known: the item at a known position, where that is more than the slices tell: a number. read: the tensors of which
+            plain Python reads each item when it comes to it.
     """
 
     length: Any
@@ -38,6 +40,7 @@ class Lanes:
     make: Any
     tail: list[Any] = field(default_factory=list)
     known: Callable[[int], Any] | None = None
+    read: list[Tensor] = field(default_factory=list)
 
     def item(self, i: Any) -> Any:
         """The item at a position, which may be a tensor."""
@@ -54,14 +57,14 @@ class Lanes:
         """The same from the last one to the first."""
         if self.tail:
             raise ScriptError(f"{user_line()}: reversed() of pieces that are not all equal; help: a list of them")
-        return Lanes(self.length, [x[::-1] for x in self.tensors], self.make)
+        return Lanes(self.length, [x[::-1] for x in self.tensors], self.make, read=self.read)
 
 
 def rows(x: Tensor) -> Lanes:
     """The rows of a tensor."""
     if not x.ndim:
         raise TypeError(f"{user_line()}: iteration over a 0-d tensor")
-    return Lanes(x.shape[0], [strong(x)], lambda xs: xs[0])
+    return Lanes(x.shape[0], [strong(x)], lambda xs: xs[0], read=[x])
 
 
 def pieces(x: Tensor, size: int, axis: int) -> Lanes | None:
@@ -200,17 +203,17 @@ def zipped(*xs: Any) -> Any:
     n = known[0]
     if any(not isinstance(f, Lanes) or f.tail for f in found) or any(differ(m, n) for m in known):
         if all(isinstance(m, int) for m in known):
-            return zip(*(listed(x) for x in xs))
+            return zip(*map(items, xs))
         raise ScriptError(
             f"{user_line()}: zip of tensors and lists, or of tensors of several lengths; help: tensors of one length, or F.stack of the list"
         )
     return together(found, [])
 
 
-def listed(x: Any) -> Any:
-    """The items of what has a known number of them."""
+def items(x: Any) -> Any:
+    """The items of what has a known number of them, each read when it is asked for."""
     found = lanes(x)
-    return x if not isinstance(found, Lanes) else [*(found.item(i) for i in range(found.length)), *found.tail]
+    return x if not isinstance(found, Lanes) else itertools.chain(map(found.item, range(found.length)), found.tail)
 
 
 def together(some: list[Any], tail: list[Any]) -> Lanes:
@@ -222,7 +225,8 @@ def together(some: list[Any], tail: list[Any]) -> Lanes:
         return tuple(lane.make([next(rest) for _ in range(n)]) for lane, n in zip(some, counts))
 
     tensors = [t for x in some for t in x.tensors]
-    return Lanes(some[0].length, tensors, make, tail, lambda i: tuple(lane.item(i) for lane in some))
+    read = [t for x in some for t in x.read]
+    return Lanes(some[0].length, tensors, make, tail, lambda i: tuple(lane.item(i) for lane in some), read)
 
 
 def counted(*args: Any) -> Any:
