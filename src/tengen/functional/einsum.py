@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.loops.lang import as_int
 from tengen.ops.calls import all_with_line
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, differ, same_extent
 from tengen.tensor import Tensor
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -76,7 +77,7 @@ def _diagonals(x: Tensor, names: str) -> tuple[Tensor, str]:
     while twice := next((c for c in names if names.count(c) > 1), None):
         i = names.index(twice)
         j = names.index(twice, i + 1)
-        if x.shape[i] != x.shape[j]:
+        if not same_extent(x.shape[i], x.shape[j]):
             raise ShapeError(f"einsum: index {twice!r} is of {x.shape[i]} and of {x.shape[j]} in an operand of shape {x.shape}")
         x = REGISTRY["diagonal"](x, 0, i, j)
         names = names[:i] + names[i + 1 : j] + names[j + 1 :] + twice
@@ -87,7 +88,7 @@ def _check_extents(equation: str, parts: Sequence[tuple[tuple[int, ...], str]]) 
     extents: dict[str, int] = {}
     for shape, names in parts:
         for c, n in zip(names, shape):
-            if n != 1 and extents.setdefault(c, n) != n:
+            if as_int(n) != 1 and differ(extents.setdefault(c, n), n):
                 raise ShapeError(f"einsum({equation!r}): index {c!r} is of {extents[c]} in one operand and of {n} in another")
 
 
@@ -108,7 +109,7 @@ def _product(x: Tensor, a: str, y: Tensor, b: str, needed: set[str]) -> tuple[Te
     y, b = _summed(y, b, needed | set(a))
     size = dict(zip(a, x.shape))
     for c, n in zip(b, y.shape):
-        size[c] = max(size.get(c, n), n) if size.get(c, n) and n else 0
+        size[c] = n if as_int(size.get(c, 1)) == 1 else size[c]  # of two, the one that is not 1
     batch = "".join(c for c in a if c in b and c in needed)
     summed = "".join(c for c in a if c in b and c not in needed)
     rows, columns = "".join(c for c in a if c not in b), "".join(c for c in b if c not in a)
@@ -122,7 +123,7 @@ def _product(x: Tensor, a: str, y: Tensor, b: str, needed: set[str]) -> tuple[Te
 def _as_matrix(x: Tensor, groups: tuple[str, str, str], size: dict[str, int]) -> Tensor:
     """Axes joined by groups to a batch of matrices; those of extent 1 beside others are broadcast."""
     shape = tuple(size[c] for g in groups for c in g)
-    if x.shape != shape:
+    if any(as_int(have) == 1 and as_int(want) != 1 for have, want in zip(x.shape, shape)):
         x = REGISTRY["broadcast_to"](x, shape)
     return REGISTRY["reshape"](x, tuple(prod(size[c] for c in g) for g in groups))
 

@@ -12,7 +12,7 @@ from tengen.base.errors import ArgumentError, FileFormatError, TengenError, Trac
 from tengen.deploy.dump import portable
 from tengen.deploy.model import Model
 from tengen.ir.types import TensorType
-from tengen.loops.lang import var
+from tengen.loops.lang import Expr, unguarded, var
 from tengen.module import Module
 from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.recorder import Recorder
@@ -25,7 +25,7 @@ def program(
     net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor],
     given: Mapping[str, Any] | None = None,
 ) -> Model:  # fmt: skip
-    """Records a network's call.
+    """Records a network's call. An open extent that has to be a number (channels beside weights) is that.
 
     Args:
         inputs: the types of its arguments, by the names that the model's inputs get. outputs: names. weights: names of tensors that
@@ -34,7 +34,11 @@ def program(
         what the network raises.
     """
     try:
-        return _program(net, name, inputs, outputs, weights)
+        while True:
+            try:
+                return _program(net, name, inputs, outputs, weights)
+            except Undecided as e:
+                inputs = settled(inputs, e.equal) or refused(name, inputs, e)
     except (TraceError, FileFormatError, ArgumentError):
         raise
     except (TengenError, *DAMAGED) as e:
@@ -46,24 +50,35 @@ def program(
 
 def _program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]) -> Model:
     rec = Recorder(name, device=default_device())
-    try:
-        with rec:
-            made = net(*[rec.argument(n, tensor_over(None, None), t) for n, t in inputs.items()])
-            outs = list(made) if isinstance(made, tuple) else [made]
-            recorded = rec.finish(list(zip(outputs, outs)))
-    except Undecided as e:
-        place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ")), "")  # a node of the file
-        opened = sorted({str(d) for t in inputs.values() for d in t.shape if not isinstance(d, int)})
-        raise TraceError(
-            f"{name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{opened[0]!r}: ...}} gives a number for "
-            "a name"
-        ) from e
+    with rec:
+        made = net(*[rec.argument(n, tensor_over(None, None), t) for n, t in inputs.items()])
+        outs = list(made) if isinstance(made, tuple) else [made]
+        recorded = rec.finish(list(zip(outputs, outs)))
     names = {id(t): n for n, t in weights.items()}
     states = [s.name for s in recorded.states.values()]
     data = {n: t.numpy() for n, t in zip(states, rec.captured)}
     given = {n: names[id(t)] for n, t in zip(states, rec.captured) if id(t) in names}
     g, arrays = portable(recorded, data, list(inputs), list(outputs), given)
     return Model(g, arrays)
+
+
+def settled(inputs: Mapping[str, TensorType], pair: tuple | None) -> dict[str, TensorType] | None:
+    """The types of inputs where two extents are equal, of which one is open in them and the other a number. None for other extents."""
+    names = {d for t in inputs.values() for d in t.shape if isinstance(d, Expr) and d.op == "var"}
+    for old, new in (pair, pair[::-1]) if pair else ():
+        old, new = unguarded(old), unguarded(new)
+        if old in names and isinstance(new, int):
+            return {n: TensorType([new if d is old else d for d in t.shape], t.dtype) for n, t in inputs.items()}
+    return None
+
+
+def refused(name: str, inputs: Mapping[str, TensorType], e: Undecided) -> Any:
+    """Errors: TraceError, always: which node asks, and how the user answers."""
+    place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ")), "")  # a node of the file
+    opened = sorted({str(d) for t in inputs.values() for d in t.shape if not isinstance(d, int)})
+    raise TraceError(
+        f"{name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{opened[0]!r}: ...}} gives a number for a name"
+    ) from e
 
 
 def type_of(name: str, shape: Sequence[Any], dtype: Any, given: Mapping[str, Any], what: str) -> TensorType:

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
+import tengen.functional as F
+from tengen.base.dtype import int64
 from tengen.base.errors import TraceError
+from tengen.loops.lang import Expr, unguarded
+from tengen.ops.reduce import extent
 from tengen.tensor import Tensor, tracing
 
 
@@ -27,10 +31,10 @@ def as_tensor(v: Any) -> Tensor:
     if isinstance(v, np.ndarray) and v.dtype != object:
         return Tensor(v)
     if isinstance(v, np.ndarray):
-        try:
-            return Tensor(np.array([int(x) for x in v.flat], np.int64).reshape(v.shape))
-        except TypeError as e:  # an open extent; or text
-            raise TraceError(f"{v.tolist()} is a shape that is open, or text, where a tensor is computed with: {e}") from None
+        if any(isinstance(x, str) for x in v.flat):
+            raise TraceError(f"{v.tolist()} is text, where a tensor is computed with")
+        parts = [extent(unguarded(x), int64) if isinstance(x, Expr) else Tensor(np.int64(x)) for x in v.flat]
+        return F.stack(parts, 0).reshape(v.shape) if v.ndim else parts[0]
     raise TypeError(f"a tensor is needed, this is {'absent' if v is None else type(v).__name__}")
 
 

@@ -16,7 +16,7 @@ from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, Tenge
 from tengen.interop.onnx import expand
 from tengen.interop.onnx.ops import OPS
 from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, names, normal
-from tengen.interop.onnx.values import Coded, Value, as_tensor, value_of
+from tengen.interop.onnx.values import Coded, Value, as_tensor, is_text, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
 
@@ -54,7 +54,7 @@ class OnnxNetwork(Module):
     def forward(self, *args: Any, **by_name: Any) -> Any:
         """Computes the graph's outputs."""
         made = self.values(args, by_name)
-        made = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype != object else v for v in made]
+        made = [as_tensor(v) if isinstance(v, np.ndarray) and not is_text(v) else v for v in made]
         return made[0] if len(made) == 1 else tuple(made)
 
     def values(self, args: Sequence[Any], by_name: Mapping[str, Any] | None = None) -> list[Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -44,7 +45,7 @@ def decomposed(program: Any) -> Any:
         found = getattr(packet, overload or "default", None)
         if found is not None:
             table.pop(found, None)
-    with quiet(), marked(torch, program):
+    with quiet(), marked(torch, program), with_new_constants(program):
         return program.run_decompositions(table)
 
 
@@ -74,12 +75,61 @@ def marked(torch: Any, program: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def with_new_constants(program: Any) -> Iterator[None]:
+    """For a while, constants that decomposition makes are entered in the program: PyTorch 2.13 names them in the new program's signature,
+    gives that the old program's constants, and then refuses it."""
+    try:
+        from torch._export.passes import lift_constants_pass as module
+
+        lift = module.lift_constants_pass
+    except (ImportError, AttributeError):  # a version without this pass
+        yield
+        return
+
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        found = lift(*args, **kwargs)
+        for name, value in found.items():
+            program.constants.setdefault(name, value)
+        return found
+
+    module.lift_constants_pass = lifted
+    try:
+        yield
+    finally:
+        module.lift_constants_pass = lift
+
+
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without PyTorch's warnings of its own future, which its exporter gives of itself."""
     with warnings.catch_warnings():
         for kind in (FutureWarning, DeprecationWarning, UserWarning):
             warnings.simplefilter("ignore", kind)
         yield
+
+
+def with_caches(torch: Any) -> None:
+    """Lets `torch.export` take apart the caches of transformers' models, where that package is in use."""
+    if "transformers" not in sys.modules:
+        return
+    try:
+        from transformers.cache_utils import EncoderDecoderCache
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+    except ImportError:  # a version that has its caches elsewhere: torch.export tells what it does not take
+        return
+    register_dynamic_cache_export_support()
+    nodes = torch.utils._pytree
+    if EncoderDecoderCache in nodes.SUPPORTED_NODES:
+        return
+    parts = ["self_attention_cache", "cross_attention_cache"]
+    keyed = [nodes.GetAttrKey(name) for name in parts]
+    of = lambda cache: [getattr(cache, name) for name in parts]
+    nodes.register_pytree_node(
+        EncoderDecoderCache, lambda cache: (of(cache), parts), lambda values, _: EncoderDecoderCache(*values),
+        serialized_type_name="transformers.cache_utils.EncoderDecoderCache",
+        flatten_with_keys_fn=lambda cache: (list(zip(keyed, of(cache))), parts),
+    )  # fmt: skip
+    torch.fx._pytree.register_pytree_flatten_spec(EncoderDecoderCache, lambda cache, _: of(cache))
 
 
 def refuse_files(source: Any) -> None:
@@ -169,6 +219,7 @@ def to_module(
         raise ArgumentError(
             f"to_module takes an nn.Module, got a {type(module).__name__}; help: load_program takes an ExportedProgram"
         )
+    with_caches(torch)
     programs = {}
     for mode in (False, True) if training else (False,):
         with in_mode(module, mode), quiet():

@@ -159,7 +159,9 @@ def _nest(spec: Any, numbers: Iterator[int]) -> Any:
     if spec.type is None:
         return next(numbers)
     made = [_nest(c, numbers) for c in children]
-    names = spec.context[0] if isinstance(spec.context, tuple) and spec.context else spec.context
+    names = spec.context
+    if isinstance(names, (tuple, list)) and names and isinstance(names[0], (tuple, list)):
+        names = list(names[0])  # beside something else
     if isinstance(names, list) and len(names) == len(made) and all(isinstance(n, str) for n in names):
         return dict(zip(names, made))
     return spec.type(*made) if hasattr(spec.type, "_fields") else made if spec.type is list else tuple(made)

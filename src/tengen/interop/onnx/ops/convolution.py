@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import product
+from tengen.interop.networks.places import is_zero, larger, product, same_paddings, smaller
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints
+from tengen.loops.lang import as_int
 from tengen.tensor import Tensor
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -30,9 +31,7 @@ def paddings(
         return [0] * rank, [0] * rank
     before, after = [], []
     for e, k, s, d in zip(extents, kernel, stride, dilation):
-        out = -(-e // s)
-        total = (out - 1) * s + (k - 1) * d + 1 - e
-        total = total if not isinstance(total, int) else max(total, 0)
+        total = same_paddings(e, (k - 1) * d + 1, s)
         lo = total // 2 if auto == "SAME_UPPER" else total - total // 2
         before.append(lo)
         after.append(total - lo)
@@ -41,7 +40,7 @@ def paddings(
 
 def surrounded(t: Tensor, before: Sequence, after: Sequence, fill: Any = 0) -> Tensor:
     """Pads the axes after the first two."""
-    if not any(before) and not any(after):
+    if is_zero(*before, *after):
         return t
     return F.pad(t, [(0, 0), (0, 0), *zip(before, after)], "constant", fill)
 
@@ -57,7 +56,7 @@ def convolved(n: NodeOf, t: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     rank = len(w.shape) - 2
     stride, dilation = n.get("strides") or [1] * rank, n.get("dilations") or [1] * rank
     before, after = paddings(n, t.shape[2:], w.shape[2:], stride, dilation)
-    if before != after:
+    if not all(isinstance(p, int) for p in before) or before != after:
         t, before = surrounded(t, before, after), [0] * rank
     if rank not in CONV:
         raise ValueError(f"a convolution over {rank} axes; 1, 2 and 3 are known here")
@@ -85,7 +84,7 @@ def conv_transpose(n: NodeOf, x: Value, w: Value, b: Value = None) -> Value:
     if wanted:
         total = [f + m - o for f, m, o in zip(full, more, wanted)]
         upper = n.get("auto_pad") == "SAME_UPPER"
-        before = [(v // 2 if upper else v - v // 2) if v > 0 else 0 for v in total]
+        before = [larger(v, 0) // 2 if upper else (larger(v, 0) + 1) // 2 for v in total]
         after = [v - lo for v, lo in zip(total, before)]
     else:
         pads = n.get("pads") or [0] * (2 * rank)
@@ -95,8 +94,8 @@ def conv_transpose(n: NodeOf, x: Value, w: Value, b: Value = None) -> Value:
         weight = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
     y = TRANSPOSED[rank](t, weight, None, one(stride), one([0] * rank), one([0] * rank), one(dilation), groups)
     tail = [m - hi for m, hi in zip(more, after)]  # what is added at the end, or cut if below zero
-    y = surrounded(y, [0] * rank, [max(0, v) for v in tail])
-    cut = (slice(None), slice(None), *(slice(lo, e + min(0, v)) for lo, e, v in zip(before, y.shape[2:], tail)))
+    y = surrounded(y, [0] * rank, [larger(v, 0) for v in tail])
+    cut = (slice(None), slice(None), *(slice(lo, e + smaller(v, 0)) for lo, e, v in zip(before, y.shape[2:], tail)))
     y = y[cut]
     return y if b is None else y + as_tensor(b).reshape(1, -1, *[1] * rank)
 
@@ -145,8 +144,12 @@ def windows(t: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: S
     rank = len(kernel)
     for i in range(rank):
         axis = 2 + 2 * i
-        index = (np.arange(outs[i])[:, None] * stride[i] + np.arange(kernel[i])[None] * dilation[i]).astype(np.int64)
-        t = F.take(t, as_tensor(index.reshape(-1)), axis)
+        taps = np.arange(kernel[i], dtype=np.int64)[None] * dilation[i]
+        if as_int(outs[i]) is None:
+            index = F.arange(outs[i], dtype="int64").reshape(-1, 1) * stride[i] + as_tensor(taps)
+        else:
+            index = as_tensor(np.arange(outs[i], dtype=np.int64)[:, None] * stride[i] + taps)
+        t = F.take(t, index.reshape(-1), axis)
         t = t.reshape(*t.shape[:axis], outs[i], kernel[i], *t.shape[axis + 1 :])
     order = [0, 1, *(2 + 2 * i for i in range(rank)), *(3 + 2 * i for i in range(rank))]
     t = F.transpose(t, order)

@@ -310,7 +310,7 @@ def dropout(n: NodeOf, x: Value, ratio: Value = None, training: Value = None) ->
     x = as_tensor(x)
     p = float(known(ratio).reshape(-1)[0]) if ratio is not None else n.get("ratio", 0.5)
     if training is None or not bool(known(training).reshape(-1)[0]) or p == 0:
-        return x, F.ones(x.shape, "bool")
+        return x, F.ones(x.shape, "bool" if n.since >= 10 else x.dtype)
     warn_of_seed(n)
     kept = F.greater_equal(random.uniform(0, 1, size=x.shape), p)
     return F.where(kept, x / (1 - p), F.zeros_like(x)), kept

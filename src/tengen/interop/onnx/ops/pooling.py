@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import product
+from tengen.interop.networks.places import is_zero, product, window_count
 from tengen.interop.onnx.ops.convolution import paddings, surrounded, windows
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -29,19 +29,17 @@ class Window:
         self.outs: list[Any] = []
         self.beyond: list[Any] = []
         for e, k, s, d, lo, hi in zip(t.shape[2:], self.kernel, self.stride, self.dilation, self.before, self.after):
-            span = e + lo + hi - ((k - 1) * d + 1)
-            out = (-(-span // s) if n.get("ceil_mode", 0) else span // s) + 1
-            if n.get("ceil_mode", 0) and isinstance(out, int) and (out - 1) * s >= e + lo:
-                out -= 1  # a window that would begin behind the picture
+            out, beyond = window_count(e, lo, hi, (k - 1) * d + 1, s, bool(n.get("ceil_mode", 0)))
             self.outs.append(out)
-            need = (out - 1) * s + (k - 1) * d + 1 - (e + lo + hi)
-            self.beyond.append(max(0, need) if isinstance(need, int) else 0)
+            self.beyond.append(beyond)
 
     @property
     def plain(self) -> bool:
         """Whether the pools of the house take it: as much before as after and at most half a window, no dilation, nothing beyond."""
+        if not all(isinstance(p, int) for p in (*self.before, *self.after)) or not is_zero(*self.beyond):
+            return False
         near = all(2 * b <= k for b, k in zip(self.before, self.kernel))
-        return self.before == self.after and near and not any(self.beyond) and all(d == 1 for d in self.dilation) and self.rank <= 3
+        return self.before == self.after and near and all(d == 1 for d in self.dilation) and self.rank <= 3
 
     def one(self, v):
         """A number for one axis, a tuple for several."""

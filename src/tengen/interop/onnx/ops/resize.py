@@ -14,19 +14,19 @@ from tengen.interop.onnx.values import Value, as_tensor, ints, known
 from tengen.tensor import Tensor
 
 
-def positions(n: NodeOf, size: int, out: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """For each pixel of the result, where it lies in the input (float64)."""
-    at = np.arange(out, dtype=np.float64)
+def positions(n: NodeOf, size: int, out: int, scale: Any, roi: tuple[Any, Any], number: Any = np.float64) -> np.ndarray:
+    """For each pixel of the result, where it lies in the input, computed in the dtype `number`."""
+    at, scale, roi = np.arange(out, dtype=number), number(scale), (number(roi[0]), number(roi[1]))
     match n.get("coordinate_transformation_mode", "asymmetric"):
         case "half_pixel":
             return (at + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
-            return (at + 0.5) / scale - 0.5 if out > 1 else np.zeros(out)
+            return (at + 0.5) / scale - 0.5 if out > 1 else np.zeros(out, number)
         case "half_pixel_symmetric":
-            adjusted = out / (size * scale)
-            return size / 2 * (1 - adjusted) + (at + 0.5) / scale - 0.5
+            adjusted = number(out) / (size * scale)
+            return number(size / 2) * (1 - adjusted) + (at + 0.5) / scale - 0.5
         case "align_corners":
-            return at * (size - 1) / (size * scale - 1) if out > 1 else np.zeros(out)
+            return at * (size - 1) / (size * scale - 1) if out > 1 else np.zeros(out, number)
         case "asymmetric":
             return at / scale
         case "tf_half_pixel_for_nn":
@@ -35,7 +35,7 @@ def positions(n: NodeOf, size: int, out: int, scale: float, roi: tuple[float, fl
             start, end = roi
             if out > 1:
                 return start * (size - 1) + at * (end - start) * (size - 1) / (out - 1)
-            return np.full(out, 0.5 * (start + end) * (size - 1))
+            return np.full(out, 0.5 * (start + end) * (size - 1), number)
     raise ValueError(f"coordinate_transformation_mode={n['coordinate_transformation_mode']!r} is unknown")
 
 
@@ -57,10 +57,13 @@ def cubic(d: np.ndarray, a: float) -> np.ndarray:
 
 def taps(n: NodeOf, size: int, out: int, scale: float, roi: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     """Indices and weights of the pixels that make each pixel of the result: (out, taps)."""
-    mode, x = n["mode"], positions(n, size, out, scale, roi)
-    if mode == "nearest":
-        index = NEAREST[n.get("nearest_mode", "floor" if n.op == "Upsample" else "round_prefer_floor")](x)[:, None]
+    mode = n["mode"]
+    if mode == "nearest":  # in float32, as scales are: (1 + .5) / .6 - .5 is 2 there, and below it in float64
+        x = positions(n, size, out, scale, roi, np.float32)
+        early = n.op == "Upsample" or n.since < 11  # these had one rule: down when the picture grows, up when it shrinks
+        index = NEAREST["ceil" if early and scale < 1 else "floor" if early else n.get("nearest_mode", "round_prefer_floor")](x)[:, None]
         return np.clip(index, 0, size - 1).astype(np.int64), np.ones((out, 1))
+    x = positions(n, size, out, scale, roi)
     shrink = min(scale, 1.0) if n.get("antialias", 0) else 1.0
     reach = (2 if mode == "cubic" else 1) / shrink
     first = np.floor(x).astype(np.int64) - int(np.ceil(reach)) + 1
@@ -107,7 +110,7 @@ def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: 
             by, outs = [one] * len(by), [int(np.floor(one * e + 0.5)) for e in extents]
     else:
         by = [float(s) for s in known(scales).reshape(-1)]
-        outs = [int(np.floor(e * s)) for e, s in zip(extents, by)]
+        outs = [int(np.floor(np.float32(e) * np.float32(s))) for e, s in zip(extents, by)]  # in float32, as shapes are inferred
     region = (
         [float(r) for r in known(roi).reshape(-1)]
         if roi is not None and np.size(known(roi))

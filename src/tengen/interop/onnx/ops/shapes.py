@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.base.errors import Undecided
 from tengen.interop.networks.places import flat_places, grid_places, positive, product
 from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Coded, Value, as_tensor, ints, is_coded, is_text, known, shape_array, value_of
-from tengen.loops.lang import Expr
+from tengen.loops.lang import Expr, as_int, cdiv, unguarded
 from tengen.tensor import Tensor
 
 AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here: an open axis is not cut there
@@ -122,6 +123,11 @@ def squeeze(n: NodeOf, x: Value, axes: Value = None) -> Value:
     """Default: every axis of extent 1."""
     found = axes_of(n, axes)
     axes_ = None if found is None else tuple(found)
+    s = shape_of(x)
+    for a in range(len(s)) if axes_ is None else axes_:
+        if as_int(s[a]) is None:
+            needed = None if axes_ is None else (unguarded(s[a]), 1)
+            raise Undecided(f"whether axis {a}, of extent {s[a]}, is squeezed is known when the program runs", equal=needed)
     return moving(
         x, lambda a: a.squeeze(axes_), lambda t: F.squeeze(t, None if axes_ is None else list(axes_)) if axes_ != () else t
     )
@@ -144,7 +150,7 @@ def split(n: NodeOf, x: Value, sizes: Value = None) -> tuple[Value, ...]:
     parts = ints(sizes) if sizes is not None else n.get("split")
     if parts is None:
         count = n.get("num_outputs") or len(n.outputs)
-        each = -(-extent // count)
+        each = cdiv(extent, count)
         parts = [each] * (count - 1) + [extent - each * (count - 1)]
     starts = [sum(parts[:i]) for i in range(len(parts) + 1)]
     cut = lambda a, b: (slice(None),) * (axis % len(shape_of(x))) + (slice(a, b),)
@@ -163,6 +169,7 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
     by = [1] * len(begin) if by is None else by
     s = shape_of(x)
     index: list[Any] = [slice(None)] * len(s)
+    flipped: list[int] = []
     for a, lo, hi, step in zip(where, begin, end, by):
         extent = s[a]
         if step < 0 and isinstance(hi, int) and isinstance(extent, int) and hi < -extent:
@@ -171,9 +178,18 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
             hi = None
         if isinstance(lo, int) and lo >= 1 << 31:
             lo = None if step < 0 else extent
+        if isinstance(extent, Expr) and step < 0:  # the whole axis, turned around: exporters' numbers for its ends
+            lo = None if isinstance(lo, int) and (lo == -1 or lo >= AT_THE_END) else lo
+            hi = None if isinstance(hi, int) and hi <= -AT_THE_END else hi
+            if step == -1 and lo is None and hi is None:
+                flipped.append(a)
+                continue
+            raise Undecided(f"where a slice from {lo} to {hi} in steps of {step} begins on an axis of extent {extent}")
+        if step > 0 and isinstance(lo, int) and isinstance(hi, int) and hi <= lo and (hi < 0) == (lo < 0):
+            hi = lo  # nothing
         index[a % len(s)] = slice(lo, hi, step)
     at = tuple(index)
-    return moving(x, lambda v: v[at], lambda t: t[at])
+    return moving(x, lambda v: v[at], lambda t: F.flip(t[at], flipped) if flipped else t[at])
 
 
 @op("Gather")
@@ -331,7 +347,10 @@ def nonzero(n: NodeOf, x: Value) -> Value:
     """The indices of what is not zero: (axes, count)."""
     if isinstance(x, np.ndarray):
         return np.array(np.nonzero(x), np.int64)
-    found = F.nonzero(as_tensor(x))
+    t = as_tensor(x)
+    if not t.ndim:  # (0, 1) or (0, 0)
+        return as_tensor(np.zeros((0, int(known(t) != 0)), np.int64))
+    found = F.nonzero(t)
     return F.stack([f.astype("int64") for f in found], 0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import product
+from tengen.interop.networks.places import product, same_paddings
 from tengen.interop.networks.values import as_tensor, ints
 from tengen.interop.tflite.ops.elementwise import fused
 from tengen.interop.tflite.ops.shapes import modest
@@ -36,9 +36,7 @@ def paddings(n: OpOf, extents: Sequence, kernel: Sequence, stride: Sequence, dil
         return [(0, 0)] * len(kernel)
     found = []
     for e, k, s, d in zip(extents, kernel, stride, dilation):
-        span = (k - 1) * d + 1
-        total = span - 1 if s == 1 else (-(-e // s) - 1) * s + span - e
-        total = max(total, 0) if isinstance(total, int) else total
+        total = same_paddings(e, (k - 1) * d + 1, s)
         found.append((total // 2, total - total // 2))
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.base.dtype import bool_
+from tengen.interop.networks.places import is_zero, window_count
 from tengen.interop.torch.ops.convolution import one, spread
 from tengen.interop.torch.ops.elementwise import div_mode
 from tengen.interop.torch.registry import op
@@ -37,23 +38,19 @@ class Window:
         self.outs: list[Any] = []
         self.beyond: list[Any] = []
         for e, k, s, p, d in zip(self.space, self.kernel, self.stride, self.padding, self.dilation):
-            span = e + 2 * p - ((k - 1) * d + 1)
-            out = (-(-span // s) if ceil_mode else span // s) + 1
-            if ceil_mode and as_int(out) is not None and (out - 1) * s >= e + p:
-                out -= 1  # a window that would begin behind the image and its padding
+            out, beyond = window_count(e, p, p, (k - 1) * d + 1, s, ceil_mode)
             self.outs.append(out)
-            need = (out - 1) * s + (k - 1) * d + 1 - (e + 2 * p)
-            self.beyond.append(max(0, need) if as_int(need) is not None else 0)
+            self.beyond.append(beyond)
 
     @property
     def plain(self) -> bool:
         """Whether the pools of the house take it."""
-        return not any(self.beyond) and all(d == 1 for d in self.dilation)
+        return is_zero(*self.beyond) and all(d == 1 for d in self.dilation)
 
     def surrounded(self, x: Tensor, fill: Any) -> Tensor:
         """x with what its windows read around it."""
         more = [(p, p + b) for p, b in zip(self.padding, self.beyond)]
-        return x if not any(a or b for a, b in more) else F.pad(x, [(0, 0)] * (x.ndim - self.rank) + more, "constant", fill)
+        return x if is_zero(*(w for pair in more for w in pair)) else F.pad(x, [(0, 0)] * (x.ndim - self.rank) + more, "constant", fill)
 
     def of(self, x: Tensor, fill: Any) -> Tensor:
         """(N, C, *outs, taps): the elements under each window."""

@@ -12,7 +12,7 @@ import tengen.functional as F
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.interop.torch.dtypes import of, result_type, tensor
 from tengen.interop.torch.registry import op
-from tengen.loops.lang import as_int
+from tengen.loops.lang import as_int, cdiv
 from tengen.tensor import Tensor
 
 op("alias", "clone", "lift_fresh_copy", "lift_fresh", "lift", "contiguous", "view_of")(lambda x, *_: x)
@@ -164,7 +164,7 @@ def split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 @op("chunk")
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts."""
-    return split(x, -(-x.shape[dim] // chunks), dim)
+    return split(x, cdiv(x.shape[dim], chunks), dim)
 
 
 @op("unbind.int", "unbind_copy.int")

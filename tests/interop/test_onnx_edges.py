@@ -1,0 +1,104 @@
+"""Where opsets and open extents differ: one node each, in a program whose extents are all open, beside onnxruntime."""
+
+import numpy as np
+import pytest
+from onnx import ValueInfoProto, helper, numpy_helper
+
+from tengen.base.errors import ShapeError, TraceError
+from tengen.interop.onnx import load, to_module
+
+R = np.random.default_rng(0)
+X = R.standard_normal((2, 3, 5, 6)).astype(np.float32)
+
+
+def node(op, inputs, opset, known=(), outputs=1, opened=True, **attributes):
+    """A model of one node; inputs in `known` are arrays of the file, the extents of the others have names of their own."""
+    at = [(f"x{i}", a) for i, a in enumerate(inputs)]
+    extents = lambda n, a: [f"{n}_{k}" for k in range(a.ndim)] if opened else a.shape
+    kind = lambda a: helper.np_dtype_to_tensor_dtype(a.dtype)
+    ports = [helper.make_tensor_value_info(n, kind(a), extents(n, a)) for i, (n, a) in enumerate(at) if a is not None and i not in known]
+    arrays = [numpy_helper.from_array(inputs[i], f"x{i}") for i in known if inputs[i] is not None]
+    outs = [f"y{i}" for i in range(outputs)]
+    made = helper.make_node(op, [n if a is not None else "" for n, a in at], outs, **attributes)
+    graph = helper.make_graph([made], "one", ports, [ValueInfoProto(name=o) for o in outs], arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def beside_onnxruntime(op, inputs, opset, known=(), opened=True, **attributes):
+    """Eagerly, and as a program with open extents; without onnxruntime the two are compared alone."""
+    inputs = [None if a is None else np.asarray(a) for a in inputs]
+    m = node(op, inputs, opset, known, opened=opened, **attributes)
+    given = [a for i, a in enumerate(inputs) if a is not None and i not in known]
+    eager, program = to_module(m).eval()(*given).numpy(), load(m)(*given).numpy()
+    assert program.dtype == eager.dtype and program.tobytes() == eager.tobytes()
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: its results are not compared")
+    (want,) = ort.InferenceSession(m.SerializeToString()).run(None, {p.name: a for p, a in zip(m.graph.input, given)})
+    np.testing.assert_allclose(eager, want, rtol=1e-5, atol=1e-6)
+    assert eager.shape == want.shape
+
+
+@pytest.mark.parametrize("opset, mode, scales", [
+    (9, "nearest", (2, 3)), (10, "nearest", (1.5, 2.7)), (10, "nearest", (0.6, 0.5)), (10, "linear", (1.4, 0.5)), (11, "nearest", (1.4, 2.7)),
+    (13, "nearest", (0.6, 0.5)), (19, "linear", (1.4, 2.5)),
+])  # fmt: skip
+def test_sizes_and_positions_are_computed_in_float32(opset, mode, scales):
+    """5 x 1.4 is 7 there, and (1 + .5) / .6 - .5 is 2. Before opset 11 nearest pixels were those before when a picture grows, else after."""
+    by = np.array([1, 1, *scales], np.float32)
+    op, inputs = ("Upsample", [X, by]) if opset < 10 else ("Resize", [X, by] if opset < 11 else [X, np.zeros(0, np.float32), by])
+    for nearest in ("round_prefer_floor", "floor") if opset >= 11 and mode == "nearest" else (None,):
+        more = {"nearest_mode": nearest} if nearest else {}
+        beside_onnxruntime(op, inputs, opset, known=range(1, len(inputs)), opened=False, mode=mode, **more)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_windows_of_open_extents(op):
+    """The last window of ceil_mode, and what SAME adds, follow from the extents."""
+    for more in ({"ceil_mode": 1, "strides": [2, 3]}, {"ceil_mode": 1, "strides": [3, 2], "pads": [1, 1, 0, 1]}, {"auto_pad": "SAME_LOWER"}):
+        beside_onnxruntime(op, [X], 12 if op == "MaxPool" else 19, kernel_shape=[2, 2], **more)
+    beside_onnxruntime(op, [X], 11, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+
+
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
+def test_convolutions_of_open_extents(auto):
+    w = R.standard_normal((4, 3, 3, 2)).astype(np.float32)
+    for strides in ([1, 1], [2, 3]):
+        beside_onnxruntime("Conv", [X, w], 11, known=[1], auto_pad=auto, strides=strides)
+        beside_onnxruntime("ConvTranspose", [X, w[:3]], 11, known=[1], auto_pad=auto, strides=[strides[0]] * 2)
+
+
+def test_parts_of_open_extents():
+    whole = lambda lo, hi, step: [np.array(v) for v in ([lo], [hi], [3], [step])]
+    for lo, hi in ((-1, -(2**63)), (2**62, -(2**31))):
+        beside_onnxruntime("Slice", [X, *whole(lo, hi, -1)], 13, known=range(1, 5))
+    beside_onnxruntime("Slice", [X, *whole(3, 1, 1)], 13, known=range(1, 5))
+    with pytest.raises(TraceError, match="where a slice from 4 to 0 in steps of -2 begins"):
+        load(node("Slice", [X, *whole(4, 0, -2)], 13, known=range(1, 5)))
+    for opset, more in ((13, {}), (18, {"num_outputs": 2})):
+        m = node("Split", [X], opset, outputs=2, axis=3, **more)
+        assert [p.numpy().tolist() for p in load(m)(X)] == [X[..., :3].tolist(), X[..., 3:].tolist()]
+
+
+def test_shapes_of_open_extents_are_outputs():
+    beside_onnxruntime("Shape", [X], 15, start=-3)
+    beside_onnxruntime("Size", [X], 13)
+    beside_onnxruntime("Einsum", [X, X[0, 0].T], 12, equation="b c i j, j k -> b c k i")
+
+
+def test_open_extents_that_can_have_one_value():
+    """Channels beside weights, axes that are squeezed: the program takes those alone, and says so."""
+    w = [R.standard_normal(3).astype(np.float32) for _ in range(3)]
+    m = load(node("BatchNormalization", [X[:, :, 0], *w, np.ones(3, np.float32)], 15, known=range(1, 5)))
+    assert str(m.inputs[0]) == "x0: f32[x0_0,3,x0_2]"
+    with pytest.raises(ShapeError):
+        m(np.zeros((2, 1, 6), np.float32))
+    beside_onnxruntime("BatchNormalization", [X[:, :, 0], *w, np.ones(3, np.float32)], 15, known=range(1, 5))
+    m = load(node("Squeeze", [X[:1, :, :1], np.array([-2, 0])], 13, known=[1]))
+    assert str(m.inputs[0]) == "x0: f32[1,x0_1,1,x0_3]"
+    with pytest.raises(TraceError, match="whether axis 0, of extent x0_0, is squeezed is known when the program runs"):
+        load(node("Squeeze", [X[:1]], 13))
+
+
+def test_masks_and_scalars_have_the_types_of_their_opset():
+    for opset, kind in ((7, np.float32), (10, np.bool_), (13, np.bool_)):
+        assert to_module(node("Dropout", [X], opset, outputs=2)).eval()(X)[1].dtype == kind
+    assert to_module(node("NonZero", [np.float32(3)], 13))(np.float32(3)).shape == (0, 1)  # the standard's, unlike NumPy's

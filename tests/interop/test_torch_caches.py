@@ -1,0 +1,41 @@
+"""Caches of transformers' models as arguments and results: greedy texts step by step, beside `generate`."""
+
+import numpy as np
+import pytest
+
+from tengen import Tensor, trace
+from tengen.interop.torch import from_torch, to_module
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: its caches are not compared")
+SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+def gpt2():
+    config = transformers.GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2)
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama():
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **SMALL))
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_greedy_texts_are_those_of_generate(make):
+    """One program for all steps: the length of the cache is open."""
+    torch.manual_seed(0)
+    model, ids, steps = make().eval(), torch.randint(3, 99, (2, 5)), 8
+    with torch.no_grad():
+        past = model(ids, use_cache=True).past_key_values
+    layers = [{2: torch.export.Dim.DYNAMIC}] * 2
+    given = {"input_ids": ids[:, :1], "past_key_values": past, "use_cache": True}
+    begin = to_module(model, (), {"input_ids": ids, "use_cache": True}, training=False)
+    shapes = {"input_ids": None, "past_key_values": [layers, layers], "use_cache": None}
+    step = trace(to_module(model, (), given, training=False, dynamic_shapes=shapes))
+    out, found = begin(input_ids=from_torch(ids), use_cache=True), []
+    assert set(out["past_key_values"]) == {"key_cache", "value_cache"} and len(out["past_key_values"]["key_cache"]) == 2
+    for _ in range(steps):
+        found.append(out["logits"].numpy()[:, -1].argmax(-1).astype(np.int64))
+        out = step(input_ids=Tensor(found[-1][:, None]), past_key_values=out["past_key_values"], use_cache=True)
+    want = model.generate(ids, max_new_tokens=steps, do_sample=False, eos_token_id=None, pad_token_id=0)[:, ids.shape[1] :]
+    assert np.stack(found, 1).tolist() == want.tolist() and step.stats().programs == 2
