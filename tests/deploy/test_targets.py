@@ -23,6 +23,10 @@ from tengen.deploy.run import call_program, link_program, linker
 ELSEWHERE = ("riscv64", "riscv64-v", "armv7", "armv7-exact", "wasm32", "wasm32-exact", "cortex-m4", "cortex-m7")
 ROUNDS_TWICE = ("wasm32",)  # products of sums: integers and single operations alone have the bits
 
+SOME = {  # what is run on targets whose code is nearly that of another
+    "wasm32": ("single", "int8", "functions", "lenet"), "cortex-m7": ("single", "int8", "lenet"), "riscv64": ("single", "int8", "gpt", "lenet"),
+}  # fmt: skip
+MOST = ("single", "int8", "lenet", "mobilenet", "lstm", "gpt")
 FLUSHES = ("armv7",)  # NEON takes subnormal numbers of float32 for zeros
 
 
@@ -125,7 +129,7 @@ def program(artifacts):
 @pytest.mark.parametrize("target", ELSEWHERE)
 def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
     t = Target.named(target)
-    made = [deploy.compile_model(m, target, tmp_path, name) for name, (m, _, _) in recorded.items()]
+    made = [deploy.compile_model(recorded[name][0], target, tmp_path, name) for name in SOME.get(target, MOST)]
     for a in made:
         data = read_object(Path(a.files[0]).read_bytes())
         assert data.format == t.system.format and data.defined == {f"{a.name}_run", *[f"{a.name}_check"] * bool(a.weights_bytes)}

@@ -255,18 +255,20 @@ def targets() -> None:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@click.option("--pool", is_flag=True, help="Also make a function that runs with the application's threads, and may be cancelled.")
 @click.option("--as", "forms", multiple=True, type=click.Choice(list(FORMS)), help="Also write it in this form; may be given several times.")
 @_extent_or_range
 @plain_errors
 def compile_(
-    model: Path, target: str, out: Path, threads: int, name: str | None, forms: Sequence[str], extents: dict[str, int | range]
+    model: Path, target: str, out: Path, threads: int, name: str | None, pool: bool, forms: Sequence[str],
+    extents: dict[str, int | range],
 ) -> None:  # fmt: skip
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
     range, --extent batch=1..64 or --extent height=32..512:32. MODEL may be an ONNX or TFLite file.
     """
-    a = compile_model(_read(model), target, out, name, threads, extents)
+    a = compile_model(_read(model), target, out, name, threads, extents, pool)
     _table(
         [
             ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),

@@ -74,6 +74,7 @@ def compile_model(
     name: str | None = None,
     threads: int = 1,
     extents: Mapping[str, int | range] | None = None,
+    pool: bool = False,
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
@@ -84,6 +85,8 @@ def compile_model(
         extents: a number or a range for each of the model's open extents. With numbers alone the artifact is compiled for these
             shapes. An extent with a range stays open: it is an argument of the C function, which looks whether it is in the range,
             and what it decides (bytes of scratch memory, of arrays) are functions in the header.
+        pool: also make ``name_run_with``, which is given threads of the application, and a function that ends a run; with `threads` 1,
+            for targets of 64 bits.
 
     Errors: ConfigError for an unknown target, an impossible name, missing extents, or ranges that are none; ShapeError where shapes
         do not fit with numbers of a range; CompileError; OSError when a file cannot be written.
@@ -103,19 +106,24 @@ def compile_model(
     chosen = Target.named(target)
     if threads > 1 and not (chosen.system.threads and chosen.architecture.pointer_bytes == 8):
         raise ConfigError(f"threads={threads}: artifacts for {target} have one thread; help: threads=1")
+    if pool and (threads > 1 or chosen.architecture.pointer_bytes != 8):
+        raise ConfigError(f"pool=True is for targets of 64 bits and threads=1; this is {target} with threads={threads}")
     prefix = c_name(model.name) if name is None else name
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
     schedules = tuned_schedules(chosen, threads).also(model.schedules)
     names = [var(e) for e in ranges]
-    program, _ = compile_graph(model.graph, None, names, model.name, chosen, fold=True, schedules=schedules, row_major=True)
+    how: dict[str, Any] = {"fold": True, "schedules": schedules, "row_major": True, "log_launches": pool}
+    program, _ = compile_graph(model.graph, None, names, model.name, chosen, **how)
+    if pool and ASK_DECLARED in program.text:
+        raise ConfigError(f"pool=True: {model.name} has a loop that a value ends, which a cancelled run would never leave; help: pool=False")
     made = Computed.of(program, ranges)
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     operators = _operators(model, chosen, prefix)
     face = Interface(
         prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
-        given, ranges, tuple(operators),
+        given, ranges, pool, tuple(operators),
     )  # fmt: skip
     text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
     if threads > 1:

@@ -15,6 +15,7 @@ from tengen.loops.lang import Expr, Index
 
 ALIGN = 64
 FIRST_CHECK = 3  # the code that a run returns for its first check
+CANCELLED = -2  # the code of a run that the application ended
 OUTSIDE = -1  # the code for an extent that is not in its range
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t",
@@ -92,6 +93,7 @@ class Interface:
     checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
     extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents, where it has numbers
     ranges: dict[str, range] = field(default_factory=dict)  # and their ranges, where they are open here too
+    pool: bool = False  # whether the application may give threads, and end a run
     operators: tuple[str, ...] = ()  # files that define C functions of users' operators
 
     def names(self) -> list[str]:
@@ -147,7 +149,23 @@ int {p}_check(const void *weights, size_t bytes);
 /* Gives the state its first values; call it once before the first run. */
 void {p}_reset(const void *weights, void *state);
 """ if f.states else ""  # fmt: skip
-    return check + reset + threads
+    given = ", ".join([f"const {p}_pool *pool", *(f"int64_t {n}" for n in f.names()), *(f"{a.c_type} *{a.name}" for a in f.arguments())])
+    pool = f"""
+/* Threads of the application, for one run. */
+typedef struct {p}_pool {{
+    void *context; /* what the functions below are given */
+    /* Calls work(job, begin, end) for parts of 0..pieces that do not overlap and together are all of it, on any threads, and returns when
+     * all calls have returned. NULL: the calling thread does everything. */
+    void (*share)(void *context, void (*work)(void *job, int64_t begin, int64_t end), void *job, int64_t pieces);
+    /* Asked on the calling thread before each kernel: other than 0 ends the run. NULL: never. */
+    int (*cancelled)(void *context);
+}} {p}_pool;
+
+/* As {p}_run, with the application's threads: the same bits. Returns {CANCELLED} too, for a run that was ended: what it has written then is
+ * unspecified, the state too. */
+int {p}_run_with({given});
+""" if f.pool else ""  # fmt: skip
+    return check + reset + threads + pool
 
 
 def header_text(f: Interface) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tengen.codegen.llvm import emit_kernel
 from tengen.compiler.program import Program
-from tengen.deploy.ctext import ALIGN, FIRST_CHECK, OUTSIDE, Interface
+from tengen.deploy.ctext import ALIGN, CANCELLED, FIRST_CHECK, OUTSIDE, Interface
 from tengen.deploy.extents import Computed
 
 _GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
@@ -75,18 +75,40 @@ def _ints_ir(extents: int, more: int) -> str:
 def entry_ir(face: Interface, program: Program, made: Computed) -> str:
     """``name_run``, ``name_check`` and, with states, ``name_reset``; with open extents, functions of sizes."""
     p = face.prefix
-    opened = len(made.ranges)
-    ints = [] if opened else program.integers([])
-    arguments = face.arguments()
+    ints = [] if made.ranges else program.integers([])
+    if made.ranges:
+        text = _numbers_ir(face, program, made)
+    else:
+        numbers = ", ".join(f"i64 {n}" for n in [*ints, 0])
+        text = f"@{p}.ints = internal constant [{len(ints) + 1} x i64] [{numbers}], align 64\n"
+    text += _run_ir(face, made, ints)
+    if face.threads == 1:
+        text += _SERIAL.replace("$P$", p)
+    if face.pool:
+        text += _run_ir(face, made, ints, pool=True) + _POOL.replace("$P$", p)
+    if face.weights_bytes:
+        text += _check_text(face, program.target.architecture.pointer_bytes)
+    if face.states:
+        text += _RESET.replace("$P$", p).replace("$FROM$", str(face.state_offset)).replace("$N$", str(face.state_bytes))
+    return text
+
+
+def _run_ir(face: Interface, made: Computed, ints: Sequence[int], pool: bool = False) -> str:
+    """``name_run``, or with `pool` ``name_run_with``: behind the run's integers, where a program that logs its launches finds the word that
+    it passes on, lies the address of what `_POOL` keeps of a run."""
+    p, opened, arguments = face.prefix, len(made.ranges), face.arguments()
     flags = len(face.checks)
     n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + bool(flags) + 1
     parameters = [*(f"i64 %e{i}" for i in range(opened)), *(f"ptr %a{i}" for i in range(len(arguments)))]
-    lines = [f"define i32 @{p}_run({', '.join(parameters)}) nounwind {{"]
+    name = f"{p}_run_with" if pool else f"{p}_run"
+    lines = [f"define i32 @{name}({', '.join(['ptr %pool'] * pool + parameters)}) nounwind {{"]
     if opened:
-        lines.append(_ints_ir(opened, len(made.integers) + sum(a.open for a in arguments)))
+        lines.append(_ints_ir(opened, len(made.integers) + max(1, sum(a.open for a in arguments))))
         lines.append(f"  %ok = call i1 @{p}.numbers(ptr %ints)\n  br i1 %ok, label %inside, label %outside")
         lines.append(f"outside:\n  ret i32 {OUTSIDE}\ninside:")
     lines += [f"  %buffers = alloca [{n_buffers} x ptr], align 16"]
+    if pool:
+        lines.append(_of_pool(ints, opened, len(made.integers)))
     where = {a.key: f"%a{i}" for i, a in enumerate(arguments)}
     for i, a in enumerate(arguments):
         if a.open or a.bytes:
@@ -109,33 +131,97 @@ def entry_ir(face: Interface, program: Program, made: Computed) -> str:
     slots.append(where.get(("workspace", 0), "null"))
     for i, s in enumerate(slots):
         lines.append(f"  %slot{i} = getelementptr ptr, ptr %buffers, i64 {i}\n  store ptr {s}, ptr %slot{i}")
-    parallel = f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
-    where_ints = "%ints" if opened else f"@{p}.ints"
+    parallel = f"{p}.shared" if pool else f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
+    where_ints = "%ints" if opened or pool else f"@{p}.ints"
     lines.append(f"  call void @run(ptr %buffers, ptr {where_ints}, ptr @{parallel})\n  %code{flags} = add i32 0, 0")
     for i in reversed(range(flags)):  # the first check that failed is what is returned
         lines.append(f"  %flag{i}.p = getelementptr i8, ptr %flags, i64 {i}\n  %flag{i} = load i8, ptr %flag{i}.p")
         lines.append(f"  %failed{i} = icmp ne i8 %flag{i}, 0")
         lines.append(f"  %code{i} = select i1 %failed{i}, i32 {FIRST_CHECK + i}, i32 %code{i + 1}")
-    lines.append("  ret i32 %code0")
+    if pool:
+        lines.append("  %flag = load i32, ptr %run.flag\n  %cancelled = icmp ne i32 %flag, 0")
+        lines.append(f"  %answer = select i1 %cancelled, i32 {CANCELLED}, i32 %code0\n  ret i32 %answer")
+    else:
+        lines.append("  ret i32 %code0")
+    if pool or any(a.open or a.bytes for a in arguments):
+        lines.append("missing:\n  ret i32 1")
     if any(a.open or a.bytes for a in arguments):
-        lines.append("missing:\n  ret i32 1\nunaligned:\n  ret i32 2")
-    lines.append("}")
-    numbers = ", ".join(f"i64 {n}" for n in ints)
-    table = f"[{max(len(ints), 1)} x i64] {f'[{numbers}]' if ints else 'zeroinitializer'}"
-    text = "\n".join(lines) + "\n"
-    text = text + _numbers_ir(face, program, made) if opened else f"@{p}.ints = internal constant {table}, align 64\n{text}"
-    if face.threads == 1:
-        text += _SERIAL.replace("$P$", p)
-    if face.weights_bytes:
-        text += _check_text(face, program.target.architecture.pointer_bytes)
-    if face.states:
-        text += _RESET.replace("$P$", p).replace("$FROM$", str(face.state_offset)).replace("$N$", str(face.state_bytes))
-    return text
+        lines.append("unaligned:\n  ret i32 2")
+    return "\n".join([*lines, "}", ""])
+
+
+def _of_pool(ints: Sequence[int], opened: int, computed: int) -> str:
+    """What a run keeps for its pool, and the integers with its address behind them."""
+    lines = ["  %nobody = icmp eq ptr %pool, null\n  br i1 %nobody, label %missing, label %pooled\npooled:"]
+    lines.append("  %run = alloca { ptr, i32 }, align 16\n  %run.flag = getelementptr { ptr, i32 }, ptr %run, i32 0, i32 1")
+    lines.append("  store ptr %pool, ptr %run\n  store i32 0, ptr %run.flag")
+    if not opened:
+        lines.append(f"  %ints = alloca [{len(ints) + 1} x i64], align {ALIGN}")
+        lines += [f"  %n{i}.p = getelementptr i64, ptr %ints, i64 {i}\n  store i64 {n}, ptr %n{i}.p" for i, n in enumerate(ints)]
+    at = opened + computed if opened else len(ints)
+    lines.append(f"  %word.p = getelementptr i64, ptr %ints, i64 {at}\n  %word = ptrtoint ptr %run to i64\n  store i64 %word, ptr %word.p")
+    return "\n".join(lines)
 
 
 _SERIAL = """\
 define internal void @$P$.serial(ptr %kernel, ptr %buffers, ptr %ints, i64 %pieces) nounwind {
   call void %kernel(ptr %buffers, ptr %ints, i64 0, i64 %pieces)
+  ret void
+}
+"""
+
+# The application's threads: a pool is (context, share, cancelled), as the header says. What a run keeps is (pool, what `cancelled` said).
+_POOL = """\
+define internal void @$P$.shared(ptr %kernel, ptr %buffers, ptr %ints, i64 %pieces) nounwind {
+entry:
+  %job = alloca [3 x ptr], align 16
+  %run.p = getelementptr ptr, ptr %buffers, i64 -2
+  %run = load ptr, ptr %run.p
+  %flag.p = getelementptr { ptr, i32 }, ptr %run, i32 0, i32 1
+  %flag = load i32, ptr %flag.p
+  %stopped = icmp ne i32 %flag, 0
+  br i1 %stopped, label %end, label %look
+look:
+  %pool = load ptr, ptr %run
+  %context = load ptr, ptr %pool
+  %ask.p = getelementptr ptr, ptr %pool, i64 2
+  %ask = load ptr, ptr %ask.p
+  %never = icmp eq ptr %ask, null
+  br i1 %never, label %go, label %asking
+asking:
+  %answer = call i32 %ask(ptr %context)
+  store i32 %answer, ptr %flag.p
+  %stop = icmp ne i32 %answer, 0
+  br i1 %stop, label %end, label %go
+go:
+  %share.p = getelementptr ptr, ptr %pool, i64 1
+  %share = load ptr, ptr %share.p
+  %alone = icmp eq ptr %share, null
+  %few = icmp sle i64 %pieces, 1
+  %here = or i1 %alone, %few
+  br i1 %here, label %self, label %others
+self:
+  call void %kernel(ptr %buffers, ptr %ints, i64 0, i64 %pieces)
+  br label %end
+others:
+  %job.1 = getelementptr ptr, ptr %job, i64 1
+  %job.2 = getelementptr ptr, ptr %job, i64 2
+  store ptr %kernel, ptr %job
+  store ptr %buffers, ptr %job.1
+  store ptr %ints, ptr %job.2
+  call void %share(ptr %context, ptr @$P$.work, ptr %job, i64 %pieces)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @$P$.work(ptr %job, i64 %begin, i64 %end) nounwind {
+  %job.1 = getelementptr ptr, ptr %job, i64 1
+  %job.2 = getelementptr ptr, ptr %job, i64 2
+  %kernel = load ptr, ptr %job
+  %buffers = load ptr, ptr %job.1
+  %ints = load ptr, ptr %job.2
+  call void %kernel(ptr %buffers, ptr %ints, i64 %begin, i64 %end)
   ret void
 }
 """

@@ -139,7 +139,8 @@ def reached(kernel: int, stride: int, padding: int, dilation: int, phase: int) -
 def width(target, d: DType) -> int:
     """The most neighbouring results of a tile, by rule: as many as there are registers for."""
     bytes_, registers, _ = machine(target)
-    return 8 if bytes_ * registers // (LANES * d.size) >= 32 else 4
+    vectors = bytes_ * registers // (LANES * d.size)
+    return 8 if vectors >= 32 else 4 if vectors >= 4 else 1  # without vector registers, wide tiles are but long code
 
 
 def best_width(columns: int, most: int) -> int:
