@@ -11,7 +11,6 @@ asks: it must not need a runtime that works.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Collection
 from dataclasses import replace
@@ -168,6 +167,8 @@ class Target:
         if name == "native":
             return Target.host()
         if name not in _NAMED:
+            import difflib  # here, because it is slow to import
+
             near = difflib.get_close_matches(name.lower().replace("_", "-"), TARGET_NAMES, 1, 0.5)
             guess = f"did you mean {near[0]!r}? It is " if near else ""
             raise ConfigError(f"unknown target {name!r}; help: {guess}one of {', '.join(TARGET_NAMES)}")
