@@ -91,6 +91,14 @@ def pytest_runtest_setup(item) -> None:
     which_code.use_for(item.path)  # before fixtures of any scope, which compile too
 
 
+@pytest.fixture(scope="module")
+def collector_of_this_file():
+    """Python's garbage collector looks at no object from before this file's tests, of which other tests leave many: for files whose
+    tests collect garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def whatever_ran_before():
     """A test begins with the same random numbers and number of threads, which it need not set back: else both would depend on which tests

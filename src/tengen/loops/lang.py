@@ -10,6 +10,7 @@ Read next: `statements.py`, then `builder.py` (how kernels are written) and `int
 from __future__ import annotations
 
 import math
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -287,6 +288,12 @@ def unary(op: str, a: Expr) -> Expr:
     return expr(op, (a,), a.dtype, a.lanes)
 
 
+_OF_LITERALS: dict[str, Callable] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "quo": operator.floordiv, "rem": operator.mod, "min": min, "max": max,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+
+
 def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written. What
     would wrap stays as it is written: a kernel's arithmetic wraps, and an extent that does is an error (`extents.py`)."""
@@ -294,12 +301,10 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         x, y = a.attr, b.attr
         if op in ("quo", "rem") and (x < 0 or y <= 0):
             return None
-        f = {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "quo": lambda: x // y, "rem": lambda: x % y,
-             "min": lambda: min(x, y), "max": lambda: max(x, y), "lt": lambda: x < y, "le": lambda: x <= y,
-             "gt": lambda: x > y, "ge": lambda: x >= y, "eq": lambda: x == y, "ne": lambda: x != y}.get(op)  # fmt: skip
+        f = _OF_LITERALS.get(op)
         if f is None:
             return None
-        r = f()
+        r = f(x, y)
         return const(r, bool_) if isinstance(r, bool) else const(r) if fits(r) else None
     if op == "add":
         if is_const(a, 0):
