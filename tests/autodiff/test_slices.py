@@ -6,6 +6,7 @@ import pytest
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.autodiff import grad
+from tengen.compiler import plans
 
 x = Tensor(np.random.default_rng(0).normal(size=(6, 8)).astype("float64"))
 w = Tensor(np.arange(48.0).reshape(6, 8))
@@ -48,3 +49,23 @@ def test_gaps_overlaps_and_steps(cut):
         want.reshape(-1)[p] += 2 * x.numpy().reshape(-1)[p]
     np.testing.assert_allclose(grad(f)(x).numpy(), want)
     assert trace(grad(f))(x).numpy().tobytes() == grad(f)(x).numpy().tobytes()
+
+
+def test_any_steps_share_programs():
+    """Assignments to slices and their gradients, with steps that are operands of their programs: NumPy's elements."""
+    plans._programs.clear()
+    counts = []
+    for a, b in ((2, 3), (-2, 3), (2, -3), (-3, -2), (3, 5), (-7, 4), (6, -2), (-5, -4), (2, 2), (-3, -3), (1, 4), (-1, 2)):
+        n, m = 23 + abs(a), 29 + abs(b)
+        values, key = np.arange(n * m, dtype="float32").reshape(n, m), (slice(None, None, a), slice(None, None, b))
+        expected, t = values.copy(), Tensor(values)
+        new = expected[key] * 2 + 1
+        expected[key] = new
+        t[key] = Tensor(np.ascontiguousarray(new))
+        assert t.numpy().tobytes() == expected.tobytes()
+        hit = np.zeros_like(values)
+        hit[key] = expected[key]
+        given = grad(lambda x, key=key, new=new: (x[key] * Tensor(np.ascontiguousarray(new))).sum())(Tensor(values))
+        assert given.numpy().tobytes() == hit.tobytes()
+        counts.append(len(plans._programs))
+    assert counts[3] == counts[8], f"{counts}"  # after each pair of signs was met once

@@ -46,7 +46,6 @@ EXCEPTIONS = {
     ("dft", "extents"): "the factors of a length are the program's loops",
     ("quantile", "extents"): "between which elements a quantile lies is a fraction of their number",
     ("roll", "shift"): "by 0 or 1 elements less than all is another program, which few shifts of a small sample are not",
-    ("set_slice", "steps"): "a step is mostly 1",
 }  # (op, what of it) -> why it makes a program for each size
 GRADIENT_EXCEPTIONS = {
     ("lstm_grad", "extents"): STEPS,
@@ -183,6 +182,7 @@ CALLS = {  # of three sizes: what no sample says, since attributes and operands 
     "triu": lambda n, m, k: F.triu(z(n, m), -k),
     "eye": lambda n, m, k: F.eye(n + k, m + k, k),
     "assign a slice": lambda n, m, k: assigned(z(n, m + k), (slice(None), slice(k, k + 5)), 1.0),
+    "assign in steps": lambda n, m, k: assigned(z(n + k, m * k), (slice(None, None, n % 7 + 2), slice(None, None, -(k % 5) - 2)), 1.0),
     "assign some rows": lambda n, m, k: assigned(z(n + k, m), slice(2, k), z(k - 2, m)),
     "assign a row": lambda n, m, k: assigned(z(n + k, m), k, z(m)),
     "gradient of a slice": lambda n, m, k: vjp(lambda x: x[2:k], z(n + k, m))[1](z(k - 2, m)),

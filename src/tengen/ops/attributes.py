@@ -268,8 +268,10 @@ class Kind:
 
     @property
     def extents(self) -> bool:
-        """Whether its numbers are extents or offsets, which a program may take when it runs."""
-        return self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],)) or (self.several is not None and self.several.extents)
+        """Whether its numbers are extents, offsets or steps, which an eager call's program takes when it runs. A step is never open in a
+        graph, since its sign decides which elements there are."""
+        here = self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],), (ITEMS["Step"],))
+        return here or (self.several is not None and self.several.extents)
 
     @property
     def simple(self) -> tuple[type, ...]:

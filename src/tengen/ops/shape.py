@@ -243,7 +243,7 @@ def slice_type(x: TensorType, starts, sizes, steps) -> TensorType:
     for axis, (d, a, n, s) in enumerate(zip(x.shape, starts, sizes, steps)):
         if isinstance(n, int) and n < 0:
             raise ShapeError(f"axis {axis} cannot have {n} elements")
-        if any(isinstance(e, Expr) for e in (d, a, n)):
+        if any(isinstance(e, Expr) for e in (d, a, n, s)):
             continue  # the numbers of a run are looked at
         if n and not (0 <= a < d and 0 <= a + (n - 1) * s < d):
             raise ShapeError(f"axis {axis} of extent {d} has no {n} elements from {a} in steps of {s}")

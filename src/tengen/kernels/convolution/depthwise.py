@@ -291,16 +291,18 @@ class _Stencil:
                 self.store(p, v.value, y, x + i, c, count)
 
     def line(self, p: Phase, line: int, acc: list, y: Expr, x: Expr, c: Expr, count: Expr | None, outside) -> None:
-        """Adds the taps that read one row of the image to a tile; where the image has no such row, zeros times weights."""
+        """Adds the taps that read one row of the image to a tile; where the image has no such row, zeros times weights. Weights are
+        loaded one after the other: where there are 16 registers, those of a row would be put aside on the stack."""
         k, src, (sy, sx) = self.k, self.k.read(self.src), self.step_in
-        taps = [(t, self.weight(t, c, count)) for t in p.taps if t.y == line]
+        taps = [t for t in p.taps if t.y == line]
         zero = const(0, self.compute, LANES)
         row = k.let(y * sy + line)
         with k.if_(k.let(self.has_row(p, line, row))):
             base = k.let(self.at(row, x * sx, c))
             seen: dict[int, Expr] = {}
             sums = [a.value for a in acc]
-            for tap, w in taps:
+            for tap in taps:
+                w = self.weight(tap, c, count)
                 for i in range(len(acc)):
                     column = i * sx + tap.x
                     if column not in seen:
@@ -310,7 +312,8 @@ class _Stencil:
             for a, v in zip(acc, sums):
                 a.set(v)
         with k.else_():
-            for _, w in taps:
+            for tap in taps:
+                w = self.weight(tap, c, count)
                 for a in acc:
                     a.set(multiply_add(zero, w, a.value))
 
