@@ -9,7 +9,7 @@ import pytest
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, load_graph, script, trace
-from tengen.autodiff import GradManager
+from tengen.autodiff import GradManager, no_grad
 from tengen.base.config import config
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
@@ -52,6 +52,60 @@ def elif_(x):
     elif s < 0:
         sign = -1
     return sign, x * sign
+
+
+@program(A, -A, A * 0)
+def continue_in_an_if_in_an_if(x):
+    total, n = x[0].sum() * 0, 2
+    for row in x:
+        if row.sum() > 0:
+            if row[0] > 0:
+                continue
+            total = total + 1
+        elif n == 2:
+            with_one = row + 1
+            if with_one[1] > 0:
+                if with_one[2] > 0:
+                    continue
+                total = total * 2
+        total = total + row.sum()
+    return total
+
+
+@program((A, 0.3), (-A, 0.3), (A, 9.0))
+def continue_and_break_in_ifs(x, y):
+    total, seen = x[0].sum() * 0, 0
+    for row in x:
+        for e in row:
+            if e > 0:
+                if e > y:
+                    continue
+                total = total + e
+            if total > 1:
+                if e < -y:
+                    break
+                seen += 1
+            total = total - 0.25
+        if row.max() > 1:
+            if row.min() < -1:
+                continue
+            if row.sum() > 2:
+                return total, seen
+        total = total + 0.5
+    return total, seen
+
+
+@program((A, 1.0), (-A, 0.1))
+def continue_in_a_with(x, y):
+    total = x[0].sum() * 0
+    for row in x:
+        with no_grad():
+            if row.sum() > 0:
+                if row[0] > y:
+                    continue
+            total = total + row[1]
+        total = total * 2
+    return total
 
 
 @program(A, -A)
