@@ -13,6 +13,7 @@ from tengen.autodiff import GradManager, no_grad
 from tengen.base.config import config
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
+from tengen.jit.script import flow
 from tengen.tensor.regions import Region
 from tengen.tensor.structure import flatten
 
@@ -871,3 +872,22 @@ def test_a_loop_in_loops_is_recorded_a_few_times(monkeypatch):
     assert s(x).numpy().tobytes() == wanted
     assert len(regions) < 500  # 1,662 if each were tried anew
     assert sum(len(g.nodes) for g in s.graph.graphs()) < 300
+
+
+def test_ranges_stay_loops_where_many_iterations_are_unrolled(monkeypatch):
+    """What is recorded does not grow with the product of known ranges."""
+    monkeypatch.setattr(flow, "UNROLLED", 6)
+
+    def nested(x, n=0):
+        for i in range(4):
+            for j in range(5, 0, -1):
+                if i == j:
+                    continue
+                x, n = x * 0.5 + j, n + i
+            x = x + i
+        return x, n
+
+    run = script(nested)
+    (x, n), (wanted, count) = run(Tensor(A)), nested(Tensor(A))
+    assert x.numpy().tobytes() == wanted.numpy().tobytes() and n.item() == count
+    assert len(run.graph.nodes) < 30 and [m.op for m in run.graph.nodes].count("scan") == 1

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tengen.base.errors import ScriptError, user_line
 from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
-from tengen.jit.script.loops import Unstable, run_lanes, run_while_region
+from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
@@ -23,6 +23,7 @@ from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision, run_cond
 
+UNROLLED = 4096  # iterations of known ranges in one script: behind them, ranges stay loops of the program
 PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
 
 
@@ -248,8 +249,11 @@ def _known(items: Iterator[Any], body: Callable[[Any], Any], loop: Loop) -> Sign
 
 
 def _over_range(xs: range, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
-    """A range, which stays a loop from where it depends on a tensor whether it goes on."""
+    """A range, which stays a loop from where it depends on a tensor whether it goes on, or where a script has unrolled enough."""
     for i in xs:
+        if memo.unrolled >= UNROLLED and tracing.recorder is not None:
+            return _over_lanes(numbers(range(i, xs.stop, xs.step)), body, loop, 0)
+        memo.unrolled += 1
         signal = body(i)
         if signal is not None:
             left = range(i + xs.step, xs.stop, xs.step)
