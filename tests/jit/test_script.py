@@ -9,10 +9,11 @@ import pytest
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, load_graph, script, trace
-from tengen.autodiff import GradManager
+from tengen.autodiff import GradManager, no_grad
 from tengen.base.config import config
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
+from tengen.jit.script import flow
 from tengen.tensor.regions import Region
 from tengen.tensor.structure import flatten
 
@@ -52,6 +53,60 @@ def elif_(x):
     elif s < 0:
         sign = -1
     return sign, x * sign
+
+
+@program(A, -A, A * 0)
+def continue_in_an_if_in_an_if(x):
+    total, n = x[0].sum() * 0, 2
+    for row in x:
+        if row.sum() > 0:
+            if row[0] > 0:
+                continue
+            total = total + 1
+        elif n == 2:
+            with_one = row + 1
+            if with_one[1] > 0:
+                if with_one[2] > 0:
+                    continue
+                total = total * 2
+        total = total + row.sum()
+    return total
+
+
+@program((A, 0.3), (-A, 0.3), (A, 9.0))
+def continue_and_break_in_ifs(x, y):
+    total, seen = x[0].sum() * 0, 0
+    for row in x:
+        for e in row:
+            if e > 0:
+                if e > y:
+                    continue
+                total = total + e
+            if total > 1:
+                if e < -y:
+                    break
+                seen += 1
+            total = total - 0.25
+        if row.max() > 1:
+            if row.min() < -1:
+                continue
+            if row.sum() > 2:
+                return total, seen
+        total = total + 0.5
+    return total, seen
+
+
+@program((A, 1.0), (-A, 0.1))
+def continue_in_a_with(x, y):
+    total = x[0].sum() * 0
+    for row in x:
+        with no_grad():
+            if row.sum() > 0:
+                if row[0] > y:
+                    continue
+            total = total + row[1]
+        total = total * 2
+    return total
 
 
 @program(A, -A)
@@ -817,3 +872,22 @@ def test_a_loop_in_loops_is_recorded_a_few_times(monkeypatch):
     assert s(x).numpy().tobytes() == wanted
     assert len(regions) < 500  # 1,662 if each were tried anew
     assert sum(len(g.nodes) for g in s.graph.graphs()) < 300
+
+
+def test_ranges_stay_loops_where_many_iterations_are_unrolled(monkeypatch):
+    """What is recorded does not grow with the product of known ranges."""
+    monkeypatch.setattr(flow, "UNROLLED", 6)
+
+    def nested(x, n=0):
+        for i in range(4):
+            for j in range(5, 0, -1):
+                if i == j:
+                    continue
+                x, n = x * 0.5 + j, n + i
+            x = x + i
+        return x, n
+
+    run = script(nested)
+    (x, n), (wanted, count) = run(Tensor(A)), nested(Tensor(A))
+    assert x.numpy().tobytes() == wanted.numpy().tobytes() and n.item() == count
+    assert len(run.graph.nodes) < 30 and [m.op for m in run.graph.nodes].count("scan") == 1

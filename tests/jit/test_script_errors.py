@@ -202,7 +202,15 @@ def changes_and_sets_what_it_goes_over(x):
     return total
 
 
+def another_name_by_an_expression(x):
+    y = x * 2
+    z = x if x.sum() < 0 else y if x.sum() > 0 else x * 3
+    y += 1
+    return z
+
+
 DISAGREE = [
+    (another_name_by_an_expression, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
     (changes_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over; help: go over a copy, `x . 0`"),
     (changes_and_sets_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over"),
     (shapes_of_branches, ShapeError, r"`y` is a tensor f32\[5,3\] where .* true \(line 2\) and a tensor f32\[3\] where .* false \(line 4\)"),

@@ -13,7 +13,8 @@ import types
 from typing import Any
 
 from tengen.base.errors import ScriptError
-from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter
+from tengen.jit.script.liveness import changed
+from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter, Unfolded
 from tengen.jit.script.subset import Refuse, check
 
 
@@ -70,6 +71,8 @@ def _code(f: types.FunctionType) -> types.CodeType:
     node.returns = None
     parts = f.__qualname__.split(".")
     owner = parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""
+    if changed(node.body) or any(isinstance(n, ast.AugAssign) for n in ast.walk(node)):
+        Unfolded().visit(node)
     made = Rewriter(node, owner).function(node)
     made.name = MADE + "function"  # the user's name may be that of a variable in it
     free = sorted({*f.__code__.co_freevars, RUNTIME})

@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 from tengen.base.errors import ScriptError, user_line
 from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
-from tengen.jit.script.loops import Unstable, run_lanes, run_while_region
+from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
 from tengen.jit.script.numbers import Number, strong
-from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, returned
+from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
 from tengen.jit.script.variables import Variables, mapped, refuse_aliases
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision, run_cond
 
+UNROLLED = 4096  # iterations of known ranges in one script: behind them, ranges stay loops of the program
 PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
 
 
@@ -184,18 +185,23 @@ def choose(test: Any, then: Callable[[], Any], other: Callable[[], Any], what: s
     return None if made is None else made.value
 
 
-def after(signal: Signal | None, rest: Callable[[], Any], site: tuple) -> Signal | None:
-    """What follows a part that may have left the function."""
-    return _unless(signal, rest, Branch(*site), rest)
+def after(signal: Signal | None, rest: Callable[[], Any], site: tuple, others: bool | None = None) -> Signal | None:
+    """What follows a part that may have left the function. others: None: its signal is that of both; else the iteration ends behind them, and a
+    `continue` in the part has no signal any more: whether it may have others."""
+    left = (lambda: signal) if others is None else (lambda: continued(signal, others))
+    return _unless(signal, rest, Branch(*site), rest, left)
 
 
-def _unless(signal: Signal | None, rest: Callable[[], Any], site: Branch, holder: Callable) -> Signal | None:
-    """``rest()`` where a part has not been left."""
+def _unless(
+    signal: Signal | None, rest: Callable[[], Any], site: Branch, holder: Callable, left: Callable[[], Signal | None] | None = None
+) -> Signal | None:
+    """``rest()`` where a part has not been left. left: gives the signal where it has been; None: it is that of the part."""
     if signal is None:
         return rest()
+    left = left or (lambda: signal)
     if isinstance(signal.code, int):
-        return signal
-    return branch(strong(signal.code) == 0, rest, lambda: signal, site, "return", holder)
+        return left()
+    return branch(strong(signal.code) == 0, rest, left, site, "return", holder)
 
 
 def value(signal: Signal | None) -> Any:
@@ -243,8 +249,11 @@ def _known(items: Iterator[Any], body: Callable[[Any], Any], loop: Loop) -> Sign
 
 
 def _over_range(xs: range, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
-    """A range, which stays a loop from where it depends on a tensor whether it goes on."""
+    """A range, which stays a loop from where it depends on a tensor whether it goes on, or where a script has unrolled enough."""
     for i in xs:
+        if memo.unrolled >= UNROLLED and tracing.recorder is not None:
+            return _over_lanes(numbers(range(i, xs.stop, xs.step)), body, loop, 0)
+        memo.unrolled += 1
         signal = body(i)
         if signal is not None:
             left = range(i + xs.step, xs.stop, xs.step)

@@ -74,10 +74,11 @@ class _Memo(threading.local):
     recorded as often as that one, and every time it would have to be tried in the same ways again."""
 
     known: dict[Any, Known] | None = None
+    unrolled = 0  # iterations of loops over known ranges, so far
 
     def begin(self) -> None:
         """Nothing is known yet of a script that is recorded now."""
-        self.known = {}
+        self.known, self.unrolled = {}, 0
 
     def end(self) -> None:
         """Forgets what was known of it."""

@@ -79,6 +79,12 @@ def _falls_through(body: Sequence[ast.stmt]) -> bool:
     return True
 
 
+def _continues(s: ast.stmt) -> bool:
+    """Whether a statement has a `continue` of a loop around it."""
+    inside = [*getattr(s, "body", ()), *getattr(s, "orelse", ())] if isinstance(s, (ast.If, ast.With)) else []
+    return isinstance(s, ast.Continue) or any(map(_continues, inside))
+
+
 def _only_grows(loop: ast.For | ast.While, name: str) -> bool:
     """Whether all that a loop does with a name is ``name.append(...)``."""
     uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(loop))
@@ -188,6 +194,20 @@ class Expressions(ast.NodeTransformer):
         return _call("chain", values[0], values[1], ast.Tuple(list(pairs), ast.Load()), ast.Tuple(list(rest), ast.Load()))
 
 
+class Unfolded(ast.NodeTransformer):
+    """``x = a if c else b`` is an `if` with two assignments where a or b is a variable: x is then another name of its tensor, which is followed
+    as behind any other `if`."""
+
+    def visit_Assign(self, n: ast.Assign) -> ast.stmt:
+        value, targets = n.value, n.targets
+        if not isinstance(value, ast.IfExp) or len(targets) > 1 or not isinstance(targets[0], ast.Name):
+            return n
+        if not any(isinstance(v, (ast.Name, ast.IfExp)) for v in (value.body, value.orelse)):
+            return n
+        sides = [self.visit(ast.copy_location(ast.Assign(targets, v), n)) for v in (value.body, value.orelse)]
+        return ast.copy_location(ast.If(value.test, [sides[0]], [sides[1]]), n)
+
+
 class Rewriter:
     """Rewrites the statements of one function."""
 
@@ -203,6 +223,7 @@ class Rewriter:
         self.expressions = Expressions(self.stored | self.params, owner, params[0].arg if params else "self")
         self.count = 0
         self.whiles = 0  # loops with a condition around
+        self.joined = False  # whether what follows in the iteration is called behind the part that is rewritten, and not by it
         self.end_live: Names = self.live.always  # read behind the end of the block, of the innermost loop or the function
 
     def function(self, f: ast.FunctionDef) -> ast.FunctionDef:
@@ -243,7 +264,7 @@ class Rewriter:
             case ast.Break():
                 made = ast.Return(ast.Attribute(_name(RUNTIME), "BREAK", ast.Load()))
             case _:
-                made = ast.Return(ast.Constant(None))
+                made = ast.Return(ast.Attribute(_name(RUNTIME), "NEXT", ast.Load()) if self.joined else ast.Constant(None))
         return self._at(made, s)
 
     def _raise(self, s: ast.Raise) -> ast.stmt:
@@ -262,22 +283,22 @@ class Rewriter:
         self.live.after[made] = frozenset(after)
         return made
 
-    def _leaves(self, s: ast.stmt, loops: int = 0) -> bool:
-        """Whether a statement may leave the block in another way than at its end: by return, or by break and continue of a loop
+    def _leaves(self, s: ast.stmt, loops: int = 0, by: tuple[type, ...] = (ast.Break, ast.Continue)) -> bool:
+        """Whether a statement may leave the block in another way than at its end: by return, or by break and continue (`by`) of a loop
         around, or, in a loop with a condition, which might else never end, by an error."""
         match s:
             case ast.Return():
                 return True
             case ast.Break() | ast.Continue():
-                return loops == 0
+                return loops == 0 and isinstance(s, by)
             case ast.Raise() | ast.Assert():
                 return self.whiles > 0
             case ast.For() | ast.While():
-                return any(self._leaves(x, loops + 1) for x in s.body)
+                return any(self._leaves(x, loops + 1, by) for x in s.body)
             case ast.If():
-                return any(self._leaves(x, loops) for x in (*s.body, *s.orelse))
+                return any(self._leaves(x, loops, by) for x in (*s.body, *s.orelse))
             case ast.With():
-                return any(self._leaves(x, loops) for x in s.body)
+                return any(self._leaves(x, loops, by) for x in s.body)
         return False
 
     def _with_rest(self, s: ast.stmt, rest: Sequence[ast.stmt], end: Callable[[], Block], top: bool) -> Block:
@@ -287,13 +308,15 @@ class Rewriter:
         follows = self.block(rest, (lambda: [ast.Return(_call("returned", ast.Constant(None)))]) if top else end, False)
         go_on = lambda: [ast.Return(ast.Call(_name(name), [], []))]
         out = [self._at(self._function(name, follows), s)]
+        after = lambda call: _call("after", call, _name(name), self._site_of_rest(), self._others(s))
         match s:
             case ast.If():
                 if all(map(_falls_through, (s.body, s.orelse))):  # what follows would be recorded in both
-                    outer, self.end_live = self.end_live, self.end_live | self.live.after[s]
+                    outer = self.end_live, self.joined
+                    self.end_live, self.joined = self.end_live | self.live.after[s], True
                     made, call = self._if(s, lambda: [], frozenset(), self.end_live)
-                    self.end_live = outer
-                    call = _call("after", call, _name(name), self._site_of_rest())
+                    self.end_live, self.joined = outer
+                    call = after(call)
                 else:
                     made, call = self._if(s, go_on, self.stored)
             case ast.For() | ast.While():
@@ -303,18 +326,24 @@ class Rewriter:
             case ast.With():
                 self.count += 1
                 inside = f"{MADE}with_{self.count}"
-                outer, self.end_live = self.end_live, self.end_live | self.live.after[s]
+                outer = self.end_live, self.joined
+                self.end_live, self.joined = self.end_live | self.live.after[s], True
                 made = [self._function(inside, self.block(s.body, lambda: [], False))]
-                self.end_live = outer
+                self.end_live, self.joined = outer
                 made.append(
                     ast.With(
                         self._items(s), [ast.Assign([ast.Name(f"{inside}_left", ast.Store())], ast.Call(_name(inside), [], []))]
                     )
                 )
-                call = _call("after", _name(f"{inside}_left"), _name(name), self._site_of_rest())
+                call = after(_name(f"{inside}_left"))
         out += made
         out.append(ast.Return(_call("value", call) if top else call))
         return [self._at(x, s) for x in out]
+
+    def _others(self, s: ast.stmt) -> ast.expr:
+        """For a statement behind which what follows is called: whether it may leave the block by more than `continue`; None where it cannot
+        by that, or the block is a part of one for which this is asked."""
+        return ast.Constant(None if self.joined or not _continues(s) else self._leaves(s, 0, (ast.Break,)))
 
     def _plain(self, s: ast.stmt) -> Block:
         """A statement that the next one follows."""
@@ -377,9 +406,10 @@ class Rewriter:
             self.whiles > (what == "while"), self.in_place,
         )  # fmt: skip
         item = f"{MADE}item_{n}"
-        outer, self.end_live = self.end_live, inner | after | self.live.always
+        outer = self.end_live, self.joined
+        self.end_live, self.joined = inner | after | self.live.always, False
         body = self.block(s.body, lambda: [ast.Return(ast.Constant(None))], False)
-        self.end_live = outer
+        self.end_live, self.joined = outer
         self.whiles -= what == "while"
         if isinstance(s, ast.For):
             body.insert(0, self._at(ast.Assign([self.expressions.visit(s.target)], _name(item)), s))

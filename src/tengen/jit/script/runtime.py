@@ -24,14 +24,14 @@ from tengen.jit.script.lanes import pieces as pieces_of
 from tengen.jit.script.liveness import MUTATORS
 from tengen.jit.script.numbers import Number, resolved, strong
 from tengen.jit.script.python_calls import printed
-from tengen.jit.script.signals import BREAK, returned
+from tengen.jit.script.signals import BREAK, NEXT, returned
 from tengen.jit.script.texts import Part, Text, text, waits
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision
 
 __all__ = [
-    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces",
+    "BREAK", "NEXT", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces",
     "returned", "text", "value", "while_",
 ]  # fmt: skip
 

@@ -8,7 +8,8 @@ from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import strong
 from tengen.ops.define import REGISTRY
 
-GO_ON, LEFT, RETURN, STOP = range(4)  # STOP: an error was raised, and loops with a condition shall not run for ever
+# STOP: an error was raised, and loops with a condition shall not run for ever. SKIP: what follows in this iteration is left out.
+GO_ON, LEFT, RETURN, STOP, SKIP = range(5)
 
 
 class Signal(NamedTuple):
@@ -23,11 +24,25 @@ class Signal(NamedTuple):
 
 
 BREAK = Signal(LEFT, UNSET)
+NEXT = Signal(SKIP, UNSET)
 
 
 def returned(value: Any) -> Signal:
     """``return value``"""
     return Signal(RETURN, value)
+
+
+def continued(signal: Signal | None, leaves: bool) -> Signal | None:
+    """What the rest of an iteration makes of a signal: behind it a `continue` is as good as having gone on. leaves: whether there may be
+    another signal."""
+    if signal is None or signal is NEXT:
+        return None
+    if isinstance(signal.code, int):
+        return signal
+    if not leaves:
+        return None
+    code = strong(signal.code)
+    return Signal(REGISTRY["where"].call(code == SKIP, GO_ON, code), signal.value)
 
 
 def consumed(signal: Signal | None, stops: bool) -> Signal | None:

@@ -1,0 +1,293 @@
+"""Random programs of the subset that `script` compiles, and what they give as plain Python, traced and scripted.
+
+In: a seed. Out: the source of a function of a vector, a matrix, a number in a tensor and a Python number; with tuples, tensors that are
+changed in place, loops over ranges, tensors, `zip` and `enumerate`, `while`, `break`, `continue`, early returns, functions inside, lists and
+values that begin as None. As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
+"""
+
+from __future__ import annotations
+
+import linecache
+import random
+import sys
+import time
+import traceback
+
+import numpy as np
+
+import tengen.functional as F
+from tengen import Tensor, script, trace
+from tengen.base.errors import ScriptError, TengenError
+
+
+class Program:
+    """The source of a random function `f(v, m, s, n)`, in `text`."""
+
+    def __init__(self, seed: int):
+        self.r = random.Random(seed)
+        self.lines: list[str] = []
+        self.names = {"v": ["v"], "s": ["s"], "i": ["n"]}  # that have a value here, by kind
+        self.count, self.loops, self.left = 0, [], self.r.randint(2, 6)
+        self.helper = self.r.random() < 0.4
+        self.line(0, "def f(v, m, s, n=2):")
+        if self.helper:
+            self.line(1, "def helper(a, b=1.5):")
+            self.line(2, f"if {self.r.choice(['a.sum() > 1', 'a.max() < b', 'b > 2'])}:")
+            self.line(3, f"return {self.r.choice(['a * b', 'a - 1', 'F.tanh(a)'])}")
+            self.line(2, f"return {self.r.choice(['a + b', '-a', 'F.abs(a) * 0.5'])}")
+        for kind, k in (("s", 2), ("v", 2), ("i", 1)):
+            for _ in range(self.r.randint(1, k)):
+                self.assign(1, kind, self.fresh(kind))
+        self.block(1, 0)
+        self.line(1, self.result())
+        self.text = "\n".join(self.lines) + "\n"
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def fresh(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    def pick(self, kind: str) -> str:
+        return self.r.choice(self.names[kind])
+
+    def result(self) -> str:
+        some = [self.pick("v"), self.pick("s"), self.names["v"][-1], self.names["s"][-1], self.names["i"][-1]]
+        return f"return {some[0]}, {some[1]}, {some[2]}, {some[3]}, {some[4]} + 0"
+
+    # -- expressions -------------------------------------------------------------------------------------------------------
+    def expression(self, kind: str, depth: int = 2) -> str:
+        r = self.r
+        e = lambda k: self.expression(k, depth - 1)
+        if kind == "i":
+            return r.choice([self.pick("i"), str(r.randint(-2, 3)), f"{self.pick('i')} + 1", f"{self.pick('i')} - {r.randint(1, 2)}"])
+        if depth <= 0 or r.random() < 0.2:
+            return self.pick(kind) if r.random() < 0.8 or kind == "v" else str(r.choice([0.5, 1.0, -2.0, 3.0]))
+        both = [
+            lambda: f"({e(kind)} {r.choice('+-')} {e(kind)})", lambda: f"F.tanh({e(kind)})", lambda: f"({e(kind)} * {r.choice([0.5, -1])})",
+            lambda: f"F.maximum({self.pick(kind)}, {e(kind)})", lambda: f"F.clip({e(kind)} * {e(kind)}, -8, 8)",
+            lambda: f"(-{self.pick(kind)})", lambda: f"({e(kind)} if {self.condition(1)} else {self.pick(kind)} * 1)",
+            lambda: f"({self.pick(kind)} + {self.pick('i')})",
+        ]  # fmt: skip
+        if self.helper:
+            both.append(lambda: f"helper({self.pick(kind)} + s * 0{r.choice(['', ', 0.5', ', b=3.0'])})")
+        if kind == "s":
+            both += [lambda: f"{self.pick('v')}.sum()", lambda: f"{self.pick('v')}.max()", lambda: f"{self.pick('v')}[{r.randint(-2, 3)}]"]
+            both += [lambda: f"m[{r.randint(0, 2)}, {r.randint(0, 3)}]", lambda: f"m[{r.randint(0, 2)}].mean()"]
+        else:
+            both += [lambda: f"m[{r.randint(0, 2)}]", lambda: "m.sum(0) * 0.25"]
+            both += [lambda: f"F.where({self.pick('v')} > {e('s')}, {self.pick('v')}, {e('v')})"]
+        return r.choice(both)()
+
+    def condition(self, depth: int = 2) -> str:
+        r, s = self.r, lambda: self.expression("s", 1)
+        one = [
+            lambda: f"{self.pick('s')} {r.choice(['<', '>', '<=', '>='])} {s()}",
+            lambda: f"{self.pick('v')}.sum() > {r.choice([0, 1.5, -2])}", lambda: f"({self.pick('v')} > 0).{r.choice(['all', 'any'])}()",
+            lambda: f"-1 < {self.pick('s')} < {r.choice(['1', '4'])}",
+            lambda: f"{self.pick('i')} {r.choice(['<', '==', '!='])} {r.randint(-1, 4)}",
+        ]  # fmt: skip
+        if depth > 1 and r.random() < 0.3:
+            both = f"{self.condition(1)} {r.choice(['and', 'or'])} {self.condition(1)}"
+            return both if r.random() < 0.7 else f"not {self.pick('s')} > 0"
+        return r.choice(one)()
+
+    # -- statements --------------------------------------------------------------------------------------------------------
+    def assign(self, depth: int, kind: str, name: str) -> None:
+        value = self.expression(kind)
+        if kind == "s":
+            value += " + m[0, 0] * 0"  # a tensor, also where only numbers were drawn
+        if kind == "v" and value in self.names["v"]:
+            value += " * 1"  # no second name of a tensor
+        self.line(depth, f"{name} = {value}")
+        if name not in self.names[kind]:
+            self.names[kind].append(name)
+
+    def block(self, depth: int, inside: int) -> None:
+        before, at = {k: list(v) for k, v in self.names.items()}, len(self.lines)
+        for _ in range(self.r.randint(1, 3) if inside else self.left):
+            self.statement(depth, inside)
+        if len(self.lines) == at:
+            self.line(depth, "pass")
+        if inside:
+            self.names = before
+
+    def statement(self, depth: int, inside: int) -> None:
+        r = self.r
+        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none] if inside < 3 else []
+        flat = [self.plain] * 4 + [self.augmented, self.swap, self.item] + ([self.leave] * 2 if inside else [])
+        r.choice(flat + deep * (2 if inside < 2 else 1))(depth, inside)
+
+    def plain(self, depth: int, inside: int) -> None:
+        kind = self.r.choice("ssvvi")
+        name = self.pick(kind) if self.r.random() < 0.7 else self.fresh(kind)
+        self.assign(depth, kind, name if name != "n" else self.fresh("i"))
+
+    def augmented(self, depth: int, inside: int) -> None:
+        kind = self.r.choice("svi")
+        name = self.pick(kind)
+        if name in ("v", "s"):
+            return self.plain(depth, inside)
+        value = self.r.choice(["1", "2", "-1"]) if kind == "i" else self.expression(self.r.choice(["s", kind]), 1)
+        self.line(depth, f"{name} {self.r.choice(['+=', '-='])} {value}")
+
+    def swap(self, depth: int, inside: int) -> None:
+        kind = self.r.choice("sv")
+        a, b = self.pick(kind), self.pick(kind)
+        if a != b:
+            self.line(depth, f"{a}, {b} = {b} * 0.5, {a} + 1")
+
+    def item(self, depth: int, inside: int) -> None:
+        name = self.pick("v")
+        if name == "v":
+            return self.plain(depth, inside)
+        self.line(depth, f"{name}[{self.r.randint(0, 3)}] = {self.expression('s', 1)}")
+
+    def leave(self, depth: int, inside: int) -> None:
+        if self.loops and self.r.random() < 0.8:
+            self.line(depth, f"if {self.condition()}:")
+            self.line(depth + 1, self.r.choice(["break", "continue", "break", self.result()]))
+        else:
+            self.line(depth, f"if {self.condition()}:")
+            self.line(depth + 1, self.result())
+
+    def if_(self, depth: int, inside: int) -> None:
+        self.line(depth, f"if {self.condition()}:")
+        self.block(depth + 1, inside + 1)
+        if self.r.random() < 0.3:
+            self.line(depth, f"elif {self.condition()}:")
+            self.block(depth + 1, inside + 1)
+        if self.r.random() < 0.5:
+            self.line(depth, "else:")
+            self.block(depth + 1, inside + 1)
+
+    def loop(self, depth: int, inside: int, head: str, **new: str) -> None:
+        before = {k: list(v) for k, v in self.names.items()}
+        self.line(depth, head)
+        for name, kind in new.items():
+            self.names[kind].append(name)
+        self.loops.append(head)
+        self.block(depth + 1, inside + 1)
+        self.loops.pop()
+        self.names = before
+
+    def for_range(self, depth: int, inside: int) -> None:
+        i = self.fresh("i")
+        bounds = self.r.choice(["3", "n", "1, 4", "4, 0, -2", "0"])
+        self.loop(depth, inside, f"for {i} in range({bounds}):", **{i: "i"})
+
+    def for_rows(self, depth: int, inside: int) -> None:
+        a, b, i = self.fresh("v"), self.fresh("s"), self.fresh("i")
+        head, new = self.r.choice([
+            (f"for {a} in m:", {a: "v"}), (f"for {b} in {self.pick('v')}:", {b: "s"}), (f"for {i}, {a} in enumerate(m):", {i: "i", a: "v"}),
+            (f"for {a}, {b} in zip(m, {self.pick('v')}):", {a: "v", b: "s"}), (f"for {a} in reversed(m):", {a: "v"}),
+        ])  # fmt: skip
+        if self.r.random() < 0.25 and a in new:
+            some = self.fresh("list")
+            self.line(depth, f"{some} = []")
+            self.loop(depth, inside, head, **new)
+            self.line(depth, f"for {a} in m:")
+            self.line(depth + 1, f"{some}.append({a}.sum() * 0.5)")
+            out = self.fresh("s")
+            self.line(depth, f"{out} = F.stack({some}).sum() + len({some})")
+            self.names["s"].append(out)
+        else:
+            self.loop(depth, inside, head, **new)
+
+    def while_(self, depth: int, inside: int) -> None:
+        c = self.fresh("c")
+        self.line(depth, f"{c} = {self.r.choice(['s * 0', '0'])}")
+        self.line(depth, f"while {c} < 3 and {self.condition(1)}:")
+        self.line(depth + 1, f"{c} = {c} + 1")
+        self.loops.append("while")
+        self.block(depth + 1, inside + 1)
+        self.loops.pop()
+
+    def none(self, depth: int, inside: int) -> None:
+        h, a = self.fresh("h"), self.fresh("v")
+        self.line(depth, f"{h} = None")
+        self.line(depth, f"for {a} in m:")
+        self.line(depth + 1, f"if {h} is None:")
+        self.line(depth + 2, f"{h} = {a} * 0.5")
+        self.line(depth + 1, "else:")
+        self.line(depth + 2, f"{h} = F.tanh({h} + {a})")
+        out = self.fresh("v")
+        self.line(depth, f"{out} = {h} + {self.pick('v')}")
+        self.names["v"].append(out)
+
+
+def function(seed: int):
+    """(the function, its source)."""
+    text, name = Program(seed).text, f"<random script {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope = {"F": F, "__name__": __name__}
+    exec(compile(text, name, "exec"), scope)
+    return scope["f"], text
+
+
+def arguments(seed: int, which: int) -> tuple:
+    rng = np.random.default_rng((seed, which))
+    half = lambda *shape: Tensor((rng.integers(-6, 7, shape) / 2).astype("float32"))
+    return half(4), half(3, 4), half()
+
+
+def outcome(f, args: tuple):
+    """What a call gives, as bytes; an error by its class. `ScriptError` is raised."""
+    try:
+        made = f(*args)
+    except ScriptError:
+        raise
+    except (TengenError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as e:
+        return type(e).__name__, str(e)
+    return [x if isinstance(x, (int, float)) else (x.shape, x.dtype.name, x.numpy().tobytes(), x.item() if not x.ndim else None) for x in made]
+
+
+def equal(wanted, got) -> bool:
+    """Whether two outcomes are the same bits; a number of Python may be one in a tensor."""
+    if type(wanted) is tuple or type(got) is tuple:
+        return wanted == got
+    return all(a == b or (not isinstance(a, tuple) and a == (b[3] if isinstance(b, tuple) else b)) for a, b in zip(wanted, got, strict=True))
+
+
+def differs(seed: int, calls: int = 3) -> tuple[str, bool]:
+    """(what differs between plain Python, a trace and a script, or "", whether the script was compiled)."""
+    f, text = function(seed)
+    wanted = [outcome(f, arguments(seed, k)) for k in range(calls)]
+    traced = trace(f, max_programs=1000)
+    for k in range(calls):
+        if not equal(wanted[k], got := outcome(traced, arguments(seed, k))):
+            return f"traced, call {k}: {got}\nnot {wanted[k]}\n{text}", True
+    scripted = script(f)
+    for k in range(calls):
+        try:
+            got = outcome(scripted, arguments(seed, k))
+        except ScriptError as e:
+            return f"refused: {e}", False
+        if isinstance(got, tuple) and "help: " in got[1] and not isinstance(wanted[k], tuple):
+            return f"refused: {got[1]}", False
+        if not equal(wanted[k], got):
+            return f"scripted, call {k}: {got}\nnot {wanted[k]}\n{text}", True
+    return "", True
+
+
+def main(seconds: float, first: int) -> None:
+    end, seed, refused, reasons = time.monotonic() + seconds, first, 0, {}
+    while time.monotonic() < end:
+        try:
+            told, compiled = differs(seed)
+        except Exception:
+            told, compiled = f"{traceback.format_exc()}\n{function(seed)[1]}", True
+        if told and compiled:
+            print(f"==== seed {seed}\n{told}", flush=True)
+        refused += not compiled
+        if not compiled:
+            reasons.setdefault(told.split(":", 3)[-1][:70], []).append(seed)
+        seed += 1
+    print(f"{seed - first} programs, {refused} of them refused")
+    for why, seeds in sorted(reasons.items(), key=lambda x: -len(x[1])):
+        print(len(seeds), seeds[:3], why)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))
