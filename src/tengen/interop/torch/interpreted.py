@@ -123,6 +123,10 @@ def standing_class() -> Any:
                 writes of that tensor that `held` shows.
         """
 
+        held: Any
+        writes: int
+        view_of: Any
+        seen: int
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         @staticmethod
