@@ -1,5 +1,7 @@
 """Models as ONNX files: onnxruntime computes what they compute, and they come back."""
 
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -133,6 +135,7 @@ def test_open_extents_and_the_way_back(tmp_path):
     proto = onnx.load(tmp_path / "net.onnx")
     assert [d.dim_param or d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim] == ["batch", 3, "height", 6]
     assert {p.key: p.value for p in proto.metadata_props} == {"author": "us"}
+    assert {"0/Conv", "5/Add"} <= {n.name for n in proto.graph.node}  # the module whose weights they read
     back = load(tmp_path / "net.onnx")
     for n, h in ((1, 5), (3, 8)):
         x = RNG.standard_normal((n, 3, h, 6)).astype(np.float32)
@@ -227,3 +230,22 @@ def test_what_cannot_be_said():
         to_proto(run, opset=6)
     with pytest.raises(ArgumentError, match="a Graph, got a Linear; help: trace"):
         to_proto(M.Linear(3, 2))
+
+
+def test_weights_that_no_file_holds_are_in_a_second_one(tmp_path, monkeypatch):
+    """Above 2 GB (here: 10,000 bytes) large arrays lie beside the model, and both files are replaced together."""
+    monkeypatch.setattr(sys.modules["tengen.interop.onnx.save"], "LARGEST", 10_000)
+    net = M.Sequential(M.Linear(40, 70), M.ReLU(), M.Linear(70, 5)).eval()
+    x = RNG.standard_normal((3, 40)).astype(np.float32)
+    run = trace(net, example_input=Tensor(x))
+    with pytest.raises(ArgumentError, match="bytes of weights, a message of ONNX less than 10,000; help: save writes two files"):
+        to_proto(run)
+    for _ in range(2):
+        save(run, tmp_path / "net.onnx")
+        assert sorted(f.name for f in tmp_path.iterdir()) == ["net.onnx", "net.onnx.data"]
+    assert (tmp_path / "net.onnx").stat().st_size < 4000 and (tmp_path / "net.onnx.data").stat().st_size >= 40 * 70 * 4
+    onnx.checker.check_model(tmp_path / "net.onnx", full_check=True)
+    assert load(tmp_path / "net.onnx")(x).numpy().tobytes() == net(Tensor(x)).numpy().tobytes()
+    if ort:
+        session = ort.InferenceSession(str(tmp_path / "net.onnx"))
+        close(session.run(None, {session.get_inputs()[0].name: x}), [net(Tensor(x)).numpy()])

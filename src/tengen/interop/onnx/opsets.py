@@ -82,7 +82,7 @@ def without_weights(proto: Any) -> Any:
     g.output.extend(proto.graph.output)
     g.input.extend(proto.graph.input)
     for t in proto.graph.initializer:
-        if len(t.raw_data) <= LIGHT:
+        if len(t.raw_data) <= LIGHT and t.data_location != onnx.TensorProto.EXTERNAL:
             g.initializer.append(t)
         else:
             g.input.append(onnx.helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)))

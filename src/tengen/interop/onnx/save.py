@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from tengen.deploy.graphs import Graph
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
-from tengen.interop.onnx.opsets import OLDEST, WRITTEN, in_opset, lowest
+from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, in_opset, lowest, without_weights
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
 from tengen.interop.onnx.writer import Writer
 from tengen.jit.trace import trace
 
-LARGEST = 1 << 31  # bytes of a protobuf message
+LARGEST = (1 << 31) - (1 << 26)  # bytes of arrays that a protobuf message of less than 2 GB holds beside its nodes
+ALIGNED = 64  # bytes, in a file of arrays
 
 
 def save(
@@ -33,11 +34,12 @@ def save(
     Args:
         model: a `Model` (from `tengen.load_graph`, or `load` here), a traced function or module that has been called, a `Graph`, or a
             quantised network.
-        path: the file. It is written beside and renamed. opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
+        path: the file. It is written beside and renamed. With 2 GB of weights or more, which no file of ONNX holds, they are in a second
+            file next to it, of the same name and ".data". opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
             can say the model. metadata: texts to keep in the file. runtime: who will read it, "mace", "tengine", "tensorrt",
             "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error.
     Errors: ArgumentError that lists every op that cannot be said in ONNX (in this opset, for this runtime), with its line; for a model that
-        keeps states, and for one of more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
+        keeps states. OSError when the file cannot be written (the old one is then as it was).
     Numerics: the meaning is kept, rounding is the runtime's. Values that Tengen checks (indices in range) are not checked.
 
     >>> import os, tempfile, tengen
@@ -49,17 +51,53 @@ def save(
     ...     onnx_files.load(os.path.join(folder, "f.onnx"))(Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [6.0, 14.0]
     """
-    proto = to_proto(model, opset, metadata, runtime)
-    with replacing(path) as f:
-        f.write(proto.SerializeToString())
+    model = as_model(model)
+    if weights_of(model) < LARGEST:
+        with replacing(path) as f:
+            f.write(to_proto(model, opset, metadata, runtime).SerializeToString())
+        return
+    name = f"{os.fsdecode(path)}.data"
+    with replacing(name) as data, replacing(path) as f:  # both are written before either takes its place
+        f.write(_proto(model, opset, metadata, runtime, Outside(os.path.basename(name), data)).SerializeToString())
+
+
+class Outside:
+    """The file of the arrays of a model that are not in the model's own file."""
+
+    def __init__(self, name: str, file: BinaryIO):
+        self.name, self.file = name, file
+
+    def tensor(self, a: np.ndarray, name: str) -> Any:
+        """The TensorProto of an array, which large ones are written for."""
+        onnx = package()
+        if a.nbytes <= LIGHT:
+            return onnx.numpy_helper.from_array(a, name)
+        self.file.write(bytes(-self.file.tell() % ALIGNED))
+        made = onnx.TensorProto(name=name, dims=a.shape, data_type=onnx.helper.np_dtype_to_tensor_dtype(a.dtype))
+        made.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": self.name, "offset": self.file.tell(), "length": a.nbytes}.items():
+            made.external_data.add(key=key, value=str(value))
+        self.file.write(a.reshape(-1).view(np.uint8).data)
+        return made
+
+
+def weights_of(model: Model) -> int:
+    """The bytes of a model's arrays."""
+    return sum(c.data.nbytes for c in model.graph.constants.values() if c.data is not None)
 
 
 def to_proto(
     model: Any, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None
 ) -> Any:
-    """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`."""
-    onnx = package()
+    """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`; ArgumentError too for 2 GB of weights or more."""
     model = as_model(model)
+    if (size := weights_of(model)) >= LARGEST:
+        raise ArgumentError(f"{model.name} has {size:,} bytes of weights, a message of ONNX less than {LARGEST:,}; help: save writes two files")
+    return _proto(model, opset, metadata, runtime, None)
+
+
+def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, runtime: str | None, outside: Outside | None) -> Any:
+    onnx = package()
     if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
             f"opset={opset}: from {OLDEST} to {onnx.defs.onnx_opset_version()}, the newest of the onnx package here"
@@ -69,9 +107,6 @@ def to_proto(
     graph = model.graph
     if graph.states:
         raise ArgumentError(f"{model.name} keeps the states {', '.join(graph.states)} from run to run, which ONNX cannot say")
-    size = sum(c.data.nbytes for c in graph.constants.values() if c.data is not None)
-    if size >= LARGEST:
-        raise ArgumentError(f"{model.name} has {size:,} bytes of weights; a file of ONNX has less than {LARGEST:,}")
     w = Writer(graph)
     for v in graph.inputs:
         w.names[v] = w.fresh(v.name)
@@ -79,18 +114,19 @@ def to_proto(
     w.write_nodes()
     for name, v in zip(outputs, graph.outputs):
         w.nodes.append(onnx.helper.make_node("Identity", [w.name(v)], [name], name=w.fresh(f"{name}_output")))
+    tensor = onnx.numpy_helper.from_array if outside is None else outside.tensor
     proto = onnx.helper.make_model(
         onnx.helper.make_graph(
             w.nodes, model.name, [w.port(w.name(v), v.type) for v in graph.inputs],
             [w.port(name, v.type) for name, v in zip(outputs, graph.outputs)],
-            [onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), name) for name, a in w.arrays.items()],
+            [tensor(np.ascontiguousarray(a).reshape(a.shape), name) for name, a in w.arrays.items()],
         ),
         opset_imports=[onnx.helper.make_opsetid("", WRITTEN)], producer_name="tengen", producer_version=VERSION,
     )  # fmt: skip
     proto.ir_version = 8
     onnx.helper.set_model_props(proto, dict(metadata or {}))
     made = in_opset_for(proto, opset, None if runtime is None else RUNTIMES[runtime], runtime or "", w.lines)
-    onnx.checker.check_model(made, full_check=True)
+    onnx.checker.check_model(made if outside is None else without_weights(made), full_check=True)
     return made
 
 

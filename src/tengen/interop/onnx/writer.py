@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import Expr
 
 ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "quo": "Div", "rem": "Mod", "min": "Min", "max": "Max"}  # of extents
+LIGHT = 1 << 12  # bytes of an array that is kept twice to find equal ones
 WRITERS: dict[str, Callable[..., Any]] = {}  # op of Tengen's -> what writes it (`writing.py`)
 
 
@@ -70,7 +72,8 @@ class Writer:
     def array(self, a: np.ndarray, hint: str = "known") -> str:
         """An array of the file; equal ones are one."""
         a = np.asarray(a)
-        key = (a.dtype.str, a.dtype.name, a.shape, a.tobytes())
+        held = a.tobytes() if a.nbytes <= LIGHT else hashlib.sha256(np.ascontiguousarray(a).view(np.uint8)).digest()
+        key = (a.dtype.str, a.dtype.name, a.shape, held)
         if key not in self._known or hint != "known":
             name = self.fresh(hint)
             self.arrays[name] = a
@@ -82,7 +85,9 @@ class Writer:
         """Adds a node. Returns the name of its output, or a tuple of names for a `count` of several."""
         outs = [self.fresh(op.lower()) for _ in range(count)]
         attributes = {k: v for k, v in attributes.items() if v is not None}
-        name = self.fresh(f"{op}_node")
+        layers = (i.rpartition(".")[0] for i in inputs if i in self.arrays)  # of the user's module whose weight it reads
+        layer = next(filter(None, layers), "")
+        name = self.fresh(f"{layer}/{op}" if layer else f"{op}_node")
         self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outs, name=name, **attributes))
         if self.where:
             self.lines[name] = self.where

@@ -44,21 +44,12 @@ class Exported:
     why_not: dict[bool, str]
 
 
-class TorchNetwork(Module):
-    """A PyTorch network as a module.
+class TorchState(Module):
+    """The parameters and buffers of a PyTorch network, under its names: `state_dict` has PyTorch's names, order and shapes. A parameter that
+    PyTorch does not train (``requires_grad=False``) is a buffer."""
 
-    It takes what the PyTorch module took when it was exported, with tensors (or arrays) in place of PyTorch's tensors, and returns what that
-    returned; outputs with fields are dicts. In training mode it runs the graph that was exported in training mode, else the other one:
-    dropout drops by Tengen's generator, batch norm takes the batch's statistics and moves the running ones. The mode of the whole network
-    counts, not that of a module inside.
-
-    `state_dict` has PyTorch's names, order and shapes. A parameter that PyTorch does not train (``requires_grad=False``) is a buffer.
-    """
-
-    def __init__(self, exported: Exported, state: Mapping[str, Weight]):
+    def __init__(self, state: Mapping[str, Weight]):
         super().__init__()
-        self._exported = exported
-        refuse_unknown(p.graph for p in exported.programs.values())
         self._same = _Names({name: w.same for name, w in state.items() if w.same}, [n for n, w in state.items() if w.saved])
         made: dict[str, Tensor] = {}
         for name, w in state.items():
@@ -106,6 +97,21 @@ class TorchNetwork(Module):
                     del given[other]
             state_dict = given
         return super().load_state_dict(state_dict, strict)
+
+
+class TorchNetwork(TorchState):
+    """A PyTorch network as a module.
+
+    It takes what the PyTorch module took when it was exported, with tensors (or arrays) in place of PyTorch's tensors, and returns what that
+    returned; outputs with fields are dicts. In training mode it runs the graph that was exported in training mode, else the other one:
+    dropout drops by Tengen's generator, batch norm takes the batch's statistics and moves the running ones. The mode of the whole network
+    counts, not that of a module inside.
+    """
+
+    def __init__(self, exported: Exported, state: Mapping[str, Weight]):
+        refuse_unknown(p.graph for p in exported.programs.values())
+        super().__init__(state)
+        self._exported = exported
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the outputs of the mode's graph, and gives buffers that it changes their new values."""

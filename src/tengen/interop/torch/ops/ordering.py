@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tengen.functional as F
 from tengen.base.dtype import bool_, int32, uint8
 from tengen.interop.torch.dtypes import alike, of
@@ -52,3 +54,10 @@ def searchsorted(
 def bucketize(x: Any, table: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The number of the part of a table that each element lies in."""
     return searchsorted(table, x, out_int32=out_int32, right=right)
+
+
+@op("_unique2")
+def unique(x: Tensor, in_order: bool = True, inverse: bool = False, counts: bool = False) -> tuple[Tensor, ...]:
+    """(The distinct elements in order, which of them each element is, how often each occurs): how many there are is asked for."""
+    found, at, many = np.unique(x.numpy(), return_inverse=True, return_counts=True)
+    return tuple(Tensor(np.asarray(v)) for v in (found, at.reshape(x.shape).astype(np.int64), many.astype(np.int64)))

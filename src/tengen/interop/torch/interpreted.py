@@ -1,0 +1,331 @@
+"""PyTorch modules whose Python code decides by values: the code runs at each call, and what it computes is computed by Tengen.
+
+`torch.export` runs a module's Python code with tensors that have no values, which detectors do not allow: how many boxes there are decides
+what comes next. Here the code runs with tensors that stand for Tengen's, and each operator that PyTorch dispatches goes to the table of `ops/`.
+What touches none of the network's tensors (anchors, sizes of images) is computed by PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tengen.autodiff import no_grad
+from tengen.base.errors import ArgumentError, TengenError
+from tengen.interop.torch.load import in_mode, package
+from tengen.interop.torch.network import TorchState, Weight
+from tengen.interop.torch.ops import OPS
+from tengen.interop.torch.reader import array_of, bound, op_name, plain
+from tengen.interop.torch.sharing import from_torch
+from tengen.tensor import Tensor
+
+
+class TorchCode(TorchState):
+    """A PyTorch module that Tengen computes, while Python runs its code. It takes and returns what the PyTorch module does, with Tengen's
+    tensors (or arrays) in place of PyTorch's. `train` and `eval` are the module's."""
+
+    def __init__(self, module: Any, state: Mapping[str, Weight]):
+        super().__init__(state)
+        self._code = _Code(copy.deepcopy(module).to("meta"))  # its code, and what is no parameter or buffer
+        self.training = module.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the code; buffers that it writes have new values afterwards."""
+        torch, module = package(), self._code.module
+        names = [n for n, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))]
+        own = {id(t): standing(t) for t in map(self.tensor, names)}
+        state = {n: own[id(self.tensor(n))] for n in names}
+        stood = lambda x: nest(x, lambda v: standing(v if isinstance(v, Tensor) else Tensor(v)), (Tensor, np.ndarray))
+        args, kwargs = stood(args), stood(kwargs)
+        with in_mode(module, bool(self.training)), torch.enable_grad(), mode_class()():
+            made = torch.func.functional_call(module, dict(state), args, kwargs)
+        for name in names:
+            if state[name].writes:
+                self.tensor(name)._reset(tengens(state[name].now()).detach())
+        return nest(made, lambda v: tengens(v.now() if isinstance(v, standing_class()) else v), torch.Tensor)
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A PyTorch module. A walk over a Tengen module does not look inside."""
+
+    module: Any
+
+
+def interpret(module: Any) -> TorchCode:
+    """A PyTorch module as a Tengen `Module` that runs its Python code at each call, with Tengen's operators: for modules that
+    `torch.export`, and so `to_module`, does not take, since values decide what their code does (whole detectors).
+
+    Args: module: an ``nn.Module``; it is not changed, and its weights are copied.
+    Returns: a `Module` with PyTorch's names of parameters and buffers. It takes and returns what the module does, Tengen's tensors (or
+        arrays) in place of PyTorch's; gradients go through it, `train` and `eval` choose the module's mode. Under `trace` it is compiled
+        in parts, between what the code asks for; no file holds it.
+    Errors: ArgumentError for an operator that has no meaning here, when the code comes to it; for a write into a tensor that is no part of the
+        module.
+    Numerics: as PyTorch's within float rounding. Decisions by values (which boxes are kept) are those of Tengen's values.
+
+    >>> import torch
+    >>> from tengen import Tensor
+    >>> from tengen.interop.torch import interpret
+    >>> class Halved(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         while x.max() > 1:
+    ...             x = x / 2
+    ...         return x[x > 0.5]
+    >>> interpret(Halved())(Tensor([3.0, 1.0, -2.0])).tolist()
+    [0.75]
+    """
+    torch = package()
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(f"interpret takes an nn.Module, got a {type(module).__name__}")
+    trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
+    saved, found, first = list(module.state_dict()), {}, {}
+    every = dict((*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)))
+    for name in dict.fromkeys([n for n in saved if n in every] + list(every)):
+        same = first.setdefault(id(every[name]), name)
+        value = array_of(every[name]) if same == name else found[same].value
+        found[name] = Weight(value, name in trained, name in saved, None if same == name else same)
+    return TorchCode(module, found)
+
+
+def nest(x: Any, f: Callable[[Any], Any], kind: Any) -> Any:
+    """A nest of dicts, lists and tuples with f of what it holds of some kind; results with fields become dicts."""
+    if isinstance(x, kind):
+        return f(x)
+    if isinstance(x, Mapping):
+        return {k: nest(v, f, kind) for k, v in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(nest(v, f, kind) for v in x))
+    return type(x)(nest(v, f, kind) for v in x) if isinstance(x, (list, tuple)) else x
+
+
+# ---- tensors that stand for others -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def standing_class() -> Any:
+    """The class of tensors that stand for others."""
+    torch = package()
+    base: Any = torch.Tensor
+
+    class Standing(base):
+        """To PyTorch a tensor with a shape and a dtype and without memory.
+
+        Attributes:
+            held: a Tengen tensor, or one of PyTorch's that depends on none. writes: how often it was written. view_of: None, or of which
+                tensor it is a view and how: (tensor, operator, further arguments, those by name, which part of several). seen: the
+                writes of that tensor that `held` shows.
+        """
+
+        held: Any
+        writes: int
+        view_of: Any
+        seen: int
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        @staticmethod
+        def __new__(cls, value: Any, view: Any = None) -> Any:
+            shape = tuple(int(d) for d in value.shape)
+            dtype = value.dtype if isinstance(value, torch.Tensor) else getattr(torch, value.dtype.name)
+            made = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+            made.held, made.writes, made.view_of, made.seen = value, 0, view, 0 if view is None else view[0].writes
+            return made
+
+        def __init__(self, *_: Any):
+            pass
+
+        def now(self) -> Any:
+            """The value, also after the tensor of which this is a view was written."""
+            if self.view_of is not None:
+                whole = self.view_of[0]
+                whole.now()
+                if self.seen != whole.writes:
+                    self.held, self.seen = viewed(self.view_of), whole.writes
+                    self.writes += 1
+            return self.held
+
+        def write(self, value: Any) -> None:
+            """Gives it, and what it is a view of, another value."""
+            self.held, self.writes = value, self.writes + 1
+            if self.view_of is not None:
+                whole = self.view_of[0]
+                whole.write(put_back(self.view_of, value))
+                self.seen = whole.writes
+
+        def __repr__(self, **_: Any) -> str:
+            return f"Standing({self.held!r})"
+
+        def tolist(self) -> Any:
+            return self.now().tolist()
+
+        def numpy(self, **_: Any) -> Any:
+            return self.now().detach().numpy()
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return dispatched(func, args, kwargs or {})
+
+    return Standing
+
+
+def standing(value: Any) -> Any:
+    """The tensor that stands for a value."""
+    return standing_class()(value)
+
+
+def tengens(value: Any) -> Tensor:
+    """A value as a Tengen tensor."""
+    return value if isinstance(value, Tensor) else from_torch(value)
+
+
+@functools.cache
+def mode_class() -> Any:
+    """The mode in which PyTorch gives every operator here, those of new tensors too."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return dispatched(func, args, kwargs or {})
+
+    return Mode
+
+
+# ---- operators ---------------------------------------------------------------------------------------------------------------
+
+RESHAPED = ("view", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "alias", "detach")  # views of all elements in their order
+WRITERS = {"_index_put_impl_": "index_put", "zero_": "zeros_like", "fill_": "full_like", "bernoulli_": "bernoulli"}  # -> what they write
+RUNNING = ("native_batch_norm", "_native_batch_norm_legit")  # they write running statistics, which their schemas do not always say
+
+
+def dispatched(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What an operator gives: tensors that stand for Tengen's, or for PyTorch's where no operand is one of Tengen's."""
+    torch, kind = package(), standing_class()
+    name = func._schema.name.split("::")[1]
+    if name in RUNNING:
+        return batch_norm(args)
+    given = lambda x: nest(x, lambda t: t.now() if isinstance(t, kind) else t, torch.Tensor)
+    if func._schema.is_mutable:
+        target = args[0]
+        rest = [x for x in torch.utils._pytree.arg_tree_leaves(*args[1:], **kwargs) if isinstance(x, kind)]
+        if not isinstance(target, kind) and not rest:
+            return func(*args, **kwargs)
+        if not isinstance(target, kind) or not name.endswith("_"):
+            raise ArgumentError(f"{op_name(func)} writes a tensor that the network does not make; help: register_buffer keeps it in the module")
+        target.write(after(func, name, given(tuple(args)), given(dict(kwargs))))
+        return target
+    made = compute(func, given(tuple(args)), given(dict(kwargs)))
+    if not func.is_view:
+        return nest(made, standing, (torch.Tensor, Tensor))
+    whole = args[0] if isinstance(args[0], kind) else standing(args[0])
+    rest, named = given(tuple(args[1:])), given(dict(kwargs))
+    if isinstance(made, (torch.Tensor, Tensor)):
+        return kind(made, (whole, func, rest, named, None))
+    return [kind(part, (whole, func, rest, named, i)) for i, part in enumerate(made)]
+
+
+def viewed(view: tuple) -> Any:
+    """What a view shows of the tensor that it is of."""
+    whole, func, rest, named, part = view
+    made = compute(func, (whole.now(), *rest), named)
+    return made if part is None else made[part]
+
+
+def put_back(view: tuple, value: Any) -> Any:
+    """The tensor that a view is of, with another value at the view's places.
+
+    Errors: ArgumentError for a view that says nothing of them here.
+    """
+    whole, func, rest, named, part = view
+    base, aten = whole.now(), package().ops.aten
+    args, _ = bound(func, (base, *rest), named)
+    match func._schema.name.split("::")[1]:
+        case name if name in RESHAPED:
+            return compute(aten.view.default, (value, list(base.shape)), {})
+        case "slice" | "select" | "diagonal" as name:
+            return compute(getattr(aten, f"{name}_scatter").default, (base, value, *args[1:]), {})
+        case "unbind":
+            return compute(aten.select_scatter.default, (base, value, args[1], part), {})
+        case "t" | "transpose" as name:
+            return compute(func, (value, *args[1:]), {})
+        case "permute":
+            return compute(func, (value, np.argsort([d % value.ndim for d in args[1]]).tolist()), {})
+    raise ArgumentError(f"a view by {op_name(func)} is written, which has no meaning here; help: write what it is a view of")
+
+
+def after(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+    """The value of a tensor after an operator that writes it: that of the operator of the same name that gives a new one."""
+    aten, old = package().ops.aten, args[0]
+    if name == "copy_":
+        made = args[1]
+    else:
+        packet = getattr(aten, WRITERS.get(name, name[:-1]), None)
+        overload = {"fill_": "default", "bernoulli_": "p", "_index_put_impl_": "default"}.get(name, func._overloadname)
+        pure = getattr(packet, overload, None)
+        if pure is None:
+            raise ArgumentError(f"{op_name(func)} writes its operand, and has no meaning here")
+        made = compute(pure, args[:4] if name == "_index_put_impl_" else args, {k: v for k, v in kwargs.items() if k != "generator"})
+    made = compute(aten._to_copy.default, (made,), {"dtype": dtype_of(old)})
+    return compute(aten.expand.default, (made, list(old.shape)), {})
+
+
+def dtype_of(value: Any) -> Any:
+    """PyTorch's dtype of a value."""
+    return getattr(package(), value.dtype.name) if isinstance(value, Tensor) else value.dtype
+
+
+def batch_norm(args: Sequence[Any]) -> tuple[Any, ...]:
+    """(Result, mean, 1 / deviation); in training mode the running statistics get their new values."""
+    kind = standing_class()
+    values = [None if v is None else tengens(v.now()) if isinstance(v, kind) else v for v in args]
+    y, mean, inverse, new_mean, new_var = OPS["aten._native_batch_norm_legit_functional"](*values)
+    if args[5] and args[3] is not None:
+        args[3].write(new_mean.detach())
+        args[4].write(new_var.detach())
+    return tuple(None if v is None else standing(v) for v in (y, mean, inverse))
+
+
+def compute(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+    """The result of an operator of values: Tengen's where one of them is, or where random numbers are drawn.
+
+    Errors: ArgumentError for an operator that has no meaning here, and no decomposition into such that have.
+    """
+    torch = package()
+    every = torch.utils._pytree.arg_tree_leaves(*args, **kwargs)
+    if not any(isinstance(v, Tensor) for v in every) and torch.Tag.nondeterministic_seeded not in func.tags:
+        with outside(torch):  # contiguous: what stands for it says so to PyTorch's checks of views
+            return nest(func(*args, **kwargs), lambda t: t.contiguous(), torch.Tensor)
+    name = op_name(func)
+    if name not in OPS:
+        found = decompositions().get(func)
+        if found is None:
+            raise ArgumentError(f"{name} has no meaning here; help: enter it in tengen.interop.torch.registry.OPS")
+        stood = lambda x: nest(x, standing, (torch.Tensor, Tensor))
+        return nest(found(*stood(args), **stood(dict(kwargs))), lambda t: t.now(), standing_class())
+    mine = lambda x: nest(plain(None, x), tengens, torch.Tensor)
+    positional, named = bound(func, mine(args), mine(dict(kwargs)))
+    f = OPS[name]
+    more = {"wanted": frozenset(range(8))} if f.wants else {}
+    try:
+        with contextlib.nullcontext() if torch.is_grad_enabled() else no_grad():
+            made = f(*map(mine, positional), **{k: mine(v) for k, v in named.items()}, **more)
+    except TengenError as e:
+        e.add_note(f"in PyTorch's operator {name}")
+        raise
+    return made
+
+
+@functools.cache
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's definitions of operators by others."""
+    return package()._decomp.core_aten_decompositions()
+
+
+def outside(torch: Any) -> Any:
+    """Without the mode: PyTorch computes."""
+    return torch.utils._python_dispatch._disable_current_modes()

@@ -1,0 +1,130 @@
+"""PyTorch modules whose Python code runs at each call: values that decide, tensors that are written in place, and a whole detector."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from tengen import trace
+from tengen.autodiff import GradManager
+from tengen.base.errors import ArgumentError
+from tengen.interop.torch import from_torch, interpret, to_torch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+
+
+def close(have, want, tolerance=2e-5):
+    want = want.detach().numpy()
+    assert have.shape == want.shape
+    np.testing.assert_allclose(have.numpy(), want, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(want).max(initial=0))))
+
+
+class Decides(nn.Module):
+    """Masks, loops by values, writes into views of what it makes, and running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(4), nn.Linear(4, 4)
+        self.tied = self.linear
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        y = self.linear(self.norm(x))
+        while y.abs().max() > 2:
+            y = y / 2
+        board = torch.zeros(3, 4)
+        board[1] = y[0]
+        board[:, 1:3].t()[0].add_(y[1, :3])
+        first = board[:, 1]
+        board[:, 1].mul_(3)
+        kept = y[y > 0]
+        rows = torch.where(y.sum(1) > y.sum(1).mean())[0]
+        return {"board": board, "kept": kept, "rows": y[rows].relu_() + first.sum(), "which": torch.unique(rows % 2)}
+
+
+def test_code_that_decides_by_values():
+    """Outputs, gradients, running statistics, and buffers that the code writes are PyTorch's; a traced call has the eager bits."""
+    torch.manual_seed(0)
+    module = Decides().train()
+    net, x = interpret(module), torch.randn(6, 4) * 3
+    assert list(net.state_dict()) == list(module.state_dict()) and net.tied.weight is net.linear.weight
+    twin = interpret(module)
+    want = module(x)
+    loss = want["board"].square().sum() + want["kept"].sum() + want["rows"].sum()
+    loss.backward()
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        have = net(from_torch(x))
+        gm.backward((have["board"] ** 2).sum() + have["kept"].sum() + have["rows"].sum())
+    for key, value in want.items():
+        close(have[key], value)
+    found = dict(net.named_parameters())
+    for name, p in module.named_parameters():
+        close(found[name].grad, p.grad, 1e-4)
+    for name, b in module.named_buffers():
+        close(net.tensor(name), b)
+    run = trace(twin)
+    for i in range(2):
+        y = run(from_torch(x))
+        assert all(y[k].numpy().tobytes() == have[k].numpy().tobytes() for k in have) or i
+    assert twin.calls.item() == 2
+    close(net.eval()(from_torch(x))["board"], module.eval()(x)["board"])
+    module.load_state_dict(to_torch(net.state_dict()))
+
+
+def test_what_the_code_must_not_do():
+    kept = torch.zeros(3)
+
+    class Writes(nn.Module):
+        def forward(self, x):
+            return kept.add_(x)
+
+    with pytest.raises(ArgumentError, match=r"aten.add_.Tensor writes a tensor that the network does not make; help: register_buffer"):
+        interpret(Writes())(np.ones(3, np.float32))
+    assert kept.tolist() == [0.0] * 3
+
+    class Foreign(nn.Module):
+        def forward(self, x):
+            return torch.linalg.slogdet(x)
+
+    with pytest.raises(ArgumentError, match="aten._linalg_slogdet has no meaning here"):
+        interpret(Foreign())(np.eye(3, dtype=np.float32))
+    with pytest.raises(ArgumentError, match="interpret takes an nn.Module, got a int"):
+        interpret(3)
+
+
+def kernels(lib):
+    """torchvision's operators by their definitions, where it was built without them."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not has("torchvision::roi_align", "CPU"):
+        definition = sys.modules["torchvision.ops.roi_align"]._roi_align
+        lib.impl("roi_align", lambda x, rois, scale, h, w, n, aligned: definition(x, rois, scale, h, w, n, aligned), "CPU")
+    return has("torchvision::nms", "CPU")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torchvision's, of its own definitions
+def test_a_whole_detector():
+    """Faster R-CNN with torchvision's own code: proposals, regions, boxes, scores and labels."""
+    detection = pytest.importorskip("torchvision.models.detection", reason="torchvision is not installed")
+    lib = torch.library.Library("torchvision", "IMPL")
+    if not kernels(lib):
+        pytest.skip("torchvision has no nms for this processor: there is nothing to compare with")
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 4, 1), nn.ReLU())
+    backbone.out_channels = 8
+    anchors = detection.rpn.AnchorGenerator(((16, 32),), ((0.5, 1.0),))
+    module = detection.FasterRCNN(
+        backbone, 4, 64, 96, rpn_anchor_generator=anchors, rpn_pre_nms_top_n_test=20, rpn_post_nms_top_n_test=8, box_score_thresh=0.01,
+        box_roi_pool=__import__("torchvision").ops.MultiScaleRoIAlign(["0"], 3, 2),
+    ).eval()  # fmt: skip
+    net, images = interpret(module), [torch.rand(3, 50, 70), torch.rand(3, 64, 64)]
+    with torch.no_grad():
+        want = module(images)
+    have = net([from_torch(x) for x in images])
+    assert len(have) == 2 and len(want[0]["boxes"]) > 1
+    for h, w in zip(have, want):
+        assert h["labels"].tolist() == w["labels"].tolist()
+        close(h["boxes"], w["boxes"], 1e-4)
+        close(h["scores"], w["scores"], 1e-4)
