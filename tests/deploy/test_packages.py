@@ -99,6 +99,29 @@ target_link_libraries(by_library PRIVATE "{folder}/libmlp.a")
         assert call(tmp_path / "out" / program, folder / "mlp.bin", cwd=tmp_path, given=mlp[1].tobytes()) == mlp[2]
 
 
+@tool("gcc")
+def test_weights_in_the_program(mlp, tmp_path):
+    """And two models in one program: only their own names are visible."""
+    folder, ((weights, header),) = made(mlp, "native", "section")
+    deploy.compile_model(mlp[0], "native", folder, "other")
+    (tmp_path / "main.c").write_text("""#include <stdio.h>
+#include "mlp.h"
+#include "mlp_weights.h"
+#include "other.h"
+static _Alignas(64) unsigned char workspace[MLP_WORKSPACE_BYTES];
+int main(void) {
+    float image[21], scores[15], again[15];
+    if (sizeof mlp_weights != MLP_WEIGHTS_BYTES || mlp_check(mlp_weights, sizeof mlp_weights) || fread(image, 4, 21, stdin) != 21) return 2;
+    if (mlp_run(mlp_weights, workspace, image, scores) || other_run(mlp_weights, workspace, image, again)) return 3;
+    if (mlp_run(NULL, workspace, image, scores) != 1 || mlp_run(mlp_weights + 1, workspace, image, scores) != 2) return 4;
+    return fwrite(scores, 4, 15, stdout) != 15 || fwrite(again, 4, 15, stdout) != 15;
+}
+""")
+    files = ["main.c", folder / "mlp.o", weights, folder / "other.o"]
+    call("gcc", "-Wall", "-Werror", f"-I{folder}", *files, "-o", "program", cwd=tmp_path)
+    assert call(tmp_path / "program", cwd=tmp_path, given=mlp[1].tobytes()) == 2 * mlp[2] and Path(header).name == "mlp_weights.h"
+
+
 @tool("cargo")
 def test_rust(mlp, tmp_path):
     folder, _ = made(mlp, "native", "rust")
@@ -171,7 +194,7 @@ def test_arduino(mlp):
     home = folder / "mlp-arduino"
     assert "precompiled=full" in (home / "library.properties").read_text()
     assert (home / "src" / "cortex-m4" / "libmlp.a").read_bytes()[:8] == b"!<arch>\n"
-    assert len(files) == 4 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
+    assert len(files) == 5 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
 
 
 @needs("ziglang")

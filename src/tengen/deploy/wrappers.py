@@ -331,14 +331,25 @@ ldflags=-l{name}
 """
 
 
+def weights_header(prefix: str, size: int) -> str:
+    """The header of the weights as a constant of a program."""
+    return f"""/* The content of {prefix}.bin, which {prefix}_weights.obj or {prefix}_weights.c defines: what {prefix}_run takes as weights. */
+#ifndef {prefix.upper()}_WEIGHTS_H
+#define {prefix.upper()}_WEIGHTS_H
+#ifdef __cplusplus
+extern "C" const unsigned char {prefix}_weights[{size}];
+#else
+extern const unsigned char {prefix}_weights[{size}];
+#endif
+#endif
+"""
+
+
 def weights_text(prefix: str, blob: bytes) -> str:
     """The weights as C, for devices without files: a constant, which lies in flash."""
     rows = "\n".join("  " + "".join(f"{b}," for b in blob[i : i + 32]) for i in range(0, len(blob), 32)) or "  0"
     name = c_name(prefix)
     return f"""/* The content of {name}.bin. */
-#ifdef __cplusplus
-extern "C"
-#endif
 const unsigned char {name}_weights[{max(len(blob), 1)}] __attribute__((aligned(64))) = {{
 {rows}
 }};
