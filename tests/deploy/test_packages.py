@@ -11,6 +11,7 @@ import models
 import numpy as np
 import pytest
 from needs import needs
+from recorded import dumped
 
 import tengen
 from tengen import deploy
@@ -74,6 +75,22 @@ def test_python(mlp):
     for file in ("cut.bin", "other.bin"):
         with pytest.raises(ValueError, match="not belong to libmlp.so"):
             module.Model(weights=folder / file)
+
+
+@needs("ziglang")
+def test_dtypes_in_python(tmp_path):
+    x, z = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4"), np.array([1 + 2j, 3 - 1j], "c8")
+    f = lambda x, z, h, n: (x.astype("float16"), x > 0, x.sum(), n + 1, h.astype("float32"), z * z, x.astype("float64"))
+    given = [x, z, x[0].astype("f2"), np.arange(5, dtype="i8")]
+    dumped(f, [tengen.Tensor(a) for a in given], tmp_path / "m.tgn")
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    deploy.package(deploy.compile_model(m, "native", tmp_path, "kinds"), "python")
+    spec = importlib.util.spec_from_file_location("kinds_by_ctypes", tmp_path / "kinds.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for got, want in zip(module.Model().run(*given), m(*given)):
+        want = want.numpy()
+        assert np.asarray(got).tobytes() == want.tobytes() and got.shape[: want.ndim] == want.shape
 
 
 @tool("g++")
