@@ -108,7 +108,7 @@ def test_same_bits_in_process(net, target, tmp_path):
 
 @needs("ziglang")
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64", "riscv64"])
 def test_same_bits_linked(net, target, threads, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net", threads)

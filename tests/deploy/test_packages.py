@@ -1,6 +1,7 @@
 """The other forms of an artifact: each is built by its own tools, and gives the model's bytes. What is not installed is skipped aloud."""
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import models
 import numpy as np
 import pytest
 from needs import needs
+from recorded import dumped
 
 import tengen
 from tengen import deploy
@@ -46,6 +48,13 @@ def call(*command, cwd, given=None):
     return done.stdout
 
 
+def linked_before(target):
+    """Skips a test that would make zig build Windows's C library, which takes minutes; what it has built once is kept."""
+    home = Path(os.environ.get("ZIG_GLOBAL_CACHE_DIR") or Path.home() / ".cache" / "zig")
+    if target.startswith("windows") and not any(home.glob("o/*/__mingw_fix_stat_path.obj")):
+        pytest.skip("zig has not built a C library for Windows yet: python -m ziglang cc -target x86_64-windows-gnu a.c does")
+
+
 @needs("ziglang")
 def test_python(mlp):
     folder, _ = made(mlp, "x86-64" if Target.machine().arch == "x86_64" else "aarch64", "python")
@@ -66,6 +75,22 @@ def test_python(mlp):
     for file in ("cut.bin", "other.bin"):
         with pytest.raises(ValueError, match="not belong to libmlp.so"):
             module.Model(weights=folder / file)
+
+
+@needs("ziglang")
+def test_dtypes_in_python(tmp_path):
+    x, z = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4"), np.array([1 + 2j, 3 - 1j], "c8")
+    f = lambda x, z, h, n: (x.astype("float16"), x > 0, x.sum(), n + 1, h.astype("float32"), z * z, x.astype("float64"))
+    given = [x, z, x[0].astype("f2"), np.arange(5, dtype="i8")]
+    dumped(f, [tengen.Tensor(a) for a in given], tmp_path / "m.tgn")
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    deploy.package(deploy.compile_model(m, "native", tmp_path, "kinds"), "python")
+    spec = importlib.util.spec_from_file_location("kinds_by_ctypes", tmp_path / "kinds.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for got, want in zip(module.Model().run(*given), m(*given)):
+        want = want.numpy()
+        assert np.asarray(got).tobytes() == want.tobytes() and got.shape[: want.ndim] == want.shape
 
 
 @tool("g++")
@@ -97,6 +122,29 @@ target_link_libraries(by_library PRIVATE "{folder}/libmlp.a")
     call("cmake", "--build", "out", cwd=tmp_path)
     for program in ("by_object", "by_library"):
         assert call(tmp_path / "out" / program, folder / "mlp.bin", cwd=tmp_path, given=mlp[1].tobytes()) == mlp[2]
+
+
+@tool("gcc")
+def test_weights_in_the_program(mlp, tmp_path):
+    """And two models in one program: only their own names are visible."""
+    folder, ((weights, header),) = made(mlp, "native", "section")
+    deploy.compile_model(mlp[0], "native", folder, "other")
+    (tmp_path / "main.c").write_text("""#include <stdio.h>
+#include "mlp.h"
+#include "mlp_weights.h"
+#include "other.h"
+static _Alignas(64) unsigned char workspace[MLP_WORKSPACE_BYTES];
+int main(void) {
+    float image[21], scores[15], again[15];
+    if (sizeof mlp_weights != MLP_WEIGHTS_BYTES || mlp_check(mlp_weights, sizeof mlp_weights) || fread(image, 4, 21, stdin) != 21) return 2;
+    if (mlp_run(mlp_weights, workspace, image, scores) || other_run(mlp_weights, workspace, image, again)) return 3;
+    if (mlp_run(NULL, workspace, image, scores) != 1 || mlp_run(mlp_weights + 1, workspace, image, scores) != 2) return 4;
+    return fwrite(scores, 4, 15, stdout) != 15 || fwrite(again, 4, 15, stdout) != 15;
+}
+""")
+    files = ["main.c", folder / "mlp.o", weights, folder / "other.o"]
+    call("gcc", "-Wall", "-Werror", f"-I{folder}", *files, "-o", "program", cwd=tmp_path)
+    assert call(tmp_path / "program", cwd=tmp_path, given=mlp[1].tobytes()) == 2 * mlp[2] and Path(header).name == "mlp_weights.h"
 
 
 @tool("cargo")
@@ -156,6 +204,7 @@ fs.writeFileSync(1, Buffer.from(scores.buffer));
     ("android-arm64", "android", ["libmlp.so", "mlp.h", "mlp.bin"]),
 ])  # fmt: skip
 def test_shared_libraries_of_other_systems(mlp, target, form, names):
+    linked_before(target)
     _, (files,) = made(mlp, target, form)
     assert [Path(f).name for f in files] == names
     data = Path(files[0]).read_bytes()
@@ -171,12 +220,13 @@ def test_arduino(mlp):
     home = folder / "mlp-arduino"
     assert "precompiled=full" in (home / "library.properties").read_text()
     assert (home / "src" / "cortex-m4" / "libmlp.a").read_bytes()[:8] == b"!<arch>\n"
-    assert len(files) == 4 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
+    assert len(files) == 5 and "mlp_weights[" in (home / "src" / "mlp_weights.c").read_text()
 
 
 @needs("ziglang")
 @pytest.mark.parametrize("target, ending", [("windows-x86-64", ".exe"), ("macos-arm64", "")])
 def test_programs_of_other_systems_link(mlp, target, ending, tmp_path):
+    linked_before(target)
     folder, _ = made(mlp, target)
     program = link_program(Target.named(target), [str(folder / "mlp_main.c"), str(folder / "mlp.o")], tmp_path / "mlp")
     assert program.name == f"mlp{ending}" and program.stat().st_size > 2000

@@ -58,7 +58,7 @@ def runners(target: Target) -> list[tuple[list[str], str]]:
 
 def emulators(target: Target) -> tuple[str, ...]:
     """The names of programs that run code of a target on another machine."""
-    return target.level.emulators or (() if target.system.name in ("Android", "macOS") else target.architecture.emulators)
+    return target.level.emulators or (target.architecture.emulators if target.system.emulated else ())
 
 
 def runner(target: Target) -> tuple[list[str], str]:

@@ -18,15 +18,18 @@ from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.codegen.targets.system import ANDROID, BARE, MACOS, WASM, WINDOWS, System
 from tengen.deploy import javascript, wrappers
 from tengen.deploy.compile import Artifact
+from tengen.deploy.ctext import ALIGN
 from tengen.deploy.objects import read_object
 from tengen.deploy.run import link_library
+from tengen.runtime.compile import compile_object
 
 
 def package(artifact: Artifact, form: str) -> list[str]:
     """Writes an artifact in another form, beside its object. Returns the paths of what was written.
 
     Args:
-        form: one of `FORMS`: ``static`` (libNAME.a), ``shared`` (libNAME.so, .dylib or NAME.dll), ``cpp`` (NAME.hpp), ``cmake``
+        form: one of `FORMS`: ``static`` (libNAME.a), ``shared`` (libNAME.so, .dylib or NAME.dll), ``section`` (the weights as an object
+            file and its header), ``cpp`` (NAME.hpp), ``cmake``
             (NAME.cmake), ``python`` (NAME.py, by ctypes, with the shared library), ``rust`` (a crate, with the static library),
             ``android`` (a folder of the NDK's layout), ``arduino`` (a library's folder), ``javascript`` (NAME.mjs, NAME.d.ts and
             NAME.wasm).
@@ -81,6 +84,17 @@ def _shared(a: Artifact, target: Target, folder: Path) -> list[str]:
     return [str(link_library(target, [a.files[0], *a.operators], library))]
 
 
+def _section(a: Artifact, target: Target, folder: Path) -> list[str]:
+    """The weights as a constant of the program: `NAME_weights`, on 64 bytes, in the section that is only read."""
+    blob = Path(a.files[2]).read_bytes()
+    if not blob:
+        raise ConfigError(f"{a.name} has no weights")
+    content = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in blob)
+    text = f'{target.head}@{a.name}_weights = constant [{len(blob)} x i8] c"{content}", align {ALIGN}\n'
+    files = {"obj": compile_object(text, target, count=False), "h": wrappers.weights_header(a.name, len(blob))}
+    return [_write(folder / f"{a.name}_weights.{end}", content) for end, content in files.items()]
+
+
 def _cpp(a: Artifact, target: Target, folder: Path) -> list[str]:
     return [_write(folder / f"{a.name}.hpp", wrappers.cpp_text(a.interface))]
 
@@ -122,6 +136,7 @@ def _arduino(a: Artifact, target: Target, folder: Path) -> list[str]:
         "library.properties": wrappers.arduino_text(a.interface),
         f"src/{a.name}.h": Path(a.files[1]).read_bytes(),
         f"src/{target.cpu}/lib{a.name}.a": Path(library).read_bytes(),
+        f"src/{a.name}_weights.h": wrappers.weights_header(a.name, max(a.weights_bytes, 1)),
         f"src/{a.name}_weights.c": wrappers.weights_text(a.name, Path(a.files[2]).read_bytes()),
     }
     return [_write(home / name, content) for name, content in files.items()]
@@ -149,6 +164,6 @@ def _closed(a: Artifact, form: str) -> None:
 
 
 FORMS: dict[str, Callable[[Artifact, Target, Path], list[str]]] = {
-    "static": _static, "shared": _shared, "cpp": _cpp, "cmake": _cmake, "python": _python, "rust": _rust, "android": _android,
-    "arduino": _arduino, "javascript": _javascript,
+    "static": _static, "shared": _shared, "section": _section, "cpp": _cpp, "cmake": _cmake, "python": _python, "rust": _rust,
+    "android": _android, "arduino": _arduino, "javascript": _javascript,
 }  # fmt: skip

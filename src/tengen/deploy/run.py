@@ -171,8 +171,10 @@ def link_library(target: Target, files: Sequence[str], library: Path, exported: 
         options += [f"-Wl,--export={name}" for name in exported]
     else:
         names = {LINUX: f"-Wl,-soname,{library.name}", ANDROID: f"-Wl,-soname,{library.name}", WINDOWS: "-Wl,--export-all-symbols"}
-        options = ["-shared", *filter(None, [names.get(target.system)]), *(["-nostdlib"] if target.system is ANDROID else [])]
-        command = [c for c in command if c != "-static"]
+        options = ["-shared", *filter(None, [names.get(target.system)])]
+        if "-static" in command:  # zig's C library, which is another than that of the process that loads this: it has what is needed
+            command = [c for c in command if c not in ("-static", "-lpthread")]
+            options.append("-nostdlib")
     done = _call([*command, *options, "-o", str(library), *files], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {library.name} for {target.name} failed: {_last(done.stderr)}")

@@ -138,6 +138,8 @@ def python_text(f: Interface, library: str) -> str:
     model = {p}.Model()
     outputs = model.run({", ".join(a.name for a in ins)})      # buffers in, memoryviews out: numpy.asarray(outputs[0])
 
+float16 comes as its bits, uint16, and complex numbers with a last axis of two parts.
+
 Inputs are anything with a dense buffer of the right size and format, as NumPy's arrays or array.array. A Model is for one thread at a
 time; several Models may run at once.
 """
@@ -209,7 +211,7 @@ class Model:
         held = []
         for x, (name, kind, shape, size) in zip(inputs, INPUTS):
             view = memoryview(x)
-            if view.nbytes != size or _family(view.format) != _family(kind):
+            if view.nbytes != size or _family(view.format) not in (kind, "H" if kind == "e" else kind):
                 given = f"{{view.nbytes}} of {{view.format!r}}"
                 raise ValueError(f"{{name}}: {{size}} bytes of format {{kind!r}}, {{shape}}, are needed, not {{given}}")
             memory = _memory(size)
@@ -230,9 +232,10 @@ def _family(letter):
 
 
 def _view(memory, kind, shape, size):
-    """The numbers of an output; complex ones with an axis of two parts."""
+    """The numbers of an output; complex ones with an axis of two parts, float16 as their bits, which memoryview does not read."""
     if kind[0] == "Z":
         kind, shape = kind[1:], (*shape, 2)
+    kind = "H" if kind == "e" else kind
     return memoryview(memory).cast("B").cast(kind, shape) if size else memoryview(b"")
 '''
 
@@ -331,14 +334,25 @@ ldflags=-l{name}
 """
 
 
+def weights_header(prefix: str, size: int) -> str:
+    """The header of the weights as a constant of a program."""
+    return f"""/* The content of {prefix}.bin, which {prefix}_weights.obj or {prefix}_weights.c defines: what {prefix}_run takes as weights. */
+#ifndef {prefix.upper()}_WEIGHTS_H
+#define {prefix.upper()}_WEIGHTS_H
+#ifdef __cplusplus
+extern "C" const unsigned char {prefix}_weights[{size}];
+#else
+extern const unsigned char {prefix}_weights[{size}];
+#endif
+#endif
+"""
+
+
 def weights_text(prefix: str, blob: bytes) -> str:
     """The weights as C, for devices without files: a constant, which lies in flash."""
     rows = "\n".join("  " + "".join(f"{b}," for b in blob[i : i + 32]) for i in range(0, len(blob), 32)) or "  0"
     name = c_name(prefix)
     return f"""/* The content of {name}.bin. */
-#ifdef __cplusplus
-extern "C"
-#endif
 const unsigned char {name}_weights[{max(len(blob), 1)}] __attribute__((aligned(64))) = {{
 {rows}
 }};

@@ -16,6 +16,7 @@ class System(NamedTuple):
         format: of object files: "elf", "wasm", "coff" or "mach-o". mangling: LLVM's letter for how that spells symbols.
         relocation: LLVM's relocation model.
         threads: whether the thread pool runs there: on Linux, where a mutex of zero bytes is one that is open.
+        emulated: whether what runs the architecture's programs elsewhere runs those of the system.
         files: whether C programs open files and standard streams.
         loads: whether processes load shared libraries; ending: of their names.
         library: names that the compiler's own run-time library defines (libgcc, compiler-rt), which every linker of the system
@@ -28,16 +29,17 @@ class System(NamedTuple):
     mangling: str = "e"
     relocation: str = "pic"
     threads: bool = False
+    emulated: bool = True
     files: bool = True
     loads: bool = True
     ending: str = ".so"
     library: tuple[str, ...] = ()
 
 
-ANDROID = System("Android", "-linux-android", threads=True)
+ANDROID = System("Android", "-linux-android", threads=True, emulated=False)
 LINUX = System("Linux", "-linux-", threads=True, library=("__aeabi_",))
 WINDOWS = System("Windows", "-windows-", "coff", "w", ending=".dll", library=("___chkstk_ms",))
-MACOS = System("macOS", "-apple-macosx", "mach-o", "o", ending=".dylib")
+MACOS = System("macOS", "-apple-macosx", "mach-o", "o", emulated=False, ending=".dylib")
 _OF_WASM = ("__stack_pointer", "__linear_memory", "__indirect_function_table")
 WASM = System("WebAssembly", "-unknown-unknown", "wasm", relocation="static", loads=False, library=_OF_WASM)
 BARE = System("no operating system", "-none-", relocation="static", files=False, loads=False, library=("__aeabi_",))

@@ -140,7 +140,7 @@ class Target:
         if config.processor not in _NAMED:
             raise ConfigError(f"unknown TENGEN_PROCESSOR={config.processor}; help: one of {', '.join(TARGET_NAMES)}")
         less = _NAMED[config.processor]
-        if less.arch != mine.arch or not all(map(mine.has, less.needs)):
+        if less.arch != mine.arch or less.system is not mine.system or not all(map(mine.has, less.needs)):
             raise ConfigError(f"this processor has less than TENGEN_PROCESSOR={config.processor}; help: leave the variable unset")
         return replace(less, name="native", l2_bytes=mine.l2_bytes, l2_all=mine.l2_all)
 
