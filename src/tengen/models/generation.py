@@ -36,7 +36,7 @@ class Sampling:
     def __post_init__(self):
         fits = {
             "temperature": self.temperature == 0 or COLDEST <= self.temperature < np.inf,
-            "top_k": self.top_k is None or type(self.top_k) is not bool and isinstance(self.top_k, int | np.integer) and 1 <= self.top_k < 1 << 24,
+            "top_k": self.top_k is None or isinstance(self.top_k, int | np.integer) and 1 <= self.top_k < 1 << 24,
             "top_p": self.top_p is None or 0 < self.top_p <= 1,
             "min_p": self.min_p is None or 0 <= self.min_p <= 1,
             "repetition_penalty": self.repetition_penalty > 0 and np.isfinite(self.repetition_penalty),

@@ -37,7 +37,8 @@ def save(model: Any, path: str | os.PathLike) -> None:
     """Writes a model as a TFLite file, which TFLite's interpreter runs.
 
     Args:
-        model: a `Model` (from `tengen.load_graph`, or `load` here), or a traced function or module that has been called.
+        model: a `Model` (from `tengen.load_graph`, or `load` here), a traced function or module that has been called, a `tengen.Graph`, or
+            what `quantization.ptq` made. Networks of int8 keep their integers: docs/tflite.md says which.
         path: the file. It is written beside and renamed.
     Errors: ArgumentError that lists every op that cannot be said in TFLite, with its line; for a model that keeps states, that has open
         extents, and for one of more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
@@ -67,7 +68,7 @@ def to_bytes(model: Any) -> bytes:
         model = load_graph(kept)
     if not isinstance(model, Model):
         raise ArgumentError(
-            f"takes a Model or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
+            f"takes a Model, a Graph or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
         )
     if model.graph.states:
         raise ArgumentError(
@@ -75,7 +76,8 @@ def to_bytes(model: Any) -> bytes:
         )
     if model.extents:
         raise ArgumentError(
-            f"{model.name} has the open extents {', '.join(model.extents)}; help: model.at({model.extents[0]}=1)"
+            f"{model.name} has the open extents {', '.join(model.extents)}; help: model.at({model.extents[0]}=1), "
+            "or set_batch(1) of a tengen.Graph"
         )
     graph = settled(fold_constants(model.graph, evaluate))
     if sum(c.data.nbytes for c in graph.constants.values() if c.data is not None) >= LARGEST:
