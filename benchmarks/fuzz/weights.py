@@ -16,18 +16,14 @@ from tempfile import TemporaryDirectory
 sys.path.pop(0)  # the folder of this file, whose names are those of packages
 import atheris
 
-import tengen.deploy.tensorfile as tensorfile
-import tengen.interop.onnx
-import tengen.interop.torch
-import tengen.jit.trace
-import tengen.module  # what is imported here is not instrumented, which takes minutes
+from tengen.base.errors import FileFormatError
+from tengen.deploy import tensorfile
+from tengen.interop import onnx, torch  # noqa: F401  (what is imported before is not instrumented, which takes minutes)
 
 with atheris.instrument_imports(include=["tengen.interop.weights", "tengen.models"]):
     from tengen.interop.weights.store import INDEX, WEIGHTS
     from tengen.models import BERT, GPT, BasicBlock, BERTTagger, Llama, ResNet, ViT
     from tengen.models.pretrained import CONFIG, from_pretrained, save_pretrained
-
-from tengen.base.errors import FileFormatError
 
 LINE, SHARD = b"\n----\n", "model-00001-of-00001.safetensors"
 TINY = {"vocabulary": 5, "context": 4}

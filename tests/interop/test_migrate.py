@@ -23,7 +23,7 @@ from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import FileFormatError
 from tengen.deploy.tensorfile import read_tensors, write_tensors
-from tengen.interop import migrate, onnx, weights
+from tengen.interop import migrate, onnx, tflite, weights
 
 HERE = Path(__file__).resolve().parent
 TRACED, RESULTS, DUMPED = HERE / "traced.safetensors", HERE / "traced.npz", HERE / "dumped.safetensors"
@@ -110,6 +110,10 @@ def test_keras_itself(tmp_path):
     run(python, migrate.script(), "tensorflow", tmp_path / "saved", tmp_path / "variables.safetensors")
     theirs, found = (read_tensors(tmp_path / f"{n}.safetensors").arrays for n in ("net", "variables"))
     assert {a.tobytes() for a in theirs.values()} == {a.tobytes() for a in found.values()}
+    pytest.importorskip("tflite", reason="the package tflite is not installed: TensorFlow's TFLite files are not read")
+    same_as(tflite.load(tmp_path / "float.tflite"), tmp_path)
+    with np.load(tmp_path / "integers.npz") as f:
+        assert (tflite.load(tmp_path / "int8.tflite")(f["x"]).numpy() == f["y"]).all()
     pytest.importorskip("onnx", reason="onnx is not installed: tf2onnx's file is not read")
     run(python, "-m", "tf2onnx.convert", "--saved-model", tmp_path / "saved", "--output", tmp_path / "net.onnx")
     same_as(onnx.load(tmp_path / "net.onnx"), tmp_path)

@@ -25,6 +25,7 @@ NETWORKS = {
     "bert_base": ({"vocabulary": 50, "width": 24, "heads": 3, "depth": 2, "context": 16}, TEXT),
     "gpt": ({"vocabulary": 50, "width": 24, "heads": 3, "layers": 2, "context": 16}, TEXT),
     "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT), "vit_tiny": ({"num_classes": 5}, (3, 224, 224)),
+    "llama": ({"layers": 2, "width": 24, "heads": 4, "groups": 2, "hidden": 40, "vocabulary": 50, "context": 16}, TEXT),
 }  # fmt: skip
 
 

@@ -98,6 +98,7 @@ def test_what_is_refused(net):
         (([], 1), {}, "tokens are ids"), (([[]], 1), {}, "tokens are ids"), (([[0.5]], 1), {}, "tokens are ids"),
         (([1, 2], 1), {}, "tokens are ids"), (([[1]], -1), {}, "-1 more"), (([[1]], 1), {"seed": [1, 2]}, "2 seeds for 1 prompts"),
         (([[1]], 1), {"stop": "x"}, "stop needs decode"), (([[1]], 1), {"stop": "", "decode": str}, "none of them empty"),
+        (([[1]], 1), {"temperature": 1e-40}, "temperature=1e-40"), (([[1]], 1), {"top_k": 2.5}, "top_k=2.5"),
         (([[1]], 1), {"temperature": float("nan")}, "temperature=nan"), (([[1]], 1), {"min_p": 2}, "min_p=2"),
         (([[1]], 1), {"repetition_penalty": 0}, "repetition_penalty=0"), (([[1]], 1), {"top_k": 0}, "top_k=0"),
     ]:  # fmt: skip

@@ -57,7 +57,7 @@ def create(name: str, **options) -> Module:
 
 
 __all__ = [
-    "BERT", "BERTAnswers", "BERTClassifier", "BERTMaskedLM", "BERTTagger", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet",
-    "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT", "create", "from_pretrained", "list_models",
-    "load_tokenizer", "save_pretrained", *sorted(_BUILDERS),
+    "BERT", "BERTAnswers", "BERTClassifier", "BERTMaskedLM", "BERTTagger", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet",
+    "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet", "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT",
+    "create", "from_pretrained", "list_models", "load_tokenizer", "save_pretrained",
 ]  # fmt: skip

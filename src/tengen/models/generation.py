@@ -19,6 +19,7 @@ from tengen.tensor import Tensor
 
 SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
 TRACED = 64  # tokens that pay for a trace of the step
+COLDEST = 1e-30  # logits divided by less would be infinite in float32
 MORE = 4  # tokens beyond the bytes of a stop string, in which it is looked for
 
 
@@ -34,16 +35,16 @@ class Sampling:
 
     def __post_init__(self):
         fits = {
-            "temperature": self.temperature >= 0 and np.isfinite(self.temperature),
-            "top_k": self.top_k is None or 1 <= self.top_k < 1 << 24,
+            "temperature": self.temperature == 0 or COLDEST <= self.temperature < np.inf,
+            "top_k": self.top_k is None or isinstance(self.top_k, int | np.integer) and 1 <= self.top_k < 1 << 24,
             "top_p": self.top_p is None or 0 < self.top_p <= 1,
             "min_p": self.min_p is None or 0 <= self.min_p <= 1,
             "repetition_penalty": self.repetition_penalty > 0 and np.isfinite(self.repetition_penalty),
         }
         if wrong := [f"{name}={getattr(self, name)}" for name, fit in fits.items() if not fit]:
             raise ValueError(
-                f"{', '.join(wrong)}: temperature is at least 0, top_k at least 1, top_p in (0, 1], min_p in [0, 1], "
-                "repetition_penalty above 0"
+                f"{', '.join(wrong)}: temperature is 0 or at least {COLDEST}, top_k an int of at least 1, top_p in (0, 1], "
+                "min_p in [0, 1], repetition_penalty above 0"
             )
 
     def key(self) -> tuple[bool, ...]:

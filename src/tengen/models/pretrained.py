@@ -42,8 +42,8 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
             "float16", "bfloat16", or "auto", the one in which the file holds most of its numbers.
 
     Returns: the network, in evaluation. BERT is what config.json names under architectures: BertForMaskedLM, BertForSequenceClassification,
-        BertForTokenClassification, BertForQuestionAnswering, or else BertModel, without a head. A language model has the folder's end tokens as `eos`, which
-        `generate` stops at.
+        BertForTokenClassification, BertForQuestionAnswering, or else BertModel, without a head. A language model
+        has the folder's end tokens as `eos`, which `generate` stops at.
     Errors: FileFormatError for a folder that is not such a one, for settings that Tengen's network does not have, and for weights that
         do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
     Numerics: weights are rounded to `dtype`: float16 and bfloat16 become float32 exactly. In float32 results are transformers' but for
@@ -88,8 +88,8 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
 def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = None, shard: int = SHARD) -> None:
     """Writes a folder that `from_pretrained` and transformers load: config.json, model.safetensors, or shards with their index.
 
-    Args: net: a GPT, Llama, BERT (with a head or without), ViT or ResNet. folder: is made where it is not there. tokenizer: one of the package tokenizers, which
-        is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
+    Args: net: a GPT, Llama, BERT (with a head or without), ViT or ResNet. folder: is made where it is not there. tokenizer: one of
+        the package tokenizers, which is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
     Errors: ValueError for another network. OSError where it cannot be written.
     """
     name, kind = kind_of(net)

@@ -37,7 +37,7 @@ def keep_codes(graph: Graph) -> Graph:
         ):
             return None
         between, v = [], ins[0]
-        while v is not None and v.node is not None and _does_the_same(v.node):
+        while v is not None and v.node is not None and does_the_same(v.node):
             between.append(v.node)
             v = v.node.inputs[0]
         made = v.node if v is not None else None
@@ -60,7 +60,7 @@ def _is_plain(scale: np.ndarray) -> bool:
     return scale.dtype == np.float32 and bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all())
 
 
-def _does_the_same(n: Node) -> bool:
+def does_the_same(n: Node) -> bool:
     """Whether a node does to integers what it does to the numbers that they stand for, by one scale: it moves elements, or
     takes the largest of some."""
     return n.op == "max_pool" or (n.op != "fused" and lookup(n.op).kind == "view" and len(n.inputs) == len(n.outputs) == 1)

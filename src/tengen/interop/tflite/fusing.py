@@ -45,7 +45,7 @@ def fuse(w: Writer, outputs: set[int]) -> None:
 def taken_in(w: Writer, op: str, layer: dict[str, Any], name: str, follower: dict[str, Any], made: int) -> bool:
     """Whether a layer takes in the operator that reads its result; it is changed then."""
     kind, how = layer["BuiltinOptions"]
-    if name in ENDS:
+    if name in ENDS and how.get("FusedActivationFunction", 0) == 0:
         layer["BuiltinOptions"] = kind, {**how, "FusedActivationFunction": numbers_of("ActivationFunctionType")[ENDS[name]]}
         return True
     operands = follower["Inputs"].tolist()
@@ -53,6 +53,8 @@ def taken_in(w: Writer, op: str, layer: dict[str, Any], name: str, follower: dic
     if name not in ("ADD", "MUL") or len(other) != 1 or other[0] not in w.arrays:
         return False
     x, weight, bias = layer["Inputs"].tolist()
+    if weight not in w.arrays or w.arrays[weight].dtype != np.float32:
+        return False
     weights, axis, value = w.arrays[weight], CHANNELS[op], w.arrays[other[0]]
     count = weights.shape[axis]
     if value.dtype != weights.dtype or value.size not in (1, count) or value.size > 1 and value.shape[-1] != count:

@@ -8,20 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.dtype import uint8
 from tengen.base.errors import ArgumentError
 from tengen.base.files import replacing
 from tengen.base.version import VERSION
 from tengen.compiler.driver import evaluate
+from tengen.deploy.graphs import Graph
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
-from tengen.interop.tflite import writing  # noqa: F401  (enters what each op is in TFLite)
+from tengen.interop.tflite import quantized, writing  # noqa: F401  (enter what each op is in TFLite)
 from tengen.interop.tflite.flat import write
 from tengen.interop.tflite.fusing import fuse, prune
+from tengen.interop.tflite.quantized import Planner, scales_of, settled
 from tengen.interop.tflite.reader import IDENTIFIER
 from tengen.interop.tflite.schema import numbers_of, package
 from tengen.interop.tflite.writer import Writer
 from tengen.jit.trace import trace
 from tengen.passes.constants import fold_constants
+from tengen.quantization import Quantized
 
 LARGEST = 1 << 31  # bytes of a flatbuffer
 VERSIONS = {  # of operators, where what is written came later than the first
@@ -33,7 +37,8 @@ def save(model: Any, path: str | os.PathLike) -> None:
     """Writes a model as a TFLite file, which TFLite's interpreter runs.
 
     Args:
-        model: a `Model` (from `tengen.load_graph`, or `load` here), or a traced function or module that has been called.
+        model: a `Model` (from `tengen.load_graph`, or `load` here), a traced function or module that has been called, a `tengen.Graph`, or
+            what `quantization.ptq` made. Networks of int8 keep their integers: docs/tflite.md says which.
         path: the file. It is written beside and renamed.
     Errors: ArgumentError that lists every op that cannot be said in TFLite, with its line; for a model that keeps states, that has open
         extents, and for one of more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
@@ -56,14 +61,14 @@ def save(model: Any, path: str | os.PathLike) -> None:
 def to_bytes(model: Any) -> bytes:
     """The same as bytes. Arguments and errors: as of `save`."""
     package()
-    if isinstance(model, trace):
+    if isinstance(model, trace | Graph | Quantized):
         kept = io.BytesIO()
-        model.dump(kept)
+        (model.dump if isinstance(model, trace) else model.save)(kept)
         kept.seek(0)
         model = load_graph(kept)
     if not isinstance(model, Model):
         raise ArgumentError(
-            f"takes a Model or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
+            f"takes a Model, a Graph or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
         )
     if model.graph.states:
         raise ArgumentError(
@@ -71,12 +76,13 @@ def to_bytes(model: Any) -> bytes:
         )
     if model.extents:
         raise ArgumentError(
-            f"{model.name} has the open extents {', '.join(model.extents)}; help: model.at({model.extents[0]}=1)"
+            f"{model.name} has the open extents {', '.join(model.extents)}; help: model.at({model.extents[0]}=1), "
+            "or set_batch(1) of a tengen.Graph"
         )
-    graph = fold_constants(model.graph, evaluate)
+    graph = settled(fold_constants(model.graph, evaluate))
     if sum(c.data.nbytes for c in graph.constants.values() if c.data is not None) >= LARGEST:
         raise ArgumentError(f"{model.name} has more than {LARGEST:,} bytes of weights")
-    w = Writer(graph)
+    w = Writer(graph, Planner(graph).plans(), scales_of(graph))
     for v in graph.inputs:
         w.plain[v] = w.tensor(v.name, v.type.shape, v.type.dtype)
     w.write_nodes()
@@ -84,7 +90,9 @@ def to_bytes(model: Any) -> bytes:
     outputs = []
     for name, v in zip(graph.output_names, graph.outputs):
         made = w.get(v)
-        fresh = w.tensor(name, made.shape, made.dtype)
+        if made.codes is not None and v.type.dtype is uint8:
+            made = w.emit("QUANTIZE", [made], made.shape, np.uint8, ("QuantizeOptions", {}), False, (made.codes[0], made.codes[1] + 128))
+        fresh = w.tensor(name, made.shape, made.dtype, codes=made.codes)
         w.add("RESHAPE", [made, w.ints(made.shape)], [fresh], ("ReshapeOptions", {"NewShape": np.array(made.shape, np.int32)}))
         outputs.append(fresh.index)
     inputs = [w.plain[v].index for v in graph.inputs]

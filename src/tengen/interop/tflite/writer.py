@@ -7,7 +7,7 @@ needs it, and not around each convolution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,7 @@ from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
 from tengen.interop.tflite.reader import DTYPES
 from tengen.interop.tflite.schema import numbers_of
-from tengen.ir.graph import Graph, Value
-from tengen.ir.rewrite import live_nodes
+from tengen.ir.graph import Graph, Node, Value
 
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of a picture, as TFLite has them, and back
 WRITERS: dict[str, Callable[..., Any]] = {}  # op of Tengen's -> what writes it (`writing.py`)
@@ -40,12 +39,17 @@ def writes(*ops: str) -> Callable[[Callable], Callable]:
 
 
 class Out(NamedTuple):
-    """A tensor of the file: its number, shape and dtype. last: whether it is a picture with its channels last."""
+    """A tensor of the file: its number, shape and dtype. last: whether it is a picture with its channels last. codes: of integers that
+    stand for numbers, the scale and the zero point."""
 
     index: int
     shape: tuple[int, ...]
     dtype: np.dtype
     last: bool = False
+    codes: tuple[float, int] | None = None
+
+
+MOVES = {"RESHAPE", "TRANSPOSE", "MAX_POOL_2D", "STRIDED_SLICE", "SLICE", "PAD", "CONCATENATION", "GATHER", "BROADCAST_TO"}  # keep a scale
 
 
 class Writer:
@@ -53,11 +57,13 @@ class Writer:
 
     Attributes:
         plain, last: what stands for the values of Tengen's graph, in its order and with channels last. arrays: of the file, by the number
-            of their tensor. read: the values that operators which are written, or the graph's outputs, read.
+            of their tensor. read: the values that operators which are written, or the graph's outputs, read. constants: arrays that are known.
+        plans: layers of integers, by the node that ends one; scales: of integers that sums become (`quantized.py`).
     """
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, plans: Mapping[Node, Any] | None = None, scales: Mapping[Value, float] | None = None):
+        self.graph, self.plans, self.scales = graph, plans or {}, scales or {}
+        self.constants: dict[Any, np.ndarray] = {c.value: c.data for c in graph.constants.values() if c.data is not None}
         self.tensors: list[dict[str, Any]] = []
         self.operators: list[dict[str, Any]] = []
         self.codes: dict[str, int] = {}
@@ -70,8 +76,11 @@ class Writer:
         self._taken: set[str] = set()
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
-    def tensor(self, name: str, shape: Sequence[Any], dtype: Any, last: bool = False) -> Out:
-        """A new tensor. Errors: ArgumentError for an open extent, and for dtypes that TFLite does not compute with."""
+    def tensor(self, name: str, shape: Sequence[Any], dtype: Any, last: bool = False, codes: Any = None) -> Out:
+        """A new tensor. codes: the scale and the zero point; of an array also an axis, along which there are several scales.
+
+        Errors: ArgumentError for an open extent, and for dtypes that TFLite does not compute with.
+        """
         d = np.dtype(dtype.numpy if isinstance(dtype, DType) else dtype)
         if d.name not in KINDS:
             raise ArgumentError(f"TFLite does not compute with {d}")
@@ -83,17 +92,20 @@ class Writer:
             n += 1
             fresh = f"{name}_{n}"
         self._taken.add(fresh)
-        self.tensors.append(
-            {"Shape": np.array(extents, np.int32), "Type": numbers_of("TensorType")[KINDS[d.name]], "Name": fresh}
-        )
-        return Out(len(self.tensors) - 1, extents, d, last)
+        entry = {"Shape": np.array(extents, np.int32), "Type": numbers_of("TensorType")[KINDS[d.name]], "Name": fresh}
+        if codes is not None:
+            scale = np.atleast_1d(np.asarray(codes[0], np.float32))
+            zeros, axis = np.full(scale.shape, codes[1], np.int64), (*codes, 0)[2]
+            entry["Quantization"] = {"Scale": scale, "ZeroPoint": zeros, "QuantizedDimension": axis}
+        self.tensors.append(entry)
+        return Out(len(self.tensors) - 1, extents, d, last, None if codes is None or np.ndim(codes[0]) else (codes[0], codes[1]))
 
-    def array(self, a: Any, name: str = "known", last: bool = False) -> Out:
+    def array(self, a: Any, name: str = "known", last: bool = False, codes: Any = None) -> Out:
         """An array of the file; equal ones are one."""
         a = np.asarray(a)
-        key = (a.dtype.name, a.shape, a.tobytes(), last)
+        key = (a.dtype.name, a.shape, a.tobytes(), last, None if codes is None else (np.asarray(codes[0]).tobytes(), *codes[1:]))
         if key not in self._known:
-            made = self._known[key] = self.tensor(name, a.shape, a.dtype, last)
+            made = self._known[key] = self.tensor(name, a.shape, a.dtype, last, codes)
             self.buffers.append({"Data": np.frombuffer(a.tobytes(), np.uint8)})
             self.tensors[made.index]["Buffer"] = len(self.buffers) - 1
             self.arrays[made.index] = a
@@ -142,9 +154,12 @@ class Writer:
         dtype: Any,
         options: tuple[str, dict] | None = None,
         last: bool = False,
+        codes: tuple[float, int] | None = None,
     ) -> Out:
-        """Adds an operator with one output."""
-        made = self.tensor(op.lower(), shape, dtype, last)
+        """Adds an operator with one output. What moves integers keeps their scale."""
+        if codes is None and op in MOVES and inputs[0] is not None:
+            codes = inputs[0].codes
+        made = self.tensor(op.lower(), shape, dtype, last, codes)
         self.add(op, inputs, [made], options)
         return made
 
@@ -184,8 +199,7 @@ class Writer:
 
         Errors: ArgumentError that lists the nodes that cannot be said.
         """
-        live = live_nodes(self.graph, self.graph.outputs)
-        self.read = {*self.graph.outputs, *(v for n in live for v in n.inputs if v is not None)}
+        live = self._needed()
         wrong = []
         for c in self.graph.constants.values():
             if c.value in self.read:
@@ -194,12 +208,13 @@ class Writer:
                 except ArgumentError as e:
                     wrong.append(f"  the weight {c.name}: {e}")
         for n in (n for n in self.graph.nodes if n in live):
-            if any(v is not None and v not in self.plain and v not in self.last for v in n.inputs):
+            if any(v is not None and v not in self.plain and v not in self.last for v in self._read_by(n)):
                 continue  # one that it reads has been told
             try:
-                if n.op not in WRITERS:
+                op = "planned" if n in self.plans else n.op
+                if op not in WRITERS:
                     raise ArgumentError("TFLite has no operator for it")
-                made = WRITERS[n.op](self, n)
+                made = WRITERS[op](self, n)
                 for v, o in zip(n.outputs, made if isinstance(made, list) else [made]):
                     if o is not None:
                         (self.last if o.last else self.plain)[v] = o
@@ -211,3 +226,20 @@ class Writer:
                         self.plain[v] = self.tensor("unknown", v.type.shape, v.type.dtype)
         if wrong:
             raise ArgumentError("\n".join(["these nodes cannot be said in TFLite:", *wrong[:40]]))
+
+    def _needed(self) -> set[Node]:
+        live: set[Node] = set()
+        stack = list(self.graph.outputs)
+        while stack:
+            v = stack.pop()
+            self.read.add(v)
+            if v.node is not None and v.node not in live:
+                live.add(v.node)
+                stack.extend(x for x in self._read_by(v.node) if x is not None)
+        return live
+
+    def _read_by(self, n: Node) -> Sequence[Value | None]:
+        """What a node reads, or what the layer reads that it ends; scales belong to tensors."""
+        if n in self.plans:
+            return self.plans[n].sources
+        return n.inputs[:1] if n.op in ("quantize_linear", "dequantize_linear") else n.inputs

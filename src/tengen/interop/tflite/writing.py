@@ -155,6 +155,8 @@ def gelu(w: Writer, n: Node) -> Out:
 @writes("astype")
 def astype(w: Writer, n: Node) -> Out:
     """Floats to integers: TFLite leaves open what is out of range."""
+    if n.inputs[0].type.dtype is n.outputs[0].type.dtype:
+        return operands(w, n)[0]
     return w.cast(operands(w, n)[0], n.outputs[0].type.dtype)
 
 
@@ -218,6 +220,8 @@ def pad(w: Writer, n: Node) -> Out:
     widths = [n.attrs["pad_width"][a] for a in order]
     shape = [e + a + b for e, (a, b) in zip(x.shape, widths)]
     pairs = w.array(np.array(widths, np.int32).reshape(-1, 2))
+    if x.codes is not None:  # with the zero point
+        return w.emit("PAD", [x, pairs], shape, x.dtype, ("PadOptions", NONE), x.last)
     if n.attrs["mode"] == "constant":
         return w.emit(
             "PADV2", [x, pairs, w.number(n.attrs["constant_value"], x)], shape, x.dtype, ("PadV2Options", NONE), x.last
@@ -341,8 +345,9 @@ def window(w: Writer, x: Out, pads: Sequence[int], fill: float = 0.0) -> Out:
     pairs = [[0, 0], *([p, p] for p in pads), [0, 0]]
     shape = [e + a + b for e, (a, b) in zip(x.shape, pairs)]
     return w.emit(
-        "PADV2", [x, w.array(np.array(pairs, np.int32)), w.number(fill, x)], shape, x.dtype, ("PadV2Options", NONE), True
-    )
+        "PADV2", [x, w.array(np.array(pairs, np.int32)), w.array(np.array(fill, x.dtype), codes=x.codes)], shape, x.dtype,
+        ("PadV2Options", NONE), True, x.codes,
+    )  # fmt: skip
 
 
 def flat(v: Value, what: str) -> None:
@@ -404,7 +409,8 @@ def pool(w: Writer, n: Node) -> Out:
     """The largest or the mean of each window."""
     flat(n.inputs[0], "pool")
     a, given = n.attrs, w.picture(n.inputs[0])
-    x = window(w, given, a["padding"], float(np.finfo(np.float32).min) if n.op == "max_pool" else 0.0)
+    least = -128 if given.dtype == np.int8 else float(np.finfo(np.float32).min)
+    x = window(w, given, a["padding"], least if n.op == "max_pool" else 0.0)
     kernel, stride, pads = a["kernel_size"], a["stride"], a["padding"]
     space = [(e - k) // s + 1 for e, k, s in zip(x.shape[1:3], kernel, stride)]
     how = {"Padding": VALID, "StrideH": stride[0], "StrideW": stride[1], "FilterHeight": kernel[0], "FilterWidth": kernel[1]}
