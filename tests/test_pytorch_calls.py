@@ -71,6 +71,8 @@ x.moveaxis(0, 1) x.nan_to_num() x.copysign(y) x.quantile(0.25, dim=1) x.scatter(
 x.repeat_interleave(2, dim=1) x.split_with_sizes([1, 2], 1)[1]
 """
 OTHERS = """
+F.linalg.multi_dot([x, b[0], c[0]]) F.linalg.multi_dot([v, c[0], c[1].T, c[1]]) F.linalg.cond(q) F.linalg.cond(q, -2) F.linalg.cond(q, 'fro')
+F.linalg.cond(q, 1)
 F.tril_indices(3, 4) F.tril_indices(3, 4, 1) F.triu_indices(4, 3, -1) F.isin(j, i) F.isin(j, i, invert=True)
 F.unravel_index(k.abs(), (3, 5))[1] F.fmod(k, 4) F.fmod(k, -4) F.isposinf(n) F.isneginf(n)
 F.logspace(0, 1, 4, dtype=F.float64) F.linspace(0, 1, steps=4, dtype=F.float64) F.nansum(n[:2]) F.nanmean(n[:2])
