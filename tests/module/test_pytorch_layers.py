@@ -218,7 +218,8 @@ def test_what_means_something_else_here_is_said():
     with pytest.raises(AxisError, match=r"swapaxes\(1, 2\) exchanges two"):
         F.ones((2, 3, 4)).transpose(1, 2)
     for call, error, words in (
-        (lambda: amp.GradScaler("cuda"), TypeError, "leave the device out"), (lambda: amp.autocast(device_type="cuda"), DeviceError, "no device 'cuda'"),
+        (lambda: amp.GradScaler("cuda"), TypeError, "leave the device out"),
+        (lambda: amp.autocast(device_type="cuda"), DeviceError, "no device 'cuda'"),
         (lambda: M.Conv2d(3, 4, 2, padding="same"), ArgumentError, "'same' with stride 1"),
         (lambda: M.Conv2d(3, 4, 3, stride=2, padding="same"), ArgumentError, "'same' with stride 1"),
     ):  # fmt: skip
