@@ -241,6 +241,21 @@ def test_what_is_written_is_not_lost():
     assert step(p).tolist() == one and step(p).tolist() == [3.75] * 3 == average.tolist()
 
 
+def test_results_on_the_tape_may_be_written():
+    """The tape keeps what gradients need; a result that nothing else holds is no view for that."""
+    x = Tensor([[1.0, 2.0]])
+    gm = autodiff.GradManager().attach(x)
+    with gm:
+        y = F.sigmoid(x).mul_(2.0)
+        z = (x * x).add_(y).exp_()
+        with pytest.raises(ArgumentError, match="view"):
+            z.view(2).mul_(2.0)
+        gm.backward(z.sum())
+    s = 1 / (1 + np.exp(-np.array([[1.0, 2.0]])))
+    want = np.exp(np.array([[1.0, 4.0]]) + 2 * s) * (np.array([[2.0, 4.0]]) + 2 * s * (1 - s))
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-5)
+
+
 def test_to_a_dtype():
     x = F.ones((2, 3))
     assert x.to("cpu") is x and x.to("cpu0", non_blocking=True) is x and x.to(dtype="float32") is x and x.to(x) is x
