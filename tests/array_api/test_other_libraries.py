@@ -12,6 +12,7 @@ import pytest
 
 import tengen.array_api as xp
 from tengen import Tensor, from_dlpack
+from tengen.data import DataLoader
 
 SCIENTIFIC = Path(__file__).with_name("scientific.py")
 
@@ -138,6 +139,18 @@ def test_arrow_columns():
     assert Tensor(column).tolist() == column.to_pylist()
     with pytest.raises(TypeError, match="no nulls"):
         from_dlpack(arrow.array([1.0, None]))
+
+
+def test_columns_of_datasets():
+    """Hugging Face's datasets are Arrow tables: dense columns come without a copy, rows through a loader."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed (pip install datasets)")
+    table = datasets.Dataset.from_dict({"pixels": [[1.0, 2.0], [3.0, 4.0]], "label": [1, 0], "weight": [0.5, 1.5]})
+    chunk = table.data.column("weight").chunk(0)
+    t = from_dlpack(chunk)
+    assert address(t.numpy()) == chunk.buffers()[1].address and t.tolist() == [0.5, 1.5] and t.dtype == "float64"
+    assert Tensor(table["label"]).tolist() == [1, 0] and Tensor(table["pixels"]).tolist() == table["pixels"][:]
+    (batch,) = DataLoader(table.with_format("numpy"), batch_size=2)
+    assert batch["pixels"].tolist() == [[1.0, 2.0], [3.0, 4.0]] and batch["label"].tolist() == [1, 0]
 
 
 def test_producers_before_dlpack_1():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tengen import Parameter, Tensor, autodiff, trace
+from tengen import Parameter, Tensor, amp, autodiff, linalg, optimizer, random, trace
 from tengen import functional as F
 from tengen import module as M
-from tengen.base.errors import ArgumentError, DeviceError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DeviceError, ShapeError, UsageWarning
 from tengen.optimizer import SGD
 
 R = np.random.default_rng(1)
@@ -208,3 +208,83 @@ def test_modules_move_and_cast():
         net.requires_grad_(False)
     with pytest.raises(AttributeError, match="no module '7'"):
         net.get_submodule("7")
+
+
+def test_what_means_something_else_here_is_said():
+    with pytest.warns(UsageWarning, match=r"momentum=0.1 is the share.*momentum=0.9 here"):
+        M.BatchNorm2d(3, momentum=0.1)
+    with pytest.warns(UsageWarning, match=r"transpose\(0, 1\) of f32\[2,3\] is NumPy's.*swapaxes\(0, 1\)"):
+        assert F.ones((2, 3)).transpose(0, 1).shape == (2, 3)
+    with pytest.raises(AxisError, match=r"swapaxes\(1, 2\) exchanges two"):
+        F.ones((2, 3, 4)).transpose(1, 2)
+    for call, error, words in (
+        (lambda: amp.GradScaler("cuda"), TypeError, "leave the device out"),
+        (lambda: amp.autocast(device_type="cuda"), DeviceError, "no device 'cuda'"),
+        (lambda: M.Conv2d(3, 4, 2, padding="same"), ArgumentError, "'same' with stride 1"),
+        (lambda: M.Conv2d(3, 4, 3, stride=2, padding="same"), ArgumentError, "'same' with stride 1"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            call()
+    with amp.autocast(device_type="cpu", dtype="bfloat16"):
+        assert F.matmul(F.ones((2, 2)), F.ones((2, 2))).dtype == "bfloat16"
+    x = Tensor(IMAGES)
+    conv = M.Conv2d(6, 2, (3, 5), padding="same", dilation=(2, 1))
+    assert conv(x).shape == (2, 2, 4, 6) and conv.padding == (2, 2) and M.Conv2d(6, 2, 3, padding="valid")(x).shape == (2, 2, 2, 4)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: M.Linear(3, 2), lambda: M.Conv2d(2, 2, 3), lambda: M.Embedding(4, 3, padding_idx=0), lambda: M.LayerNorm(3),
+    lambda: M.BatchNorm2d(3), lambda: M.GroupNorm(1, 3), lambda: M.InstanceNorm(3), lambda: M.MultiHeadAttention(4, 2),
+])  # fmt: skip
+def test_parameters_are_reset(make):
+    net = make()
+    first = {n: p.numpy().copy() for n, p in net.named_parameters()}
+    for p in net.parameters():
+        p[...] = 9.0
+    net.reset_parameters()
+    for n, p in net.named_parameters():
+        drawn = np.unique(first[n]).size > 1
+        assert np.abs(p.numpy()).max() < 6 and (p.numpy() != first[n]).any() == drawn, n
+    if isinstance(net, M.Embedding):
+        assert not net.weight[0].numpy().any()
+
+
+def test_names_of_megengines_layers():
+    net = M.Linear(2, 1)
+    assert net.calc_linear(F.ones((1, 2)), Tensor([[1.0, 2.0]]), None).tolist() == [[3.0]]
+    for n in (1, 2, 3):
+        conv = getattr(M, f"Conv{n}d")(1, 1, 3, padding=1)
+        assert conv.calc_conv(F.ones((1, 1, *(3,) * n)), F.ones((1, 1, *(3,) * n)), None).numpy().max() == 3**n
+    table = M.Embedding.from_pretrained(F.ones((3, 2)))
+    gm = autodiff.GradManager().attach(table.parameters())
+    with gm:
+        y = table(Tensor([0])) + Tensor([0.0, 1.0])
+    assert table.freeze and y.tolist() == [[1.0, 2.0]] and not M.Embedding.from_pretrained(F.ones((3, 2)), freeze=False).freeze
+    with pytest.raises(ValueError, match="a table"):
+        M.Embedding.from_pretrained(F.ones(3))
+
+
+def test_initialisers():
+    x = Tensor(np.ones((10, 4), "f4"))
+    M.init.sparse_(x, 0.25)
+    assert ((x.numpy() == 0).sum(0) == 3).all() and 0 < np.abs(x.numpy()).max() < 0.1
+    for shape, groups in (((4, 2, 3), 2), ((2, 3, 3, 3), 1), ((3, 3, 1, 1, 3), 1)):
+        f = Tensor(np.ones(shape, "f4"))
+        M.init.dirac_(f, groups)
+        want = np.zeros(shape, "f4")
+        for i in range(min(shape[0] // groups, shape[1])):
+            for g in range(groups):
+                want[(g * (shape[0] // groups) + i, i, *(k // 2 for k in shape[2:]))] = 1
+        assert np.array_equal(f.numpy(), want)
+    for bad in (lambda: M.init.dirac_(x), lambda: M.init.sparse_(F.ones(3), 0.5)):
+        with pytest.raises(ValueError, match="got shape"):
+            bad()
+
+
+def test_schedulers_stand_where_pytorch_has_them():
+    for name in ("OneCycleLR", "CyclicLR", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler", "StepLR"):
+        assert getattr(optimizer.lr_scheduler, name) is getattr(optimizer, name)
+    near = (optimizer.lr_scheduler, "StepLr", "StepLR"), (random, "randperms", "randperm"), (linalg, "svdd", "svd")
+    for module, name, words in (*near, (autodiff, "jacrev", "jacobian")):
+        with pytest.raises(AttributeError, match=f"help: .*{words}"):
+            getattr(module, name)

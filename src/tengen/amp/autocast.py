@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.device import Device
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
 from tengen.ops.contract import PRECISIONS
@@ -40,7 +41,7 @@ class autocast:
         enabled: False makes a block in which nothing is cast, also inside another one.
         low_prec_dtype: of contractions (matmul, linear, convolutions, attention): "float16" or "bfloat16".
         high_prec_dtype: of exponentials, logarithms, sums, softmax, norms and losses: "float32" or "float64".
-        dtype: PyTorch's name for `low_prec_dtype`.
+        dtype: PyTorch's name for `low_prec_dtype`. device_type: where it holds, as PyTorch says it: the processor is the only device.
         precision: of the products in contractions other than attention: "highest" multiplies the operands, cast to the low
             dtype, in float32. "bfloat16", which goes with that dtype, sums two products at a time as processors' instructions for
             bfloat16 do: where there are such instructions it is faster, and the bits are others. See `loops.lang.dot2`.
@@ -52,7 +53,8 @@ class autocast:
 
     Numerics: contractions accumulate in float32 and round once; eager, traced and compiled runs agree as bits
     Source:   Micikevicius et al., arXiv 1710.03740
-    Errors: TypeError for a first argument that is no bool, ArgumentError for a precision that is not there, DTypeError for one
+    Errors: TypeError for a first argument that is no bool, DeviceError for a device that is not here, ArgumentError for a precision that
+        is not there, DTypeError for one
         that does not go with the dtype
 
     >>> from tengen import Tensor, amp, functional as F
@@ -65,8 +67,9 @@ class autocast:
 
     def __init__(
         self, enabled: bool = True, low_prec_dtype: Any = "float16", high_prec_dtype: Any = "float32", *, dtype: Any = None,
-        precision: str = "highest",
+        precision: str = "highest", device_type: str = "cpu",
     ):  # fmt: skip
+        Device.named(device_type)
         if isinstance(enabled, (str, DType)):
             raise TypeError(f"autocast({enabled!r}): the first argument is `enabled`; help: autocast(dtype='bfloat16')")
         self.enabled = bool(enabled)

@@ -32,7 +32,7 @@ class GradScaler:
 
     As in MegEngine, `backward` does all of it, and `opt.step()` is then the step:
 
-    Errors: ValueError for factors or intervals out of range
+    Errors: ValueError for factors or intervals out of range, TypeError for a device as the first argument
 
     >>> from tengen import Parameter, amp, autodiff, optimizer
     >>> w = Parameter([2.0])
@@ -61,6 +61,8 @@ class GradScaler:
         self, init_scale: float = 2.0**4, growth_factor: float = 2.0, backoff_factor: float = 0.5, growth_interval: int = 2000,
         *, enabled: bool = True,
     ):  # fmt: skip
+        if isinstance(init_scale, str):
+            raise TypeError(f"GradScaler({init_scale!r}): the first argument is `init_scale`; help: leave the device out, there is one")
         if not init_scale > 0 or growth_factor < 1 or not 0 < backoff_factor <= 1 or growth_interval < 0:
             raise ValueError(
                 f"GradScaler: init_scale={init_scale}, growth_factor={growth_factor}, backoff_factor={backoff_factor}, "

@@ -77,3 +77,17 @@ def modules_of(package: str) -> Callable[[str], ModuleType]:
         raise NoSuchName(package, name, lambda: dir(sys.modules[package]))
 
     return find
+
+
+def names_of(module: str, elsewhere: Mapping[str, str]) -> Callable[[str], object]:
+    """A ``__getattr__`` for a module whose names stand in other modules too: {module: names}. Each is imported when it is first asked for."""
+    homes = {name: home for home, names in elsewhere.items() for name in names.split()}
+
+    def find(name: str) -> object:
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        if name.startswith("_"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise NoSuchName(module, name, lambda: dir(sys.modules[module]))
+
+    return find

@@ -63,7 +63,11 @@ NAMES: dict[str, dict[str, str]] = {
         **{d: f"dataset.{d}" for d in ("MNIST", "CIFAR10", "CIFAR100", "COCO", "ImageFolder", "ImageNet", "PascalVOC",
         "Cityscapes")},
     },
-    "tengen.autodiff": {"inference_mode": "no_grad", "set_grad_enabled": "no_grad", "backward": "the method of a GradManager"},
+    "tengen.autodiff": {
+        "inference_mode": "no_grad", "set_grad_enabled": "no_grad", "backward": "the method of a GradManager",
+        "jacrev": "jacobian", "jacfwd": "jacobian", "grad_and_value": "value_and_grad", "gradcheck": "jacobian, beside differences",
+        "functional_call": "net.load_state_dict, or a function of tensors", "detect_anomaly": "tengen.debug.check_finite",
+    },
     "tengen.module": {
         "functional": _F, "LeakyRelu": "LeakyReLU", "MultiheadAttention": "MultiHeadAttention",
         "DataParallel": "nothing: all threads work on a batch", **{f"LazyConv{n}d": f"Conv{n}d" for n in (1, 2, 3)},

@@ -4,6 +4,7 @@ tensors with gradients, eagerly and traced. MegEngine's `Distribution` and `Expo
 `sample` has no gradient; `rsample`, where a distribution has it (`has_rsample`), is a smooth function of the parameters."""
 
 from tengen.base.lazy import modules_of
+from tengen.distributions.composed import Independent, MixtureSameFamily, MultivariateNormal, OneHotCategorical
 from tengen.distributions.continuous import (
     Cauchy,
     Exponential,
@@ -22,5 +23,5 @@ __getattr__ = modules_of(__name__)
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
-    "register_kl",
+    "Independent", "MixtureSameFamily", "MultivariateNormal", "OneHotCategorical", "register_kl",
 ]  # fmt: skip

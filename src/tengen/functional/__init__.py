@@ -7,6 +7,8 @@ from tengen.base.lazy import modules_of
 from tengen.functional import elemwise, loss, metric, nn, tensor, vision  # noqa: F401  (the submodules that hold ops alone are names as well)
 from tengen.functional.activations import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.activations import __all__ as _activations
+from tengen.functional.arranged import *  # noqa: F403  (the names of `__all__`)
+from tengen.functional.arranged import __all__ as _arranged
 from tengen.functional.composed import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.composed import __all__ as _composed
 from tengen.functional.control import cond, fori_loop, scan, while_loop
@@ -25,5 +27,5 @@ from tengen.ops.define import SUBMODULES
 __getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
     "cond", "cross_entropy_with_softmax", "einsum", "fori_loop", "loss", "metric", "nn", "scan", "topk_accuracy", "vision", "while_loop",
-    *_activations, *_composed, *_math, *_nn, *_pooling, *export(globals(), *SUBMODULES),
+    *_activations, *_arranged, *_composed, *_math, *_nn, *_pooling, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

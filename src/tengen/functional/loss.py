@@ -65,22 +65,22 @@ def cross_entropy(
         classes = pred.shape[axis]
         if label_smooth:
             label = label * (1.0 - label_smooth) + label_smooth / classes
-        each = op["neg"](op["sum"](label * (logs if weight is None else logs * _of_classes("cross_entropy", weight, pred, axis)), axis))
+        each = op["neg"](op["sum"](label * (logs if weight is None else logs * _of_classes(weight, pred, axis)), axis))
         return _reduce(each, reduction)
     if weight is None:
         each = cross_entropy_each(pred, _classes_left(label, ignore_index), axis, with_logits, label_smooth)
         return _reduce_left(each, op["ones_like"](each), label, ignore_index, reduction)
     each, factor = _weighted(logs, label, axis, weight, ignore_index)
     if label_smooth:
-        rest = op["mean"](logs * _of_classes("cross_entropy", weight, pred, axis), axis)
+        rest = op["mean"](logs * _of_classes(weight, pred, axis), axis)
         each = each * (1.0 - label_smooth) - rest * label_smooth
     return _reduce_left(each, factor, label, ignore_index, reduction)
 
 
-def _of_classes(name: str, weight: Tensor, pred: Tensor, axis: int) -> Tensor:
+def _of_classes(weight: Tensor, pred: Tensor, axis: int) -> Tensor:
     """The weights of classes along the classes' axis."""
     if weight.shape != (pred.shape[axis],):
-        raise ShapeError(f"{name}: weight has shape {weight.shape}; help: ({pred.shape[axis]},) is expected, one for each class")
+        raise ShapeError(f"weight has shape {weight.shape}; help: ({pred.shape[axis]},) is expected, one for each class")
     return REGISTRY["reshape"](weight, tuple(-1 if i == axis % pred.ndim else 1 for i in range(pred.ndim)))
 
 
@@ -91,7 +91,7 @@ def _classes_left(label: Tensor, ignore_index: int | None) -> Tensor:
 
 def _weighted(logs: Tensor, label: Tensor, axis: int, weight: Tensor, ignore_index: int | None) -> tuple[Tensor, Tensor]:
     """-weight log(probability) of each label, and the weight."""
-    weights = REGISTRY["broadcast_to"](_of_classes("weight", weight, logs, axis), logs.shape)
+    weights = REGISTRY["broadcast_to"](_of_classes(weight, logs, axis), logs.shape)
     there = _classes_left(label, ignore_index)
     factor = REGISTRY["neg"](nll_loss(weights, there, axis, "none"))
     return nll_loss(logs, there, axis, "none") * factor, factor

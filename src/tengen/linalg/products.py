@@ -12,6 +12,7 @@ from tengen.linalg.spectra import svdvals
 from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
+from tengen.ops.linalg_factor import identity_like
 from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.tensor import Tensor
 
@@ -255,6 +256,48 @@ def norm(
     return REGISTRY["expand_dims"](y, sorted(axes)) if keepdims else y
 
 
+def multi_dot(tensors: Sequence[Matrix]) -> Tensor:
+    """The product of matrices in the order that takes the fewest multiplications; the first and the last may be vectors.
+
+    Errors: ShapeError for fewer than two
+
+    >>> from tengen import functional as F, linalg
+    >>> linalg.multi_dot([F.ones((2, 3)), F.ones((3, 4)), F.ones(4)]).tolist()
+    [12.0, 12.0]
+    """
+    some = [as_tensor(x) for x in tensors]
+    if len(some) < 2:
+        raise ShapeError(f"multi_dot: at least two matrices are needed, got {len(some)}")
+    first, last = some[0], some[-1]
+    sizes = [first.shape[0] if first.ndim > 1 else 1, *(x.shape[-1] for x in some[:-1]), last.shape[1] if last.ndim > 1 else 1]
+    best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(some))}
+    for width in range(1, len(some)):
+        for i in range(len(some) - width):
+            j = i + width
+            cost = lambda k, i=i, j=j: best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+            best[i, j] = min((cost(k), k) for k in range(i, j))
+
+    def product(i: int, j: int) -> Tensor:
+        return some[i] if i == j else REGISTRY["matmul"](product(i, best[i, j][1]), product(best[i, j][1] + 1, j))
+
+    return product(0, len(some) - 1)
+
+
+def cond(x: Matrix, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
+    """The condition of matrices: their norm times that of their inverse. Args: p: an order of `matrix_norm`; None: 2.
+
+    >>> from tengen import Tensor, linalg
+    >>> linalg.cond(Tensor([[4.0, 0.0], [0.0, 2.0]])).item()
+    2.0
+    """
+    x = as_tensor(x)
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    one = identity_like(x)
+    return matrix_norm(x, ord=p) * matrix_norm(solve(x, one), ord=p)
+
+
 def matrix_exp(x: Matrix, /) -> Tensor:
     """The exponential of matrices, the sum of x^k / k!: (..., n, n) -> (..., n, n).
 
@@ -291,7 +334,7 @@ def matrix_exp(x: Matrix, /) -> Tensor:
 
 
 __all__ = [
-    "cross", "diagonal", "matmul", "matrix_exp", "matrix_norm", "matrix_transpose", "norm", "outer", "tensordot", "trace",
+    "cond", "cross", "diagonal", "matmul", "matrix_exp", "matrix_norm", "matrix_transpose", "multi_dot", "norm", "outer", "tensordot", "trace",
     "vecdot", "vector_norm",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

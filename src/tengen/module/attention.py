@@ -46,6 +46,11 @@ class MultiHeadAttention(Configured):
         self.value_map = Linear(self.vdim, embed_dim, bias)
         self.out_map = Linear(embed_dim, embed_dim, bias)
 
+    def reset_parameters(self) -> None:
+        """Draws the weights of its maps anew; their biases become 0."""
+        for m in (self.query_map, self.key_map, self.value_map, self.out_map):
+            m.reset_parameters()
+
     def forward(
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, attn_mask=None, is_causal: bool = False
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tengen import functional as F
+from tengen.base.errors import ArgumentError
 from tengen.module import init
 from tengen.module.settings import PARAMETERS, Configured, counts, one_of
 from tengen.ops.attributes import kind
@@ -17,6 +18,18 @@ def _per_axis(name: str, what: str):
     """A check for numbers of a kind (`ops/attributes.py`), one for all spatial axes or one for each."""
     numbers = kind(what)
     return lambda m, value: per_axis(numbers.plain(value, f"{type(m).__name__}: {name}", dispatch.known), m.n, name)
+
+
+def _in_words(m: ConvBase, padding: str) -> int | tuple[int, ...]:
+    """PyTorch's words for padding: "valid", none; "same", so much that the result is as large as the input."""
+    if padding == "valid":
+        return 0
+    whole = [d * (k - 1) for k, d in zip(m.kernel_size, m.dilation)]
+    if padding != "same" or m.transposed or any(s != 1 for s in m.stride) or any(w % 2 for w in whole):
+        raise ArgumentError(
+            f"{type(m).__name__}: padding={padding!r} must be numbers, 'valid', or 'same' with stride 1 and an even dilation (kernel_size - 1)"
+        )
+    return tuple(w // 2 for w in whole)
 
 
 class ConvBase(Configured):
@@ -38,7 +51,8 @@ class ConvBase(Configured):
         super().__init__(**kwargs)
         self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
         self.conv_mode, self.compute_mode = conv_mode, compute_mode
-        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+        self.padding = _in_words(self, padding) if isinstance(padding, str) else padding
         if in_channels % groups or out_channels % groups:
             what = f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups"
             raise ValueError(f"{type(self).__name__}: {what}; help: a divisor of both")
@@ -47,8 +61,17 @@ class ConvBase(Configured):
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
         self.weight.spatial = self.n
         self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.n), np.float32)) if bias else None
-        fan_in = in_channels // groups * int(np.prod(self.kernel_size))
+        self._draw()
+
+    def _draw(self) -> None:
+        fan_in = self.in_channels // self.groups * int(np.prod(self.kernel_size))
         init.normal_(self.weight, 0, float(1 / np.sqrt(fan_in)))
+
+    def reset_parameters(self) -> None:
+        """Draws the weight anew; the bias becomes 0."""
+        self._draw()
+        if self.bias is not None:
+            init.zeros_(self.bias)
 
     def _padded(self, x: Tensor) -> tuple[Tensor, tuple]:
         if self.padding_mode == "zeros" or not any(self.padding):
@@ -69,9 +92,13 @@ class Conv1d(ConvBase):
 
     n = 1
 
+    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """What `forward` computes, with another weight and bias: MegEngine's name for subclasses that change them first."""
+        inp, padding = self._padded(inp)
+        return F.conv1d(inp, weight, bias, self.stride, padding, self.dilation, self.groups)
+
     def forward(self, x: Tensor) -> Tensor:
-        x, padding = self._padded(x)
-        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self.calc_conv(x, self.weight, self.bias)
 
 
 class Conv2d(ConvBase):
@@ -82,9 +109,13 @@ class Conv2d(ConvBase):
     (2, 6, 28, 28)
     """
 
+    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """What `forward` computes, with another weight and bias: MegEngine's name for subclasses that change them first."""
+        inp, padding = self._padded(inp)
+        return F.conv2d(inp, weight, bias, self.stride, padding, self.dilation, self.groups)
+
     def forward(self, x: Tensor) -> Tensor:
-        x, padding = self._padded(x)
-        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self.calc_conv(x, self.weight, self.bias)
 
 
 class Conv3d(ConvBase):
@@ -92,9 +123,13 @@ class Conv3d(ConvBase):
 
     n = 3
 
+    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """What `forward` computes, with another weight and bias: MegEngine's name for subclasses that change them first."""
+        inp, padding = self._padded(inp)
+        return F.conv3d(inp, weight, bias, self.stride, padding, self.dilation, self.groups)
+
     def forward(self, x: Tensor) -> Tensor:
-        x, padding = self._padded(x)
-        return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self.calc_conv(x, self.weight, self.bias)
 
 
 class _ConvTranspose(ConvBase):

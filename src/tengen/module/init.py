@@ -203,3 +203,30 @@ def msra_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearit
 
 
 kaiming_uniform_, kaiming_normal_ = msra_uniform_, msra_normal_  # PyTorch's names
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> None:
+    """A filter (O, C, *K) becomes the identity: the middle of channel i's filter is 1 at channel i, all else 0.
+
+    Errors: ValueError for what is no filter, or has more axes than three of space, or fewer channels than groups share
+    """
+    if not 3 <= tensor.ndim <= 5 or tensor.shape[0] % groups:
+        raise ValueError(f"dirac_: a filter (O, C, *K) is needed whose O is a multiple of {groups}, got shape {tensor.shape}")
+    values = np.zeros(tensor.shape, np.float32)
+    each = tensor.shape[0] // groups
+    for g in range(groups):
+        for i in range(min(each, tensor.shape[1])):
+            values[(g * each + i, i, *(k // 2 for k in tensor.shape[2:]))] = 1.0
+    _put(tensor, Tensor(values))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> None:
+    """A matrix of normal numbers, of whose every column so great a share is 0, at places that are drawn. Source: Martens, ICML 2010.
+
+    Errors: ValueError for what is no matrix
+    """
+    if tensor.ndim != 2:
+        raise ValueError(f"sparse_: a matrix is needed, got shape {tensor.shape}")
+    zeros = math.ceil(sparsity * tensor.shape[0])
+    order = REGISTRY["argsort"](REGISTRY["argsort"](random.uniform(0.0, 1.0, tensor.shape), False, 0), False, 0)
+    _put(tensor, REGISTRY["where"](REGISTRY["less"](order, zeros), 0.0, random.normal(0.0, std, tensor.shape)))

@@ -24,11 +24,24 @@ class Linear(Configured):
         self.in_features, self.out_features, self.compute_mode = in_features, out_features, compute_mode
         self.weight = Parameter(np.zeros((out_features, in_features), np.float32))
         self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
-        bound = math.sqrt(1.0 / in_features)
+        self._draw()
+
+    def _draw(self) -> None:
+        bound = math.sqrt(1.0 / self.in_features)
         init.uniform_(self.weight, -bound, bound)
 
+    def reset_parameters(self) -> None:
+        """Draws the weight anew; the bias becomes 0."""
+        self._draw()
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def calc_linear(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """What `forward` computes, with another weight and bias: MegEngine's name for subclasses that change them first."""
+        return F.linear(inp, weight, bias)
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return self.calc_linear(x, self.weight, self.bias)
 
     def _module_info_string(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
@@ -59,13 +72,31 @@ class Embedding(Configured):
         shape = (num_embeddings, embedding_dim)
         if initial_weight is None:
             self.weight = Parameter(np.zeros(shape, np.float32))
-            init.normal_(self.weight)
-            if padding_idx is not None:
-                self.weight[padding_idx] = 0.0
+            self.reset_parameters()
         else:
             if tuple(initial_weight.shape) != shape:
                 raise ValueError(f"Embedding: initial_weight has shape {tuple(initial_weight.shape)}, {shape} is needed")
             self.weight = Parameter(initial_weight)
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew; a padding row becomes 0."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0.0
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+        """An embedding of a table (V, D) that is there. Args: freeze: it gets no gradient, as in MegEngine and PyTorch by default.
+
+        Errors: ValueError for what is no table
+
+        >>> from tengen import Tensor, module as M
+        >>> M.Embedding.from_pretrained(Tensor([[1.0], [2.0]]))(Tensor([1])).tolist()
+        [[2.0]]
+        """
+        if len(embeddings.shape) != 2:
+            raise ValueError(f"Embedding.from_pretrained: a table (V, D) is needed, got shape {tuple(embeddings.shape)}")
+        return cls(*embeddings.shape, padding_idx=padding_idx, initial_weight=embeddings, freeze=freeze)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return F.embedding(inputs, self.weight.detach() if self.freeze else self.weight, self.padding_idx)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tengen import functional as F
-from tengen.module.settings import PARAMETERS, Configured, counts, needs
+from tengen.base.errors import UsageWarning, warn_once
+from tengen.module import init
+from tengen.module.settings import PARAMETERS, Configured, also, counts, needs
 from tengen.tensor import Parameter, Tensor
 
 
@@ -20,6 +22,12 @@ class _Norm(Configured):
 
     def _state_shape(self, name: str, t: Tensor) -> tuple[int, ...]:
         return (t.size,)
+
+    def reset_parameters(self) -> None:
+        """Ones for the weight and zeros for the bias, as at first."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
 
     def _affine(self, shape: tuple[int, ...], affine: bool) -> None:
         self.weight = Parameter(np.ones(shape, np.float32)) if affine else None
@@ -41,6 +49,12 @@ class _BatchNorm(_Norm):
         freeze: bool = False, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
+        if 0 < momentum < 0.5:
+            warn_once(
+                f"{type(self).__name__}: momentum={momentum} is the share of the running statistics that is kept, as in MegEngine; PyTorch's "
+                f"momentum={momentum} is momentum={1 - momentum:g} here",
+                UsageWarning,
+            )
         self.num_features, self.eps, self.momentum, self.freeze = num_features, eps, momentum, freeze
         shape = (1, num_features, 1, 1)
         self._affine(shape, affine)
@@ -123,6 +137,7 @@ class LayerNorm(_Norm):
     _fixed = ("normalized_shape",)
     _checked = _Norm._checked | {"normalized_shape": lambda m, shape: _shape(shape)}
 
+    @also(elementwise_affine="affine")
     def __init__(self, normalized_shape, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.normalized_shape, self.eps = normalized_shape, eps

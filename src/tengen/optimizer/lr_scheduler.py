@@ -13,7 +13,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tengen.base.lazy import names_of
 from tengen.optimizer.optimizer import Optimizer
+
+__getattr__ = names_of(  # in PyTorch they stand here too
+    __name__, {"tengen.optimizer.compose": "ChainedScheduler ReduceLROnPlateau SequentialLR", "tengen.optimizer.cycles": "CyclicLR OneCycleLR"}
+)
 
 
 class LRScheduler:

@@ -13,6 +13,7 @@ from typing import Any
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, tell
 from tengen.ops.define import REGISTRY
 from tengen.runtime import native
+from tengen.tensor.nodes import node_of
 from tengen.tensor.tensor import Buffer, Tensor, assign
 
 Compute = Callable[..., Tensor]
@@ -96,7 +97,9 @@ def _refuse_lost(x: Tensor, name: str, references: int) -> None:
     """ArgumentError for a tensor whose memory is another's, where the write would be lost."""
     if type(x._data) is not Buffer or type(x) is Data:
         return
-    shared = sys.getrefcount(x._data) > 2 and references == _NAMELESS
+    node = node_of(x)[0]  # the tape keeps results that gradients need, which are no views for that
+    a_view = node is None or getattr(getattr(node, "op", None), "kind", "view") == "view"
+    shared = sys.getrefcount(x._data) > 2 and references == _NAMELESS and a_view
     if shared or native.borrowed(x._data):
         raise ArgumentError(
             f"{name}() of {x._layout.type!r}, which is a view of another tensor or of foreign memory: the write would be lost, for views have "

@@ -11,7 +11,7 @@ import numpy as np
 
 from tengen.base.device import Device
 from tengen.base.dtype import BY_NAME, DType
-from tengen.base.errors import DeviceError, ShapeError, TengenError
+from tengen.base.errors import AxisError, DeviceError, ShapeError, TengenError, UsageWarning, warn_once
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
 from tengen.tensor.array_protocol import PROTOCOL
@@ -57,7 +57,22 @@ def reshape(self: Tensor, *shape) -> Tensor:
 
 
 def transpose(self: Tensor, *axes) -> Tensor:
-    """The axes in another order (reversed by default)."""
+    """The axes in another order (reversed by default), as NumPy's: `swapaxes` is PyTorch's transpose of two axes.
+
+    Errors: AxisError for what is no order of all axes
+    """
+    if len(axes) == 2 and self.ndim != 1:  # PyTorch's way to say which two are exchanged
+        if self.ndim > 2:
+            raise AxisError(
+                f"transpose{axes} of a tensor of shape {self.shape}: as in NumPy it takes all axes in their new order; help: "
+                f"swapaxes{axes} exchanges two"
+            )
+        if self.ndim == 2 and all(isinstance(a, int) for a in axes) and (axes[0] % 2, axes[1] % 2) == (0, 1):
+            warn_once(
+                f"transpose{axes} of {self._layout.type!r} is NumPy's, which leaves the axes as they are; help: x.T, or "
+                f"swapaxes{axes}, which is PyTorch's transpose",
+                UsageWarning,
+            )
     axes = _dims(axes) if axes else tuple(reversed(range(self.ndim)))
     return REGISTRY["permute"](self, axes)
 
