@@ -88,20 +88,20 @@ __all__ = [
     "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
     "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select", "indexing_one_hot", "instance_norm",
     "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp",
-    "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
-    "logsumexp", "lookup_codes", "loss", "masked_fill", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d",
-    "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul",
-    "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
-    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
-    "prod", "quantile", "quantize_linear", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat",
-    "requantize_linear", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit",
-    "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt",
-    "square", "square_loss", "squeeze", "stack", "std", "straight_through", "sub", "sum", "svd", "swapaxes", "sync_batch_norm",
-    "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold",
-    "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine", "warp_perspective", "where", "while_loop",
-    "zeros", "zeros_like"
+    "less", "less_equal", "lgamma", "linear", "linear_grouped", "linspace", "local_conv2d", "local_response_norm", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsigmoid", "logsoftmax", "logsumexp", "lookup_codes", "loss", "masked_fill", "matinv", "matmul", "matmul_int", "max",
+    "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish",
+    "mod", "moveaxis", "mul", "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero",
+    "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle",
+    "polar", "pow", "prelu", "prod", "quantile", "quantize_linear", "real", "reciprocal", "region_restricted_conv", "relu",
+    "relu6", "remap", "repeat", "requantize_linear", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll",
+    "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid",
+    "sign", "signbit", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort",
+    "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "straight_through", "sub", "sum", "svd", "swapaxes",
+    "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu",
+    "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine", "warp_perspective",
+    "where", "while_loop", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -351,6 +351,8 @@ def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
 def lgamma(x: TensorLike) -> Tensor:
     """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
+def linear_grouped(inp: TensorLike, codes: TensorLike, scale: TensorLike, bits: int = 8, group: int = 32) -> Tensor:
+    """inp @ w.T, where w[o, k] = scale[o, k // group] q[o, k]: for few rows, which cost what reading the integers costs."""
 def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def local_conv2d(
