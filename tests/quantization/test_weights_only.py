@@ -8,7 +8,8 @@ import pytest
 
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, load_graph, trace
+from tengen import Tensor, amp, load_graph, trace
+from tengen.autodiff import GradManager
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.models import GPT
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
@@ -51,6 +52,15 @@ def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, term
     want = F.linear(x, weight.values()).numpy()
     assert F.linear_grouped(x, weight.codes, weight.scale, bits, group).numpy().tobytes() == want.tobytes()
     assert weight.product(x).numpy().tobytes() == want.tobytes()
+    grads = []
+    for product in (weight.product, lambda x: F.linear(x, weight.values())):
+        with GradManager().attach([x]) as gm:
+            gm.backward((product(x) * Tensor(np.arange(outputs, dtype="float32"))).sum())
+        grads.append(x.grad.numpy().tobytes())
+        x.grad = None
+    assert grads[0] == grads[1]
+    with amp.autocast():
+        assert weight.product(x).dtype == F.linear(x, weight.values()).dtype
     layer = trace(WeightOnlyLinear(weight, Tensor(np.ones(outputs, "float32"))), capture_as_const=True)
     assert [layer(x).numpy().tobytes() for _ in range(2)] == [(want + np.float32(1)).tobytes()] * 2
 

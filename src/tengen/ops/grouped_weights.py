@@ -15,7 +15,13 @@ from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction, numerics
 from tengen.loops.lang import as_int
+from tengen.ops.contract import matmul
 from tengen.ops.define import Case, primitive, same_extent
+from tengen.ops.elementwise import astype, sub
+from tengen.ops.joining import stack
+from tengen.ops.logic import bitwise_and, right_shift
+from tengen.ops.quantized import dequantize_linear
+from tengen.ops.shape import reshape, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -64,7 +70,18 @@ def _(lo, ins, outs, epilogue, bits, group):
     contraction.grouped_weights.grouped_weights(lo, *ins, outs[0], bits, group, epilogue)
 
 
-linear_grouped.no_vjp("integers are not differentiable; linear of what they stand for has a gradient by its input")
+@linear_grouped.vjp
+def _(g, x, codes, scale, bits, group):
+    def gx():
+        q = codes
+        if bits == 4:
+            halves = stack([bitwise_and(codes, 15), right_shift(codes, 4)], -1)
+            q = sub(astype(reshape(halves, (codes.shape[0], -1)), "int8"), 8)
+        w = dequantize_linear(reshape(q, (*scale.shape, group)), reshape(scale, (*scale.shape, 1)))
+        w = reshape(w, (codes.shape[0], -1))
+        return matmul(g, strided_slice(w, (0, 0), (codes.shape[0], x.shape[-1]), (1, 1)))
+
+    return gx, None, None
 
 
 def _np_linear_grouped(x, codes, scale, bits=8, group=32):
@@ -86,7 +103,7 @@ def _sample(rows: tuple[int, ...], terms: int, outputs: int, bits: int, group: i
         scale = r.uniform(0.01, 0.1, (outputs, groups)).astype("float32")
         return r.uniform(-1, 1, (*rows, terms)).astype("float32"), codes.astype("int8" if bits == 8 else "uint8"), scale
 
-    return Case(made, {"bits": bits, "group": group}, grad=False)
+    return Case(made, {"bits": bits, "group": group}, grad=False)  # of floats alone; tests/quantization has that of inp
 
 
 linear_grouped.cases(_sample((1,), 64, 70, 8, 32), _sample((2, 3), 301, 20, 4, 64), _sample((), 10, 5, 4, 2), _sample((0,), 8, 5, 8, 8))

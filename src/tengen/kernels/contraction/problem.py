@@ -309,7 +309,7 @@ def normalise(
 
 def _exact_run(extents: Sequence[Index]) -> int:
     """Positions of a run where the order of the sum changes no bit: few chunks of about equal length, each at most EXACT_TERMS."""
-    last, outer = (as_int(x) for x in (extents[-1], product(extents[:-1])))
+    last, outer = (as_int(x) for x in (extents[-1] if extents else 1, product(extents[:-1])))
     if not last or not outer:
         return EXACT_TERMS
     if last > EXACT_TERMS:

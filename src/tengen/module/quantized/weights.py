@@ -15,6 +15,7 @@ from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.module.module import Module
 from tengen.tensor import Tensor
+from tengen.tensor.casting import casting
 
 FEW_ROWS = 8  # rows, at most, that are multiplied by integers as they lie in memory
 LIMITS = {8: (-127, 127), 4: (-8, 7)}  # bits -> the smallest and the largest integer
@@ -58,7 +59,7 @@ class GroupedWeight(Module):
         """x times the transposed matrix. A few rows take the integers as they are; for more, the matrix in float32 costs less than
         making numbers of the integers again and again."""
         rows = as_int(product(x.shape[:-1]))
-        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32"
+        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None
         if few and grouped_weights.fits(self.bits, self.group):
             return F.linear_grouped(x, self.codes, self.scale, self.bits, self.group)
         return F.linear(x, self.values())
