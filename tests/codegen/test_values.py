@@ -16,7 +16,22 @@ from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import (
-    FOLDS, LANES, OPS, binary, bitcast, cast, const, fma, fold, lane, maximum, minimum, ramp, select, splat, unary,
+    FOLDS,
+    LANES,
+    OPS,
+    binary,
+    bitcast,
+    cast,
+    const,
+    fma,
+    fold,
+    lane,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+    unary,
 )  # fmt: skip
 
 LIMITS = {float64: (53, -1022, 1023), float32: (24, -126, 127), float16: (11, -14, 15), bfloat16: (8, -126, 127)}
@@ -340,8 +355,8 @@ def test_a_deep_expression():
 
 def test_clipped_floats_become_integers():
     """What is known to be in range is not saturated once more: the bits of the interpreter, for NaN and infinities too."""
-    edges = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, -0.5, 1.5, 126.6, 127.5, 128, 255, 255.9, 256, -128, -128.9, -129, 3e9, -3e9], "f4")
-    data = np.resize(edges, 4 * LANES)
+    edges = [np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, -0.5, 1.5, 126.6, 127.5, 128, 255, 255.9, 256, -128, -128.9, -129, 3e9, -3e9]
+    data = np.resize(np.array(edges, "float32"), 4 * LANES)
     k, clipped = Builder("clipped"), []
     x = k.input("x", float32)
     rows = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tengen.functional as F
-from tengen import Tensor
+from tengen import Tensor, trace
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ops.define import REGISTRY
 
@@ -58,6 +58,17 @@ def test_convolutions(image, filters, attrs):
         last = Tensor(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
         for t in (Tensor(x), last):
             np.testing.assert_array_equal(F.conv_int(t, Tensor(w), **attrs).numpy(), want)
+
+
+def test_one_weight_for_operands_of_both_signs():
+    """Each has a packed copy of its own."""
+    rng = np.random.default_rng(2)
+    a, b, w = (rng.integers(*RANGES[d], shape).astype(d) for d, shape in (("int8", (9, 40)), ("uint8", (9, 40)), ("int8", (40, 48))))
+    y = Tensor(w)
+    both = trace(lambda x, z: (F.matmul_int(x, y), F.matmul_int(z, y)), capture_as_const=True)
+    for _ in range(2):
+        for got, x in zip(both(Tensor(a), Tensor(b)), (a, b)):
+            np.testing.assert_array_equal(got.numpy(), x.astype("int64") @ w.astype("int64"))
 
 
 def test_other_dtypes_are_refused():

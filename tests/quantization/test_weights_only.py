@@ -8,7 +8,9 @@ import pytest
 
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, load_graph, trace
+from tengen import Tensor, amp, load_graph, trace
+from tengen.autodiff import GradManager
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.models import GPT
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
 from tengen.quantization import QuantizationError, quantize_weights
@@ -39,6 +41,39 @@ def test_values(bits, columns, group):
     assert made.bytes == 5 * whole * bits // 8 + 4 * 5 * (whole // group) and made.values().shape == w.shape
     rows = Tensor([[4, 1], [0, 0]])
     np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
+
+
+@pytest.mark.parametrize("bits, group, rows, terms, outputs", [
+    (8, 32, (1,), 64, 70), (4, 64, (2, 3), 301, 20), (4, 32, (), 600, 64), (8, 128, (5,), 700, 130), (4, 2, (1,), 5, 17),
+])  # fmt: skip
+def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, terms, outputs):
+    weight = GroupedWeight(*nearest(RNG.standard_normal((outputs, terms)), bits, group), bits, group)
+    x = Tensor(RNG.standard_normal((*rows, terms)).astype("float32"))
+    want = F.linear(x, weight.values()).numpy()
+    assert F.linear_grouped(x, weight.codes, weight.scale, bits, group).numpy().tobytes() == want.tobytes()
+    assert weight.product(x).numpy().tobytes() == want.tobytes()
+    grads = []
+    for product in (weight.product, lambda x: F.linear(x, weight.values())):
+        with GradManager().attach([x]) as gm:
+            gm.backward((product(x) * Tensor(np.arange(outputs, dtype="float32"))).sum())
+        grads.append(x.grad.numpy().tobytes())
+        x.grad = None
+    assert grads[0] == grads[1]
+    with amp.autocast():
+        assert weight.product(x).dtype == F.linear(x, weight.values()).dtype
+    layer = trace(WeightOnlyLinear(weight, Tensor(np.ones(outputs, "float32"))), capture_as_const=True)
+    assert [layer(x).numpy().tobytes() for _ in range(2)] == [(want + np.float32(1)).tobytes()] * 2
+
+
+def test_what_linear_grouped_refuses():
+    x, codes, scale = Tensor(np.zeros((1, 64), "float32")), Tensor(np.zeros((3, 64), "int8")), Tensor(np.zeros((3, 2), "float32"))
+    for args, error, match in [
+        ((x, codes, scale, 8, 48), ArgumentError, "a group divides 256"), ((x, codes, scale, 2), ArgumentError, "bits=2"),
+        ((x, codes, scale, 4), DTypeError, "4 bits in uint8"), ((x, codes, scale, 8, 64), ShapeError, "do not fit codes"),
+        ((x, codes, scale[:2]), ShapeError, "takes"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=match):
+            F.linear_grouped(*args)
 
 
 def test_gptq_is_nearer_than_the_nearest():

@@ -159,9 +159,10 @@ class Values:
             case "select":
                 return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
             case "cast":
-                low, high, nan = _range(e.args[0])
-                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and dt.bits <= 32 and _holds(dt, low, high):
-                    return self._in_range(args[0], nan, dt, lanes)
+                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and dt.bits <= 32:
+                    low, high, nan = _range(e.args[0])
+                    if _holds(dt, low, high):
+                        return self._in_range(args[0], nan, dt, lanes)
                 return self.cast(args[0], e.args[0].dtype, dt, lanes)
             case "bitcast":
                 source, target = type_of(e.args[0].dtype, lanes), type_of(dt, lanes)
@@ -451,18 +452,20 @@ def _holds(target: DType, low: float, high: float) -> bool:
     return max(int(info.min), -(1 << 31)) <= low and high <= min(int(info.max), (1 << 31) - 129)
 
 
-def _range(e: Expr) -> tuple[float, float, bool]:
-    """(least, largest, whether it may be NaN) of a float expression, as far as comparisons with constants just above it say."""
+def _range(e: Expr, deep: int = 4) -> tuple[float, float, bool]:
+    """(least, largest, whether it may be NaN) of a float expression, as far as `deep` comparisons with constants say."""
+    if not deep:
+        return -math.inf, math.inf, True
     e = e.args[0] if e.op == "splat" else e
     if e.op == "const" and isinstance(e.attr, float) and not math.isnan(e.attr):
         return e.attr, e.attr, False
     if e.op in ("min", "max"):
-        (low, high, nan), (other_low, other_high, other_nan) = _range(e.args[0]), _range(e.args[1])
+        (low, high, nan), (other_low, other_high, other_nan) = (_range(x, deep - 1) for x in e.args)
         choose = min if e.op == "min" else max
         return (-math.inf, math.inf, True) if other_nan else (choose(low, other_low), choose(high, other_high), nan)
     if e.op == "select" and e.args[0].op == "gt" and e.args[0].args == e.args[1:]:  # a > b, which a NaN is not: the larger
-        low, high, nan = _range(e.args[2])
-        return low, max(high, _range(e.args[1])[1]), nan
+        low, high, nan = _range(e.args[2], deep - 1)
+        return low, max(high, _range(e.args[1], deep - 1)[1]), nan
     return -math.inf, math.inf, True
 
 

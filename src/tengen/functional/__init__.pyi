@@ -173,11 +173,11 @@ __all__ = [
     "heaviside", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "hypot", "imag", "index_add",
     "index_copy", "index_fill", "index_select", "indexing_one_hot", "inner", "instance_norm", "interpolate", "isclose",
     "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "kthvalue", "l1_loss", "layer_norm", "leaky_relu",
-    "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log",
-    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logit", "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "masked_fill",
-    "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean",
-    "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "movedim", "msort", "mul",
+    "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linear_grouped", "linspace", "local_conv2d",
+    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes",
+    "loss", "masked_fill", "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d", "max_pool3d",
+    "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "movedim", "msort", "mul",
     "multi_head_attention", "nan_to_num", "nanmean", "nansum", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm",
     "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "permute",
     "pixel_shuffle", "pixel_unshuffle", "polar", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "real",
@@ -439,6 +439,8 @@ def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
 def lgamma(x: TensorLike) -> Tensor:
     """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
+def linear_grouped(inp: TensorLike, codes: TensorLike, scale: TensorLike, bits: int = 8, group: int = 32) -> Tensor:
+    """inp @ w.T, where w[o, k] = scale[o, k // group] q[o, k]: for few rows, which cost what reading the integers costs."""
 def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def local_conv2d(

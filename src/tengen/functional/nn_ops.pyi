@@ -15,6 +15,7 @@ from tengen.functional import hsigmoid as hsigmoid
 from tengen.functional import hswish as hswish
 from tengen.functional import interpolate as interpolate
 from tengen.functional import leaky_relu as leaky_relu
+from tengen.functional import linear_grouped as linear_grouped
 from tengen.functional import local_conv2d as local_conv2d
 from tengen.functional import log_softmax as log_softmax
 from tengen.functional import logsigmoid as logsigmoid
@@ -46,8 +47,8 @@ from tengen.functional import warp_perspective as warp_perspective
 __all__ = [
     "affine_grid", "centre_codes", "conv_int", "correlation", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling",
     "dequantize_linear", "fake_quantize", "gelu", "grid_sample", "hsigmoid", "hswish", "interpolate", "leaky_relu",
-    "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "lookup_codes", "matmul_int", "one_hot", "pad",
-    "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6", "remap", "requantize_linear", "roi_align",
-    "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "straight_through",
-    "warp_affine", "warp_perspective"
+    "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "lookup_codes", "matmul_int",
+    "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6", "remap", "requantize_linear",
+    "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "softplus",
+    "straight_through", "warp_affine", "warp_perspective"
 ]

@@ -19,7 +19,6 @@ from tengen.base.dtype import DType, float32, int8, int16, int32, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction, convolution
-from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang

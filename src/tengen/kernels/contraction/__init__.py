@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         chunks,
         contract,
         formats,
+        grouped_weights,
         groups,
         operands,
         packing,

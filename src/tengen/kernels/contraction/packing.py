@@ -39,7 +39,7 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
     """b packed by a launch, as [g, panel, k, column], with zeros past the last column; packed once where it is used again."""
     axes = packed_axes(p)
     walks = tuple((x.extent, x.b) for x in (*axes, *p.n, *p.k))
-    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.format)
+    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.format, p.biased)
     return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
 
 

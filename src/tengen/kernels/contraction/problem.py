@@ -129,7 +129,9 @@ class Problem:
     def stored(self, x: Expr, operand: str) -> Expr:
         """An element of `a` or b as the format stores it."""
         x = cast(x, self.format.storage if operand == "a" else self.format.second)
-        return x ^ const(0x80 if x.dtype is uint8 else -0x80, x.dtype) if operand == "a" and self.biased else x
+        if operand == "b" or not self.biased:
+            return x
+        return x ^ const(0x80 if x.dtype is uint8 else -0x80, x.dtype)
 
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""
@@ -307,7 +309,7 @@ def normalise(
 
 def _exact_run(extents: Sequence[Index]) -> int:
     """Positions of a run where the order of the sum changes no bit: few chunks of about equal length, each at most EXACT_TERMS."""
-    last, outer = (as_int(x) for x in (extents[-1], product(extents[:-1])))
+    last, outer = (as_int(x) for x in (extents[-1] if extents else 1, product(extents[:-1])))
     if not last or not outer:
         return EXACT_TERMS
     if last > EXACT_TERMS:

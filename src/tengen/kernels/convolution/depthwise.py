@@ -190,11 +190,16 @@ def stencil(
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    _Stencil(lo, src, weights, out, epilogue, step_in, step_out, name, compute).write(phases)
+    StencilKernel(lo, src, weights, out, epilogue, step_in, step_out, name, compute).write(phases)
 
 
-class _Stencil:
-    def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step_in, step_out, name: str, compute: DType | None = None):
+class StencilKernel:
+    """Writes the kernel of one stencil. `compute`: the dtype that is computed in; None: that of src."""
+
+    def __init__(
+        self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step_in, step_out, name: str,
+        compute: DType | None = None,
+    ):  # fmt: skip
         self.lo, self.src, self.weights, self.out = lo, replace(src, prologue=None), weights, out
         self.prologue, self.make = src.prologue, None
         self.epilogue, self.step_in, self.step_out = epilogue, step_in, step_out
@@ -390,7 +395,7 @@ def stencil_weights(
     _Weights(lo, src, grad, out, taps, step, name).write_sums()
 
 
-class _Weights(_Stencil):
+class _Weights(StencilKernel):
     def __init__(self, lo: Lowering, src: Array, grad: Array, out: Array, taps: Sequence[Tap], step, name: str):
         super().__init__(lo, src, src, out, None, step, (1, 1), name)
         self.grad, self.taps, self.name = grad, list(taps), name

@@ -19,7 +19,7 @@ from operator import or_
 from tengen.base.dtype import bool_, uint32
 from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.contraction.groups import widened
-from tengen.kernels.convolution.depthwise import Phase, Tap, _Stencil
+from tengen.kernels.convolution.depthwise import Phase, StencilKernel, Tap
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, bitcast, cdiv, const, maximum, minimum, select
@@ -84,13 +84,13 @@ def _packed(lo: Lowering, w: Array, groups: Sequence[Sequence[Tap]], format: Dot
     return lo.once(w, how, make)
 
 
-class _Bytes(_Stencil):
+class _Bytes(StencilKernel):
     def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step, groups: dict[Group, list[Tap]], format):
         super().__init__(lo, src, weights, out, epilogue, step, (1, 1), "depthwise", format.total)
         self.groups, self.format, self.biased = groups, format, src.dtype is not format.storage
 
     def tile(self, p: Phase, y: Expr, x: Expr, n: int, known: int | None = None) -> None:
-        """See `_Stencil.tile`."""
+        """See `StencilKernel.tile`."""
         k, wide, sx = self.k, as_int(self.src.shape[3]) or 0, self.step_in[1]
         outside = lambda column: known is not None and not 0 <= known * sx + column < wide
         for c, count in self.each_channel():

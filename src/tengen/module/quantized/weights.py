@@ -2,7 +2,7 @@
 float32.
 
 A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, or from -8 to 7; two of 4 bits lie in a byte, the
-first in its low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md.
+first in its low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md: in registers for a few rows.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from tengen import functional as F
+from tengen.kernels.contraction import grouped_weights
+from tengen.kernels.lowering import product
+from tengen.loops.lang import as_int
 from tengen.module.module import Module
 from tengen.tensor import Tensor
+from tengen.tensor.casting import casting
 
+FEW_ROWS = 8  # rows, at most, that are multiplied by integers as they lie in memory
 LIMITS = {8: (-127, 127), 4: (-8, 7)}  # bits -> the smallest and the largest integer
 
 
@@ -50,6 +55,15 @@ class GroupedWeight(Module):
         w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1))
         return w.reshape(*q.shape[:-2], -1)[..., : self.shape[1]]
 
+    def product(self, x: Tensor) -> Tensor:
+        """x times the transposed matrix. A few rows take the integers as they are; for more, the matrix in float32 costs less than
+        making numbers of the integers again and again."""
+        rows = as_int(product(x.shape[:-1]))
+        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None
+        if few and grouped_weights.fits(self.bits, self.group):
+            return F.linear_grouped(x, self.codes, self.scale, self.bits, self.group)
+        return F.linear(x, self.values())
+
     @property
     def bytes(self) -> int:
         """Of the integers and their scales."""
@@ -76,7 +90,8 @@ class WeightOnlyLinear(_WeightOnly):
         self.bias = None if bias is None else Tensor(bias.detach().numpy())
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        y = self.grouped.product(x)
+        return y if self.bias is None else y + self.bias
 
 
 class WeightOnlyEmbedding(_WeightOnly):
