@@ -79,6 +79,7 @@ class _Body:
         self.label = "entry"  # of the basic block that is being written
         self.widest, self.depth, self.deepest, self.most_numbers = 0, 0, 0, 0
         self.asking: list[str] = []
+        self.around: list[str] = []  # of them, those of the loops that are being written
         self._find(table)
         self._run_all(steps)
 
@@ -109,6 +110,7 @@ class _Body:
                     limit = None if s.limit is None else self._operand(s.limit)
                     state = self._begin_asking()
                     self._loop(limit, lambda after, step, s=s, state=state: self._condition(s, after, step, state), s.body)
+                    self.around.remove(state)
                 case If():
                     self._if(s)
                 case Call():
@@ -158,13 +160,18 @@ class _Body:
 
     def _condition(self, s: While, after: str, step: str, state: str) -> None:
         ask = f"{after}.ask"
+        end, stop = "", after
+        if self.around:  # loops around this one ask at once too: an iteration of theirs may have taken much longer than those before
+            tell = (f"  store [2 x i64] [i64 0, i64 1], ptr {outer}\n" for outer in self.around)
+            end, stop = f"{ask}.end:\n{''.join(tell)}  br label %{after}\n", f"{ask}.end"
         self.lines.append(
             f"  %{ask}.next = load i64, ptr {state}\n  %{ask}.due = icmp sge i64 {step}, %{ask}.next\n"
             f"  br i1 %{ask}.due, label %{ask}, label %{ask}.go, !prof !{{!\"branch_weights\", i32 1, i32 1000000}}\n{ask}:\n"
             f"  %{ask}.code = call i32 @{ASK}(ptr {state}, i64 {step})\n  %{ask}.stop = icmp ne i32 %{ask}.code, 0\n"
-            f"  br i1 %{ask}.stop, label %{after}, label %{ask}.go\n{ask}.go:"
+            f"  br i1 %{ask}.stop, label %{stop}, label %{ask}.go\n{end}{ask}.go:"
         )
         self.label = f"{ask}.go"
+        self.around.append(state)
         self._run_all(s.condition)
         flag, here = self._flag(s.flag), f"{after}.holds"
         self.lines.append(f"  br i1 {flag}, label %{here}, label %{after}\n{here}:")
