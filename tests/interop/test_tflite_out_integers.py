@@ -142,12 +142,16 @@ def test_networks_quantised_after_training():
 def test_what_cannot_be_said_of_integers():
     x = Tensor(np.ones((2, 3), np.float32))
     w = Tensor(np.ones((3, 3), np.int8))
-    scale = Tensor(np.float32(0.1))
+    scale, twice = Tensor(np.float32(0.1)), Tensor(np.float32(0.2))
     for f, message in [
         (lambda x: F.dequantize_linear(F.quantize_linear(x, scale, None, -8, 7), scale), "integers of int8 from -8 to 7"),
         (lambda x: F.dequantize_linear(F.quantize_linear(x, F.abs(x[0, 0])), scale), "a scale or a zero point that is computed"),
         (lambda x: F.matmul_int(F.quantize_linear(x, scale), w), r"matmul_int\(.*sums in int32 that are read as they are"),
-        (lambda x: F.dequantize_linear(x.astype("int8"), scale), "integers of an unknown scale"),
+        (lambda x: F.dequantize_linear(x.astype("int8"), scale), "integers of a scale that is not known"),
+        (lambda x: F.dequantize_linear(F.quantize_linear(x, scale), twice), "made with the scale 0.1 and are read with 0.2"),
+        (lambda x: F.relu(F.dequantize_linear(F.quantize_linear(x, scale), scale, Tensor(np.int32(3)))), "or by another zero point"),
+        (lambda x: F.quantize_linear(x, scale) + F.quantize_linear(x * 2, scale), "TFLite's ADD would compute with as such"),
+        (lambda x: F.dequantize_linear(F.matmul_int(F.quantize_linear(x, scale, Tensor(np.int32(3))), w), scale), "something else than their"),
     ]:
         with pytest.raises(ArgumentError, match=message):
             to_bytes(trace(f, example_input=x))

@@ -99,10 +99,11 @@ def constants_of(graph: Graph) -> dict[Value, np.ndarray]:
 
 # -- which layers there are ----------------------------------------------------------------------------------------------------
 class Total(NamedTuple):
-    """Sums of products in int32: integers x, a weight, and one number more for each channel."""
+    """Sums of products in int32: integers x less a zero point, a weight, and one number more for each channel."""
 
     node: Node
     x: Value
+    zero: int
     weight: np.ndarray
     bias: np.ndarray
 
@@ -122,20 +123,19 @@ class Layer(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """An operation of two quantised tensors whose result is quantised."""
+    """Numbers that stand for integers, made by some nodes of `dequantize_linear`, as integers: of two their sum, difference or product, of
+    one the same by another scale."""
 
     op: str
-    sources: list[Value]
-    end: str
+    made: list[Node]
+    end: str = "NONE"
+
+    @property
+    def sources(self) -> list[Value]:
+        return [n.inputs[0] for n in self.made]
 
 
-class Again(NamedTuple):
-    """Integers by another scale, or the same ones."""
-
-    sources: list[Value]
-
-
-Plan = Layer | Pair | Again
+Plan = Layer | Pair
 
 
 class Planner:
@@ -171,8 +171,8 @@ class Planner:
 
     def _quantized(self, n: Node) -> Plan | None:
         v = n.inputs[0]
-        if (q := self._codes(v)) is not None:
-            return Again([q])
+        if (made_of := self._made_of(v)) is not None:
+            return Pair("same", [made_of])
         if v is None or v.node is None or self.uses[v] != 1:
             return None
         if (made := self._numbers(v)) is not None:
@@ -181,7 +181,7 @@ class Planner:
         x = v.node.inputs[0] if end != "NONE" else v
         if x is None or x.node is None or self.uses[x] != 1 or x.node.op not in PAIRS:
             return None
-        both = [q for q in map(self._codes, x.node.inputs) if q is not None]
+        both = [m for m in map(self._made_of, x.node.inputs) if m is not None]
         return Pair(x.node.op, both, end) if len(both) == 2 else None
 
     def _requantized(self, n: Node) -> Layer | None:
@@ -199,11 +199,11 @@ class Planner:
         plan = self._requantized(made) if zero is not None and np.all(self.known[least] == zero) else None
         return None if plan is None else plan._replace(end="RELU")
 
-    def _codes(self, v: Value | None) -> Value | None:
-        """The integers that stand for numbers."""
+    def _made_of(self, v: Value | None) -> Node | None:
+        """The node that makes numbers of integers."""
         n = None if v is None else v.node
         q = n.inputs[0] if n is not None and n.op == "dequantize_linear" else None
-        return q if q is not None and q.type.dtype in CODES else None
+        return n if q is not None and q.type.dtype in CODES else None
 
     def _affine_of(self, n: Node) -> Layer | None:
         """The end of a chain of factors and shifts of channels that begins at sums."""
@@ -235,21 +235,21 @@ class Planner:
             bias, n = bias + self.known[y].astype(np.int64), x.node
         if n is None or n.op not in ("conv_int", "matmul_int") or n.inputs[1] not in self.known:
             return None
-        x, weight = _centred(n.inputs[0]), self.known[n.inputs[1]]
+        (x, zero), weight = self._centred(n.inputs[0]), self.known[n.inputs[1]]
         count = n.outputs[0].type.shape[1 if n.op == "conv_int" else -1]
         each = _each(bias, count)
         fits = weight.dtype == np.int8 and (n.op == "conv_int" and n.outputs[0].type.ndim == 4 or n.op == "matmul_int" and weight.ndim == 2)
-        if x is None or x.type.dtype not in CODES or each is None or not fits or n.attrs.get("transpose_a"):
+        if x is None or zero is None or x.type.dtype not in CODES or each is None or not fits or n.attrs.get("transpose_a"):
             return None
-        return Total(n, x, weight, each)
+        return Total(n, x, zero, weight, each)
 
-
-def _centred(x: Value | None) -> Value | None:
-    """The integers whose zero point was taken off."""
-    n = None if x is None else x.node
-    if n is None or n.op != "sub" or n.inputs[0] is None or n.inputs[0].node is None or n.inputs[0].node.op != "astype":
-        return x
-    return n.inputs[0].node.inputs[0]
+    def _centred(self, x: Value | None) -> tuple[Value | None, int | None]:
+        """Integers, and the zero point that was taken off, or None where it is not known."""
+        n = None if x is None else x.node
+        if n is None or n.op != "sub" or n.inputs[0] is None or n.inputs[0].node is None or n.inputs[0].node.op != "astype":
+            return x, 0
+        zero = self.known.get(n.inputs[1])
+        return n.inputs[0].node.inputs[0], int(zero.reshape(())) if zero is not None and zero.size == 1 else None
 
 
 def _each(a: np.ndarray, count: Any) -> np.ndarray | None:
@@ -283,12 +283,27 @@ def planned(w: Writer, n: Node) -> Out:
     codes = codes_of(w, n.inputs[0].node if n.op == "maximum" else n, n.outputs[0])
     if isinstance(plan, Layer):
         return layer(w, plan if n.op == "quantize_linear" else plan._replace(scale=plan.scale * codes[0]), codes)
-    if isinstance(plan, Again):
+    assert isinstance(plan, Pair)
+    for made in plan.made:
+        checked(w, made)
+    if plan.op == "same":
         x = placed(w, plan.sources[0])
         return x if x.codes == codes else w.emit("QUANTIZE", [x], x.shape, np.int8, ("QuantizeOptions", {}), x.last, codes)
     x, y = (w.picture(s) if all(s in w.last for s in plan.sources) else w.get(s) for s in plan.sources)
     op, table = PAIRS[plan.op]
     return w.emit(op, [x, y], np.broadcast_shapes(x.shape, y.shape), np.int8, (table, _end(plan.end)), x.last, codes)
+
+
+def checked(w: Writer, n: Node) -> Out:
+    """The integers that a node makes numbers of. Errors: ArgumentError where they have another scale or zero point than it takes."""
+    x = placed(w, n.inputs[0])
+    scale, zero = w.constants.get(n.inputs[1]), np.int32(0) if n.inputs[2] is None else w.constants.get(n.inputs[2])
+    if x.codes is None or scale is None or zero is None or np.size(scale) != 1 or np.size(zero) != 1:
+        raise ArgumentError("integers of a scale that is not known, or one for each channel")
+    taken = float(np.reshape(scale, ())), int(np.reshape(zero, ())) - (128 if n.inputs[0].type.dtype is uint8 else 0)
+    if x.codes != taken:
+        raise ArgumentError(f"integers were made with the scale {x.codes[0]:.6g} and are read with {taken[0]:.6g}, or by another zero point")
+    return x
 
 
 def placed(w: Writer, v: Value) -> Out:
@@ -306,9 +321,7 @@ def quantize(w: Writer, n: Node) -> Out:
 @writes("dequantize_linear")
 def dequantize(w: Writer, n: Node) -> Out:
     """Integers as numbers."""
-    x = placed(w, n.inputs[0])
-    if x.codes is None:
-        raise ArgumentError("integers of an unknown scale")
+    x = checked(w, n)
     return w.emit("DEQUANTIZE", [x], x.shape, np.float32, ("DequantizeOptions", {}), x.last)
 
 
@@ -327,8 +340,8 @@ def layer(w: Writer, plan: Layer, codes: tuple[float, int] | None) -> Out:
     t = plan.total
     picture = t.node.op == "conv_int"
     x = w.picture(t.x) if picture else w.get(t.x)
-    if x.codes is None:
-        raise ArgumentError("integers of an unknown scale")
+    if x.codes is None or x.codes[1] != t.zero - (128 if t.x.type.dtype is uint8 else 0):
+        raise ArgumentError("integers of an unknown scale, or from which something else than their zero point was taken")
     weight, scale, bias = _positive(t, picture, plan.scale / x.codes[0])
     unit, shift = scale * np.float64(x.codes[0]), plan.shift
     if codes is None:
@@ -352,8 +365,10 @@ def _positive(t: Total, picture: bool, scale: np.ndarray) -> tuple[np.ndarray, n
     weight = t.weight.reshape(-1, *t.weight.shape[-3:]) if picture else t.weight if t.node.attrs["transpose_b"] else t.weight.T
     each = (-1, *[1] * (weight.ndim - 1))
     sign = np.sign(scale)
-    weight = np.clip(weight * sign.reshape(each), -127, 127).astype(np.int8)
-    return weight, np.where(sign == 0, 1, np.abs(scale)).astype(np.float32), t.bias * sign
+    turned = weight * sign.reshape(each)
+    if turned.max(initial=0) > 127:
+        raise ArgumentError("a weight of -128 in a channel with a negative factor")
+    return turned.astype(np.int8), np.where(sign == 0, 1, np.abs(scale)).astype(np.float32), t.bias * sign
 
 
 def _filters(w: Writer, weight: np.ndarray, scale: np.ndarray, axis: int, as_floats: bool) -> Out:

@@ -49,7 +49,11 @@ class Out(NamedTuple):
     codes: tuple[float, int] | None = None
 
 
-MOVES = {"RESHAPE", "TRANSPOSE", "MAX_POOL_2D", "STRIDED_SLICE", "SLICE", "PAD", "CONCATENATION", "GATHER", "BROADCAST_TO"}  # keep a scale
+MOVES = {  # operators that keep a scale
+    "RESHAPE", "TRANSPOSE", "MAX_POOL_2D", "STRIDED_SLICE", "SLICE", "PAD", "PADV2", "CONCATENATION", "GATHER", "BROADCAST_TO", "TILE",
+    "REVERSE_V2",
+}  # fmt: skip
+NUMBERS = {"DEQUANTIZE"}  # and what makes numbers of integers
 
 
 class Writer:
@@ -157,8 +161,11 @@ class Writer:
         codes: tuple[float, int] | None = None,
     ) -> Out:
         """Adds an operator with one output. What moves integers keeps their scale."""
-        if codes is None and op in MOVES and inputs[0] is not None:
-            codes = inputs[0].codes
+        given = [x.codes for x in inputs if x is not None and x.codes is not None]
+        if codes is None and op in MOVES and given:
+            codes = given[0]
+        if given and (op in MOVES and {*given} != {codes} or codes is None and op not in NUMBERS):
+            raise ArgumentError(f"integers that stand for numbers, which TFLite's {op} would compute with as such")
         made = self.tensor(op.lower(), shape, dtype, last, codes)
         self.add(op, inputs, [made], options)
         return made
