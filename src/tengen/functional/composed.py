@@ -48,9 +48,9 @@ def heaviside(inp: Tensor, values: Tensor) -> Tensor:
     [0.0, 0.5, 1.0]
     """
     step = op["astype"](op["greater"](inp, 0), inp.dtype)
-    return op["where"](op["equal"](inp, 0), values, op["where"](op["isnan"](inp), inp, step)) if inp.dtype.is_float else op["where"](
-        op["equal"](inp, 0), values, step
-    )
+    if inp.dtype.is_float:
+        step = op["where"](op["isnan"](inp), inp, step)
+    return op["where"](op["equal"](inp, 0), values, step)
 
 
 def logit(inp: Tensor, eps: float | None = None) -> Tensor:
