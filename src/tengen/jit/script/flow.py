@@ -251,9 +251,8 @@ def _known(items: Iterator[Any], body: Callable[[Any], Any], loop: Loop) -> Sign
 def _over_range(xs: range, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
     """A range, which stays a loop from where it depends on a tensor whether it goes on, or where a script has unrolled enough."""
     for i in xs:
-        if memo.unrolled >= UNROLLED and tracing.recorder is not None:
+        if tracing.recorder is not None and not memo.unrolls(UNROLLED):
             return _over_lanes(numbers(range(i, xs.stop, xs.step)), body, loop, 0)
-        memo.unrolled += 1
         signal = body(i)
         if signal is not None:
             left = range(i + xs.step, xs.stop, xs.step)

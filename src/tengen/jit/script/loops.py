@@ -80,6 +80,13 @@ class _Memo(threading.local):
         """Nothing is known yet of a script that is recorded now."""
         self.known, self.unrolled = {}, 0
 
+    def unrolls(self, most: int) -> bool:
+        """Whether an iteration of a known range is to be recorded by itself, and not as one of a loop; counts it if so."""
+        if self.unrolled >= most:
+            return False
+        self.unrolled += 1
+        return True
+
     def end(self) -> None:
         """Forgets what was known of it."""
         self.known = None
