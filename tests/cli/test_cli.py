@@ -121,6 +121,14 @@ def test_targets():
     assert "did you mean 'aarch64'?" in run("compile", "x", "--target", "arm64", "-o", "y", code=2)
 
 
+def test_forms_of_an_artifact(model, tmp_path):
+    text = run("compile", model, "--target", "aarch64", "--pool", "--as", "cmake", "--as", "static", "--name", "net", "-o", tmp_path)
+    assert "net.cmake" in text and "libnet.a" in text and "net_run_with(" in (tmp_path / "net.h").read_text()
+    refused = run("compile", model, "--target", "aarch64", "--as", "javascript", "-o", tmp_path, code=1)
+    assert "is for aarch64; help: tengen compile --target wasm32 or" in refused
+    assert "Invalid value for '--as'" in run("compile", model, "--as", "exe", "-o", tmp_path, code=2)
+
+
 def test_doctor(tmp_path, monkeypatch):
     text = run("doctor")
     rows = {line.split()[1]: line.split()[0] for line in text.splitlines()}
