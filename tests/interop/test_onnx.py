@@ -437,9 +437,10 @@ def test_any_fields_give_a_network_or_an_error(r, branches):
 
 def test_files_that_are_no_models():
     deep = flat = helper.make_graph([], "g", [], [])
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
     for _ in range(30):  # deeper ones protobuf itself refuses
         deep = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep, else_branch=flat)], "g", [], [])
-    inside = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep, else_branch=flat)], "g", [], [])
+    inside = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep, else_branch=flat)], "g", [c], [])
     assert to_module(helper.make_model(inside)) is not None
     with pytest.raises(FileFormatError, match="no graph"):
         to_module(b"")

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from onnx import ValueInfoProto, helper, numpy_helper
+from onnx import ValueInfoProto, helper, numpy_helper, parser
 
-from tengen.base.errors import ShapeError, TraceError
+from tengen.base.errors import FileFormatError, ShapeError, TraceError
 from tengen.interop.onnx import load, to_module
 
 R = np.random.default_rng(0)
@@ -102,3 +102,22 @@ def test_masks_and_scalars_have_the_types_of_their_opset():
     for opset, kind in ((7, np.float32), (10, np.bool_), (13, np.bool_)):
         assert to_module(node("Dropout", [X], opset, outputs=2)).eval()(X)[1].dtype == kind
     assert to_module(node("NonZero", [np.float32(3)], 13))(np.float32(3)).shape == (0, 1)  # the standard's, unlike NumPy's
+
+
+def test_names_that_are_not_there_are_told_at_once():
+    """Read too early, computed twice, never computed; in branches too."""
+    m = parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18]>
+        net (float[2] x, bool c) => (float[2] y, float[2] z) {
+            a = Add(x, b)
+            b = Relu(a)
+            a = Neg(x)
+            y = If <then_branch = t () => (float[2] u) { u = Add(b, w) }, else_branch = e () => (float[2] v) { q = Relu(b) }> (c)
+        }""")
+    with pytest.raises(FileFormatError) as e:
+        to_module(m)
+    lines = str(e.value).splitlines()[1:]
+    assert [line.split(") ")[-1] for line in lines] == [
+        "reads 'b', which nothing before it computes", "computes 'a' again", "reads 'w', which nothing before it computes",
+        "  the output 'v' of e is computed by no node", "  the output 'z' of net is computed by no node",
+    ]  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx import load, to_module
@@ -301,8 +301,9 @@ def test_what_the_quantiser_and_the_optimiser_write(tmp_path):
 
 
 def test_layouts_of_one_machine_are_refused_with_a_reason():
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 4, 4]) for name in ("x", "w")]
     m = helper.make_model(
-        helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "c", domain="com.microsoft.nchwc")], "g", [], []),
+        helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "c", domain="com.microsoft.nchwc")], "g", ports, []),
         opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft.nchwc", 1)],
     )  # fmt: skip
     with pytest.raises(ArgumentError, match="layout of one machine.*ORT_ENABLE_EXTENDED"):

@@ -5,9 +5,10 @@ Any bytes give a `Source` or one `FileFormatError`. Data outside of the file is 
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,9 @@ class Reader:
             functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, nodes, opsets)
         graph = self.graph(self.model.graph, 0)
         check_functions(graph, functions)
+        if wrong := list(itertools.islice(misread(graph, set()), 41)):
+            more = ["  and more"] if len(wrong) > 40 else []
+            raise FileFormatError("\n".join([f"{graph.name}: values of the network that are not there, or there twice:", *wrong[:40], *more]))
         return Source(graph, functions, self.opsets)
 
     def graph(self, g, depth: int, opsets: Mapping[str, int] | None = None) -> GraphOf:
@@ -331,6 +335,24 @@ def check_functions(graph: GraphOf, functions: Mapping[tuple[str, str], Function
         raise FileFormatError(f"more than {MOST_NODES:,} nodes, with those of functions")
     for key in functions:
         size(key)
+
+
+def misread(graph: GraphOf, around: Iterable[str]) -> Iterator[str]:
+    """A line for each name that is read before it is computed, computed twice, or an output that nothing computes; `around`: names of the
+    graphs around this one, which it may read."""
+    own = {p.name for p in graph.inputs} | graph.arrays.keys()
+    known = {*around, *own}
+    for n in graph.nodes:
+        said = f"node {n.name or '(without a name)'} ({n.what})"
+        yield from (f"  {said} reads {i!r}, which nothing before it computes" for i in n.inputs if i and i not in known)
+        for a in n.attributes.values():
+            for g in a if isinstance(a, list) else [a]:
+                if isinstance(g, GraphOf):
+                    yield from misread(g, known)
+        yield from (f"  {said} computes {o!r} again" for o in n.outputs if o and o in own)
+        own.update(filter(None, n.outputs))
+        known.update(filter(None, n.outputs))
+    yield from (f"  the output {p.name!r} of {graph.name or 'a graph'} is computed by no node" for p in graph.outputs if p.name not in known)
 
 
 def copied(message: Any) -> Any:
