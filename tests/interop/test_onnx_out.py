@@ -232,6 +232,14 @@ def test_what_cannot_be_said():
         to_proto(M.Linear(3, 2))
 
 
+def test_a_comparison_of_open_extents_is_refused():
+    """With other extents the file would compute what the function does not."""
+    f = trace(lambda x: x * 2 if x.shape[0] > 4 else x + 1, symbolic=True, dynamic_axes={0: "n"})
+    f(Tensor(np.ones((6, 3), np.float32)))
+    with pytest.raises(ArgumentError, match="was recorded for n > 4 .* which ONNX cannot say"):
+        to_proto(f)
+
+
 def test_weights_that_no_file_holds_are_in_a_second_one(tmp_path, monkeypatch):
     """Above 2 GB (here: 10,000 bytes) large arrays lie beside the model, and both files are replaced together."""
     monkeypatch.setattr(sys.modules["tengen.interop.onnx.save"], "LARGEST", 10_000)

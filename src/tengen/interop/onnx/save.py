@@ -107,6 +107,9 @@ def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, 
     graph = model.graph
     if graph.states:
         raise ArgumentError(f"{model.name} keeps the states {', '.join(graph.states)} from run to run, which ONNX cannot say")
+    sized = [c for c in graph.checks if c.bad.node is not None and c.bad.node.op == "extent_op"]
+    if sized:  # a comparison of open extents chose what was recorded: with other extents the file would compute something else
+        raise ArgumentError(f"{sized[0].message}, which ONNX cannot say; help: model.at({model.extents[0]}=...), or F.cond in place of `if`")
     w = Writer(graph)
     for v in graph.inputs:
         w.names[v] = w.fresh(v.name)
