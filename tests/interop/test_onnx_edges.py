@@ -121,3 +121,16 @@ def test_names_that_are_not_there_are_told_at_once():
         "reads 'b', which nothing before it computes", "computes 'a' again", "reads 'w', which nothing before it computes",
         "  the output 'v' of e is computed by no node", "  the output 'z' of net is computed by no node",
     ]  # fmt: skip
+
+
+def test_versions_that_no_package_knows():
+    """Of the model's domains, and of those that a function of the file uses."""
+    for version in (1 << 31, -1):
+        odd = [helper.make_opsetid("other", version)]
+        f = helper.make_function("mine", "f", ["x"], ["y"], [helper.make_node("Foo", ["x"], ["y"], domain="other")], odd)
+        own, inside = node("Relu", [X], 13), node("Relu", [X], 13)
+        own.opset_import.extend(odd)
+        inside.functions.append(f)
+        for m in (own, inside):
+            with pytest.raises(FileFormatError, match=f"opset {version}, which no package knows"):
+                to_module(m)

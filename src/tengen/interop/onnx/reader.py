@@ -133,9 +133,7 @@ class Reader:
         self.onnx, self.model, self.folder = onnx, model, folder
         self.nodes = 0
         self.schemas: dict[tuple[str, str, int], tuple[int, dict[str, Any], dict[str, int], list[str]]] = {}
-        self.opsets: dict[str, int] = {}
-        for o in model.opset_import:
-            self.opsets[normal(o.domain)] = int(o.version)
+        self.opsets = versions(model.opset_import)
         newest = onnx.defs.onnx_opset_version()
         if not 1 <= self.opsets.get("", 1) <= newest + 5:
             raise FileFormatError(f"opset {self.opsets['']}; the onnx package here knows those up to {newest}")
@@ -146,7 +144,7 @@ class Reader:
             raise FileFormatError("this is no ONNX model: it has no graph")
         functions = {}
         for f in self.model.functions:
-            opsets = {normal(o.domain): int(o.version) for o in f.opset_import}
+            opsets = versions(f.opset_import)
             attributes = {**{a: ... for a in f.attribute}, **{a.name: self.attribute(a, 0) for a in f.attribute_proto}}
             nodes = tuple(map(copied, f.node))
             functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, nodes, opsets)
@@ -360,6 +358,14 @@ def copied(message: Any) -> Any:
     made = type(message)()
     made.CopyFrom(message)
     return made
+
+
+def versions(imported: Any) -> dict[str, int]:
+    """Opsets by domain. Errors: FileFormatError for a version that is no number of 31 bits, as the package onnx takes them."""
+    found = {normal(o.domain): int(o.version) for o in imported}
+    if odd := [v for v in found.values() if not 0 <= v < 1 << 31]:
+        raise FileFormatError(f"opset {odd[0]}, which no package knows")
+    return found
 
 
 def normal(domain: str) -> str:
