@@ -467,7 +467,8 @@ def named_attributes(op: Op, arrays: Sequence[Array | None], attrs: dict, sym: S
     def some(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         return {k: named(v) if k in extents else tuple(some(v).items()) if k == "of" else v for k, v in given}
 
-    return some(attrs.items())
+    found = some(attrs.items())
+    return found | {k: named(found[k]) for k in op.steps}
 
 
 def _program(op: Op, device: Device, call: Numbered, orders: Sequence, target: Target) -> Program:

@@ -268,10 +268,14 @@ class Kind:
 
     @property
     def extents(self) -> bool:
-        """Whether its numbers are extents, offsets or steps, which an eager call's program takes when it runs. A step is never open in a
-        graph, since its sign decides which elements there are."""
-        here = self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],), (ITEMS["Step"],))
-        return here or (self.several is not None and self.several.extents)
+        """Whether its numbers are extents or offsets, which a program may take when it runs."""
+        return self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],)) or (self.several is not None and self.several.extents)
+
+    @property
+    def steps(self) -> bool:
+        """Whether its numbers are steps, which the program of an eager call takes when it runs. A step is never open in a graph, nor in what
+        an op is computed by, since its sign decides which elements there are."""
+        return self.items[:1] == (ITEMS["Step"],) or (self.several is not None and self.several.steps)
 
     @property
     def simple(self) -> tuple[type, ...]:

@@ -293,6 +293,11 @@ class Op:
         """The attributes that are extents or shapes, as their annotations declare them: one eager program serves all of them."""
         return tuple(name for name, k in self.kinds.items() if k is not None and k.extents)
 
+    @functools.cached_property
+    def steps(self) -> tuple[str, ...]:
+        """The attributes that are steps: one eager program serves all of them, of the op itself."""
+        return tuple(name for name, k in self.kinds.items() if k is not None and k.steps)
+
     def plain(self, attrs: Sequence) -> tuple:
         """The attributes of a call, in whatever form users may give them, as plain data of their declared kinds; an error says
         which one is not of its kind."""
