@@ -33,7 +33,7 @@ from tengen.compiler.arrays import array_over, buffer_over
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, build
 from tengen.deploy import compile_model
-from tengen.deploy.elf import sections
+from tengen.deploy.objects import read_object
 from tengen.ir.graph import Graph
 from tengen.ir.text import print_graph
 from tengen.kernels.lowering import Lowering
@@ -90,7 +90,7 @@ def program_of(graph: Graph, lowering: Lowering) -> Program:
 def machine_code(program: Program) -> None:
     """LLVM's part: an object file, as a C compiler would write it."""
     code = compile_object(program.text, program.target)
-    size = sum(s.size for s in sections(code) if s.executable)
+    size = read_object(code).code_bytes
     floor("runtime", f"LLVM made {size:,} bytes of machine code for {program.target.cpu}, in an object of {len(code):,} bytes")
 
 

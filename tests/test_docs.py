@@ -46,7 +46,7 @@ def test_page_runs(page, tmp_path, monkeypatch):
         pytest.importorskip("torch", reason="PyTorch is not installed")
     if page.name in IN_C:
         try:
-            linker(Target.machine().architecture)
+            linker(Target.machine())
         except CannotRun as e:
             pytest.skip(str(e))
     run_page(page, {"__name__": "__main__"})

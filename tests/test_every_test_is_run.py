@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def run(folder: Path, body: str, *args: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "test_inner.py", *args]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports test files by their names alone, and takes the first one of a name for the second."""
+    names = Counter(p.name for p in Path(__file__).parent.rglob("*.py") if p.name not in ("conftest.py", "__init__.py"))
+    assert not (several := [name for name, n in names.items() if n > 1]), several
 
 
 def test_workers_that_die(tmp_path):

@@ -153,8 +153,8 @@ def of_initialisers() -> Found:
     fills = sorted(name for name in vars(init) if name.endswith("_") and not name.startswith("_"))
     for name in fills:
         random.manual_seed(5)
-        weight = Parameter(np.zeros((6, 5) if name == "eye_" else (6, 5, 3, 3), np.float32))
-        getattr(init, name)(weight, *((0.25,) if name in ("fill_", "constant_") else ()))
+        weight = Parameter(np.zeros((6, 5) if name in ("eye_", "sparse_") else (6, 5, 3, 3), np.float32))
+        getattr(init, name)(weight, *((0.25,) if name in ("fill_", "constant_", "sparse_") else ()))
         yield f"init {name}", [weight]
     layers = {
         "Linear": lambda: M.Linear(7, 5), "Conv2d": lambda: M.Conv2d(4, 6, 3), "grouped Conv2d": lambda: M.Conv2d(4, 6, 3, groups=2),

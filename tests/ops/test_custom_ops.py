@@ -33,7 +33,7 @@ from tengen.ops.op import forget_op
 
 def _why_no_compiler():
     try:
-        linker(Target.machine().architecture)
+        linker(Target.machine())
     except CannotRun as e:
         return str(e)
     return ""
@@ -229,7 +229,7 @@ def test_an_object_file_stands_for_source(tmp_path):
     import subprocess
 
     (tmp_path / "f.c").write_text(SOURCE)
-    subprocess.run([*linker(Target.machine().architecture), "-fPIC", "-c", "-o", str(tmp_path / "f.o"), str(tmp_path / "f.c")], check=True)
+    subprocess.run([*linker(Target.machine()), "-fPIC", "-c", "-o", str(tmp_path / "f.o"), str(tmp_path / "f.c")], check=True)
     here = Target.machine().arch
     op = row_max(objects={here: tmp_path / "f.o"})
     run, x = trace(lambda x: op(x)[0]), T(3, 4)

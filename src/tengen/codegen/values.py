@@ -159,7 +159,8 @@ class Values:
             case "select":
                 return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
             case "cast":
-                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and dt.bits <= 32:
+                narrow = 32 if "narrow" in self._lacks else 1  # LLVM makes one instruction of two steps
+                if lanes > 1 and e.args[0].dtype is float32 and dt.is_int and narrow <= dt.bits <= 32:
                     low, high, nan = _range(e.args[0])
                     if _holds(dt, low, high):
                         return self._in_range(args[0], nan, dt, lanes)

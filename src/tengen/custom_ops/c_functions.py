@@ -99,7 +99,7 @@ def _check_symbol(symbol: str, address: int) -> None:
 def _library(text: str | None, file: str | None) -> ctypes.CDLL:
     """C source, or an object file, as a library in this process."""
     try:
-        command = linker(Target.machine().architecture)
+        command = linker(Target.machine())
     except CannotRun as e:
         raise CustomOpError(f"C source needs a C compiler: {e}") from None
     with tempfile.TemporaryDirectory(prefix="tengen-c-") as folder:

@@ -24,6 +24,7 @@ from tengen.ops import (
     creation,
     elementwise,
     fourier,
+    grouped_weights,
     indexing,
     joining,
     linalg_complex,
@@ -200,6 +201,11 @@ def _matmul(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[s
     return reshape(out, tuple(d for i, d in enumerate(out.shape) if i not in units)) if units else out
 
 
+def _linear_grouped(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """Examples that share the weights are more rows."""
+    return one_by_one(op, xs, batched, size, attrs) if any(batched[1:]) else again(op, xs, attrs)
+
+
 def _channels(x: Any, size: Any) -> Any:
     """Images (examples, N, C, *S) as images whose channels are those of all examples, (N, examples * C, *S)."""
     x = permute(x, (1, 0, *range(2, x.ndim)))
@@ -356,6 +362,7 @@ _RULES: dict[Callable, list[Op]] = {
     _slice: [shape.strided_slice, shape.slice_grad, indexing.set_slice],
     _pad: [joining.pad],
     _matmul: [contract.matmul, quantized.matmul_int],
+    _linear_grouped: [grouped_weights.linear_grouped],
     _convolution: [conv.conv, conv.conv_transposed, conv.conv_weight_grad, quantized.conv_int],
     _lstm: [recurrent.lstm],
     _along_axis: [indexing.gather, indexing.scatter],

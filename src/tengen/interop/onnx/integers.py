@@ -155,6 +155,22 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
     raise ArgumentError(f"an integer product of {v.type!r} that is no 8-bit number less one known zero point of 8 bits")
 
 
+@writes("linear_grouped")
+def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
+    """The weights in float32, computed from their integers and scales, and a product."""
+    (outputs, groups), terms = n.inputs[2].type.shape, n.inputs[0].type.shape[-1]
+    ints = lambda *numbers: w.array(np.array(numbers, np.int64))
+    if n.attrs["bits"] == 8:
+        q = w.cast(codes, float32)
+    else:  # two in a byte, the first in its low half, each with 8 added
+        both, sixteen = w.cast(codes, int32), w.array(np.array(16, np.int32))
+        halves = [w.emit("Unsqueeze", w.emit(op, both, sixteen), ints(2)) for op in ("Mod", "Div")]
+        q = w.cast(w.emit("Sub", w.emit("Concat", *halves, axis=2), w.array(np.array(8, np.int32))), float32)
+    weights = w.emit("Mul", w.emit("Reshape", q, ints(outputs, groups, n.attrs["group"])), w.emit("Unsqueeze", scale, ints(2)))
+    flat = w.emit("Reshape", weights, ints(outputs, groups * n.attrs["group"]))
+    return w.emit("MatMul", x, w.emit("Transpose", w.emit("Slice", flat, ints(0), ints(terms), ints(1)), perm=[1, 0]))
+
+
 @writes("matmul_int")
 def matmul_int(w: Writer, n: Node, x: str, y: str) -> str:
     """MatMulInteger, with the last two axes exchanged where it says so."""

@@ -24,7 +24,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, bitcast, cdiv, const, maximum, minimum, select
 
-BIAS = 0x80808080  # four bytes of 128, or of -128
+BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128
 
 
 def fits(image: Array, out: Array, format: DotFormat) -> bool:
@@ -75,7 +75,7 @@ def _packed(lo: Lowering, w: Array, groups: Sequence[Sequence[Tap]], format: Dot
             parts = (widened(k.load(src, w.index((tap.weight, c)), LANES, count)) << const(8 * j, uint32) for j, tap in enumerate(taps))
             value = k.let(reduce(or_, parts))
             k.store(dst, t.index((q + 1, c)), value, count)
-            total = k.let(format.multiply_add(const(BIAS, uint32, LANES), value, total))
+            total = k.let(format.multiply_add(const(BIAS_IN_BYTES, uint32, LANES), value, total))
         k.store(dst, t.index((0, c)), bitcast(const(0, format.total, LANES) - total, uint32), count)
         lo.launch(k)
         return t
@@ -123,7 +123,7 @@ class _Bytes(StencilKernel):
                     v = widened(k.load(src, base + at * self.src.strides[3], LANES, count)) << const(8 * j, uint32)
                     parts.append(v if complete else select(flag, v, zero))
                 value = reduce(or_, parts) if parts else zero
-                return k.let(value ^ const(BIAS, uint32, LANES) if self.biased else value)
+                return k.let(value ^ const(BIAS_IN_BYTES, uint32, LANES) if self.biased else value)
 
             sums = [a.value for a in acc]
             for i in range(len(acc)):
