@@ -237,7 +237,7 @@ def emit(x: Planned) -> Program:
     setup = None if x.setup is None else emit(x.setup)
     w, lo = x.lowered, x.lowered.lo
     made = ProgramText(lo, [*w.inputs, *w.outputs], x.temps, w.log_launches)
-    text = emit_module(list(made.unique), lo.target, made.text)
+    text = emit_module(list(made.unique.values()), lo.target, made.text)
     return Program(
         w.name, text, lo.target, len(w.inputs), len(w.outputs), list(lo.ints), made.derived, x.temps, len(made.unique), w.device,
         list(w.constants), setup, list(w.output_bytes), every_leaf(lo.steps) if w.log_launches else None,

@@ -16,7 +16,6 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Call, Flag, If, Launch, Loop, Step, While, blocks, every_leaf, flags, functions
 from tengen.loops.form import form
 from tengen.loops.lang import Expr, Index, as_int
-from tengen.loops.share import shared
 from tengen.loops.statements import Kernel
 
 # i32 (state, step): whether a loop is to be stopped, since a signal's handler has raised an exception. It is called at iteration
@@ -30,8 +29,7 @@ class ProgramText:
     """The text of a program.
 
     Attributes:
-        unique: the kernels to compile: one of each form, and one for several that differ in numbers alone (`loops/share.py`).
-        derived: integers that a call computes before from its parameters.
+        unique: the kernels to compile, one of each form. derived: integers that a call computes before from its parameters.
         log_launches: whether each launch is passed to `parallel` with its number, as `launch_log.py` needs it.
     """
 
@@ -39,24 +37,19 @@ class ProgramText:
         self.lo, self.log_launches, self.temps = lo, log_launches, temps
         self.asks = False  # whether it has a loop that may be stopped
         self.derived: list[Expr] = []
-        self.unique: dict[Kernel, None] = {}
-        leaves = every_leaf(lo.steps)
-        self._forms: dict[Hashable, Kernel] = {}
-        self._first = {k: self._forms.setdefault(form(k), k) for k in dict.fromkeys(leaf.launch.kernel for leaf in leaves)}
-        self._shared = shared(self._forms.values())
+        self.unique: dict[Hashable, Kernel] = {}
+        self._names: dict[Kernel, str] = {}
         self.functions = {id(f): f"function{i}" for i, f in enumerate(functions(lo.steps))}
-        self._numbers = iter(range(len(leaves)))
+        self._numbers = iter(range(len(every_leaf(lo.steps))))
         bodies = [(self.functions[id(f)], _Body(self, f.body, f.parameters)) for f in functions(lo.steps)]
         bodies.append(("run", _Body(self, lo.steps, table)))
         self.text = "".join(body.text(name) for name, body in bodies) + (ASK_DECLARED if self.asks else "")
 
-    def kernel(self, k: Kernel) -> tuple[str, tuple[int, ...]]:
-        """The name of a kernel's function, which kernels of one form share, and the numbers that it takes in place of the program's
-        integers, if it stands for kernels that differ in these."""
-        first = self._first[k]
-        called, numbers = self._shared.get(first, (first, ()))
-        self.unique[called] = None
-        return called.name, numbers
+    def kernel(self, k: Kernel) -> str:
+        """The name of a kernel's function: kernels of one form share it."""
+        if k not in self._names:
+            self._names[k] = self.unique.setdefault(form(k), k).name
+        return self._names[k]
 
     def next_launch(self) -> int:
         """The number of the launch that is written now: its position in `steps.every_leaf`."""
@@ -77,7 +70,7 @@ class _Body:
         self.lines: list[str] = []
         self.where: dict[Hashable, str] = {}  # the addresses of buffers
         self.label = "entry"  # of the basic block that is being written
-        self.widest, self.depth, self.deepest, self.most_numbers = 0, 0, 0, 0
+        self.widest, self.depth, self.deepest = 0, 0, 0
         self.asking: list[str] = []
         self.around: list[str] = []  # of them, those of the loops that are being written
         self._find(table)
@@ -117,11 +110,9 @@ class _Body:
                     self._call(s)
 
     def _launch(self, launch: Launch) -> None:
-        (fn, numbers), number = self.program.kernel(launch.kernel), self.program.next_launch()
+        fn, number = self.program.kernel(launch.kernel), self.program.next_launch()
         self._arguments(launch.ids)
         items, ints = self._operand(launch.kernel.pieces), "%own" if self.depth else "%ints"
-        if numbers:
-            ints = self._table(numbers)
         if self.program.log_launches:
             self.lines.append(f"  store i64 {number}, ptr %launch")
         if items == "1" and not self.program.log_launches:
@@ -198,14 +189,6 @@ class _Body:
         slot = f"%s{len(self.lines)}"
         self.lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {i}\n  store ptr {address}, ptr {slot}")
 
-    def _table(self, numbers: Sequence[int]) -> str:
-        """Memory with a kernel's numbers."""
-        self.most_numbers = max(self.most_numbers, len(numbers))
-        for i, n in enumerate(numbers):
-            slot = f"%s{len(self.lines)}"
-            self.lines.append(f"  {slot} = getelementptr i64, ptr %numbers, i64 {i}\n  store i64 {n}, ptr {slot}")
-        return "%numbers"
-
     def _flag(self, flag: Flag | Expr) -> str:
         r = f"%f{len(self.lines)}"
         if isinstance(flag, Expr):
@@ -234,8 +217,6 @@ class _Body:
         if logged:  # two words before the arguments: which plan, which launch
             head = f"  %frame = alloca [{self.widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
             head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
-        if self.most_numbers:
-            head += f"\n  %numbers = alloca [{self.most_numbers} x i64], align 16"
         head += "".join(f"\n  {state} = alloca [3 x i64], align 8" for state in self.asking)
         if self.deepest:
             head += _own_integers(ints, self.deepest)
