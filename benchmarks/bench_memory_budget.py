@@ -1,7 +1,7 @@
 """Training steps within a budget of memory: resident bytes above the process's own start and time of a step, each contender in a
 fresh process, beside PyTorch's `activation_memory_budget` and MegEngine's sublinear memory and DTR.
 
-    python benchmarks/bench_memory_budget.py [--only NETWORK] [--who CONTENDER] [--quick] [--stop-after SECONDS] [--again] [--file JSON]
+    python benchmarks/bench_memory_budget.py [--rows NETWORK] [--who CONTENDER] [--quick] [--minutes N] [--again] [--file JSON]
 
 The budgets: ResNet-50, batch 8, within 400 MiB of states and temporaries; the GPT and ViT-Tiny at half of what their programs need
 without one, or at the smallest budget that can be met, where that is more; "disk": values may also be written to a file. PyTorch compiles
@@ -10,7 +10,7 @@ more memory than Tengen's stands beside it. MegEngine runs where MEGENGINE_PYTHO
 (`megengine_budget.py`), with its own network of the same layers.
 
 Each figure is written to the file when it is there, and what the file has is not measured again: a run that was stopped, or that
-begins nothing more after --stop-after seconds, is taken up by the next one, which says what is left.
+begins nothing more after so many minutes, is taken up by the next one, which says what is left.
 
 Out: a table, one line for each contender: peak, time of a step (the least of several), what is computed again.
 """
@@ -176,9 +176,9 @@ def options() -> argparse.Namespace:
     """The command line."""
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--quick", action="store_true", help="the smallest network alone: to try it out")
-    p.add_argument("--only", default="", help="the networks whose name contains this")
+    p.add_argument("--rows", default="", help="the networks whose name contains this")
     p.add_argument("--who", default="", help="the contenders whose name contains this, as 'torch' or 'tengen, none'")
-    p.add_argument("--stop-after", type=float, default=1e9, help="seconds after which nothing more is begun")
+    p.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing more is begun")
     p.add_argument("--again", action="store_true", help="measure also what the file has")
     p.add_argument("--file", type=Path, help="of the figures; default: memory_budget.json in this machine's folder of results/")
     return p.parse_args()
@@ -192,16 +192,16 @@ def main() -> None:
     known = {(r["network"], r["who"], r["how"]): r for r in (json.loads(file.read_text()) if file.exists() else [])}
     if os.getloadavg()[0] > 1:
         print(f"others run on this machine (load {os.getloadavg()[0]:.1f}): times mean little, peaks hold", flush=True)
-    for name in (n for n in (QUICK if args.quick else CASES) if args.only in n):
+    for name in (n for n in (QUICK if args.quick else CASES) if args.rows in n):
         print(f"{name}\n{'':26}{'peak, MiB':>10}{'step, ms':>10}  computed again", flush=True)
         rows = []
         for who, how in contenders(name):
             key = name, who, how
             if args.who in f"{who}, {how}" and (args.again or key not in known or "error" in known[key]):
                 spent = lambda: time.monotonic() - start
-                found = {} if spent() > args.stop_after else run(who, name, how)
+                found = {} if spent() > 60 * args.minutes else run(who, name, how)
                 if who == "tengen" and found:  # the second process finds its program in the cache
-                    found = {} if spent() > args.stop_after else run(who, name, how)
+                    found = {} if spent() > 60 * args.minutes else run(who, name, how)
                 if not found:
                     left.append(f"{name}: {who}, {how}")
                     continue

@@ -7,7 +7,9 @@ import pytest
 
 import tengen
 from tengen import Tensor, fft, trace
+from tengen import functional as F
 from tengen.autodiff import jvp, vjp, vmap
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.kernels.fourier import factors
 from tengen.kernels.roots import roots_of_unity
 
@@ -157,3 +159,58 @@ def test_what_is_refused():
         with pytest.raises(error, match=words):
             call()
     assert fft.fft(Tensor(np.zeros((0, 4)))).shape == (0, 4)
+
+
+# ---- over time -----------------------------------------------------------------------------------------------------------
+
+SIGNAL = RNG.normal(size=(2, 101))
+FORMS = [
+    {"n_fft": 16}, {"n_fft": 16, "hop_length": 5, "win_length": 12, "window": 12},
+    {"n_fft": 15, "hop_length": 3, "window": 15, "normalized": True}, {"n_fft": 16, "hop_length": 4, "window": 16, "onesided": False},
+    {"n_fft": 20, "hop_length": 20, "center": False, "win_length": 20},
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:A window was not provided")
+@pytest.mark.parametrize("how", FORMS)
+def test_short_time_transforms_beside_pytorch(how):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    w = how.get("window")
+    for x in (SIGNAL, SIGNAL[0]):
+        ours = {**how, "window": None if w is None else F.hamming_window(w, dtype="float64")}
+        theirs = {**how, "window": None if w is None else torch.hamming_window(w, dtype=torch.float64)}
+        y, want = fft.stft(Tensor(x), **ours), torch.stft(torch.tensor(x), **theirs, return_complex=True)
+        close(y, want.numpy())
+        back = {k: v for k, v in ours.items() if k != "pad_mode"}
+        for length in (None, 100):
+            if length is None or how.get("center", True):
+                close(fft.istft(y, **back, length=length), torch.istft(want, **theirs, length=length).numpy(), 1e-11)
+    hann = F.hann_window(16, dtype="float64")
+    gradient = tengen.autodiff.grad(lambda x: F.abs(fft.stft(x, 16, 4, window=hann)).sum())(Tensor(SIGNAL)).numpy()
+    x = torch.tensor(SIGNAL, requires_grad=True)
+    torch.stft(x, 16, 4, window=torch.hann_window(16, dtype=torch.float64), return_complex=True).abs().sum().backward()
+    np.testing.assert_allclose(gradient, x.grad.numpy(), atol=1e-10)
+
+
+def test_short_time_transforms_refuse():
+    x = Tensor(SIGNAL)
+    y = fft.stft(x, 16)
+    assert fft.stft(x, 16, return_complex=False).shape == (*y.shape, 2) and x.stft(16).numpy().tobytes() == y.numpy().tobytes()
+    for bad, error, words in (
+        (lambda: fft.stft(x[None], 8), ShapeError, "takes"), (lambda: fft.stft(x, 16, window=F.hann_window(8)), ShapeError, "do not fit"),
+        (lambda: fft.stft(x, 300, center=False), ShapeError, "no windows"), (lambda: fft.istft(x, 16), ShapeError, "complex"),
+        (lambda: fft.istft(y, 18), ShapeError, "frequencies"), (lambda: F.hann_window(-1), ArgumentError, "negative"),
+        (lambda: fft.istft(y, 16, 16, window=F.hann_window(16)), ArgumentError, "leave points"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            bad()
+
+
+@pytest.mark.parametrize("name", ["bartlett", "blackman", "hamming", "hann", "kaiser"])
+def test_windows_are_scipys(name):
+    signal = pytest.importorskip("scipy.signal", reason="scipy is not installed")
+    for n in (0, 1, 2, 7, 8):
+        for periodic in (True, False):
+            kind = ("kaiser", 12.0) if name == "kaiser" else name
+            want = signal.get_window(kind, n, fftbins=periodic) if n else np.zeros(0)
+            np.testing.assert_allclose(getattr(F, f"{name}_window")(n, periodic, dtype="float64").numpy(), want, atol=1e-15)

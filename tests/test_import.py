@@ -45,11 +45,102 @@ def test_nothing_heavy_from_outside(loaded):
 def test_what_only_a_first_program_needs_is_not_loaded(loaded):
     later = {"tengen.loops.math", "tengen.loops.reals", "tengen.runtime.process", "tengen.tensor.recorder", "tengen.jit", "tengen.module"}
     assert not later & set(loaded[0])
-    assert len([m for m in loaded[0] if m.startswith("tengen")]) <= 171
+    assert len([m for m in loaded[0] if m.startswith("tengen")]) <= 172
 
 
 def test_few_records_are_made(loaded):
     assert len(loaded[1]) <= 20, f"the methods of {loaded[1]} are written while importing"
+
+
+FIRST_STEP = """
+import sys
+import numpy
+before = set(sys.modules)
+import tengen, tengen.functional as F, tengen.module as M
+from tengen import Tensor, trace
+from tengen.autodiff import GradManager
+from tengen.ops import calls
+from tengen.ops.define import REGISTRY
+from tengen.optimizer import SGD
+compiled = [op.name for op in REGISTRY.values() if op.call.__code__ is not calls._FIRST]
+net = tengen.models.mlp((4, 2))
+gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1)
+@trace
+def step(x):
+    with gm:
+        loss = F.mean(F.relu(net(x)))
+        gm.backward(loss)
+    opt.step().clear_grad()
+    return loss
+step(Tensor(numpy.ones((2, 1, 2, 2), "float32"))).item()
+import json
+print(json.dumps([[m for m in sys.modules if m not in before], compiled]))
+"""
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    """(modules that are loaded when a first traced training step is done, ops whose functions were compiled before it)."""
+    return json.loads(subprocess.run([sys.executable, "-c", FIRST_STEP], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def test_a_first_traced_step_loads_no_way_out(stepped):
+    formats = {m for m in stepped[0] if m.startswith(("tengen.interop.", "tengen.models.pretrained", "tengen.quantization"))}
+    artifacts = {f"tengen.deploy.{m}" for m in ("compile", "loader", "packages", "run", "verify")} & set(stepped[0])
+    assert not formats and not artifacts
+
+
+def test_functions_are_compiled_when_they_are_called(stepped):
+    assert len(stepped[1]) <= 5, f"{stepped[1]} were compiled before anything was called"
+
+
+def test_names_of_packages_that_load_later():
+    from tengen import deploy, interop, models
+
+    assert deploy.load is deploy.load_graph and deploy.verify_artifact is deploy.verify.verify
+    assert {"onnx", "weights"} <= set(dir(interop)) and "load" in dir(deploy) and "from_pretrained" in dir(models)
+    assert interop.onnx.load.__module__ == "tengen.interop.onnx.load" and callable(models.from_pretrained)
+    with pytest.raises(AttributeError, match="help: is it verify_artifact"):
+        deploy.verify_artefact  # noqa: B018  (the name is asked for)
+
+
+# ---- functions that are compiled when they are first called ------------------------------------------------------------
+
+
+def test_threads_make_the_first_calls_at_once():
+    from tengen.ops.calls import with_line
+
+    for _ in range(50):
+        start, found = threading.Barrier(4), []
+
+        @with_line
+        def f(x, *, axis: "int" = 3, more=(1,)):
+            return x, axis, more
+
+        def call(f=f, start=start, found=found):
+            start.wait()
+            found.append(f(7, axis=5))
+
+        workers = [threading.Thread(target=call) for _ in range(4)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+        assert found == [(7, 5, (1,))] * 4 and f(1, dim=2) == (1, 2, (1,))
+
+
+def test_a_first_call_says_what_is_wrong_with_it():
+    from tengen.ops.calls import with_line
+
+    @with_line
+    def f(x, y=1):
+        raise ValueError("no")
+
+    with pytest.raises(TypeError, match=r"f\(\) missing 1 required positional argument: 'x'"):
+        f()
+    with pytest.raises(ValueError, match="no"):
+        f(1)
+    assert f.__code__.co_filename == __file__ and f.__defaults__ == (1,)
 
 
 # ---- records -----------------------------------------------------------------------------------------------------------

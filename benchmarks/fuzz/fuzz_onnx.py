@@ -49,6 +49,11 @@ SEEDS = [
        y = Reshape(t, z) }""",
     f"""net (float[4, 1, 3] x) => (float[4, 1, 1, 2] y) <float[1, 8, 3] w = {ONES(24)}, float[1, 8, 2] r = {ONES(16)}>
        {{ y = LSTM <hidden_size = 2> (x, w, r) }}""",
+    f"""net (float[1, 2, 5, 5] x) => (float y)
+       <float s = {{0.1}}, float t = {{0.2}}, uint8 z = {{3}}, int8[3, 2, 1, 1] w = {ONES(6)}, int8 n = {{0}}> {{
+       q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) k = DequantizeLinear(w, s, n) c = Conv(d, k) r = Relu(c)
+       p = QuantizeLinear(r, t, z) e = DequantizeLinear(p, t, z) a = Add(e, e) b = QuantizeLinear(a, t, z) f = DequantizeLinear(b, t, z)
+       m = MaxPool <kernel_shape = [2, 2]> (f) o = QuantizeLinear(m, t, z) y = DequantizeLinear(o, t, z) }}""",
 ]  # fmt: skip
 WORDS = ["", "x", "y", "w", "a", "Relu", "Conv", "Reshape", "If", "Loop", "Scan", "com.microsoft", "ai.onnx.ml", "../../etc/passwd", "a" * 300]
 NUMBERS = [0, 1, -1, 2, 3, 7, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63)]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         amp,
         array_api,
         autodiff,
+        backends,
         custom_ops,
         data,
         debug,
@@ -93,8 +94,8 @@ if TYPE_CHECKING:
 tensor = Tensor
 
 _SUBMODULES = (
-    "amp", "array_api", "autodiff", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr", "fft",
-    "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
+    "amp", "array_api", "autodiff", "backends", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr",
+    "fft", "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
     "quantization", "traced_module", "utils",
 )  # fmt: skip
 _OF_MODULES = {  # module -> the names of it that stand here too
@@ -141,8 +142,8 @@ tracebacks.install()
 
 __all__ = [
     "__version__", "Graph", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
-    "amp", "array_api", "autodiff", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr", "fft",
-    "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
+    "amp", "array_api", "autodiff", "backends", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr",
+    "fft", "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
     "quantization", "traced_module", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",

@@ -22,7 +22,7 @@ import numpy as np
 
 from tengen.base.dtype import dtype as named
 from tengen.base.dtype import float32, float64
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError, Undecided
 from tengen.kernels.fourier import factors
 from tengen.kernels.roots import roots_of_unity
 from tengen.loops.lang import as_int
@@ -324,9 +324,120 @@ def ifftshift(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
     return _shifted(x, axes, -1)
 
 
+# ---- over time ---------------------------------------------------------------------------------------------------------------
+
+
+def _window(name: str, window: Tensor | None, win_length: int | None, n_fft: int) -> Tensor | None:
+    """The window with zeros on both sides, n_fft numbers; None: ones."""
+    length = n_fft if win_length is None else win_length
+    if not 0 < length <= n_fft or (window is not None and window.shape != (length,)):
+        given = "no window" if window is None else f"a window of shape {window.shape}"
+        raise ShapeError(f"{name}: win_length={length} and {given} do not fit n_fft={n_fft}; help: a vector of win_length numbers")
+    if window is None and length == n_fft:
+        return None
+    w = REGISTRY["ones"]((length,), float32) if window is None else window
+    left = (n_fft - length) // 2
+    return REGISTRY["pad"](w, ((left, n_fft - length - left),)) if length < n_fft else w
+
+
+def stft(
+    x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
+    pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None, return_complex: bool = True,
+) -> Tensor:  # fmt: skip
+    """The short-time Fourier transform, as PyTorch's: `fft` of windows of a signal. (L,) -> (F, T), or (B, L) -> (B, F, T), complex.
+
+    Args:
+        n_fft: the points of each transform. hop_length: between windows; default: n_fft // 4. win_length, window: the factors of each window's
+            points, in its middle; default: ones. center: window t is around t hop_length, the signal is padded by `pad_mode`; else it begins
+            there. normalized: divided by the root of n_fft. onesided: F = n_fft // 2 + 1, else n_fft; default: for real signals.
+        return_complex: False gives (..., 2), the real and imaginary parts.
+    Errors: ShapeError for other numbers of axes, for signals that are too short, and for windows that do not fit; DTypeError for a one-sided
+        transform of complex numbers
+
+    >>> from tengen import functional as F, fft
+    >>> fft.stft(F.ones(16), 8, window=F.hann_window(8)).shape
+    (5, 9)
+    """
+    if x.ndim not in (1, 2):
+        raise ShapeError(f"stft takes (L,) or (B, L), got {x.shape}")
+    hop = n_fft // 4 if hop_length is None else hop_length
+    w = _window("stft", window, win_length, n_fft)
+    if center:
+        side = n_fft // 2
+        x = REGISTRY["pad"](x, (*((0, 0),) * (x.ndim - 1), (side, side)), pad_mode)
+    length = as_int(x.shape[-1])
+    if length is None:
+        raise Undecided(f"the length {x.shape[-1]} of a signal must be known when it is compiled")
+    if n_fft < 1 or hop < 1 or length < n_fft:
+        raise ShapeError(f"stft: a signal of {length} points (with padding) has no windows of n_fft={n_fft} at a distance of {hop}")
+    at = np.arange(1 + (length - n_fft) // hop)[:, None] * hop + np.arange(n_fft)
+    parts = REGISTRY["take"](x, Tensor(at), x.ndim - 1)
+    parts = parts if w is None else parts * w
+    norm = "ortho" if normalized else None
+    onesided = not x.dtype.is_complex if onesided is None else onesided
+    y = REGISTRY["swapaxes"](rfft(parts, None, -1, norm) if onesided else fft(parts, None, -1, norm), -1, -2)
+    return y if return_complex else REGISTRY["view_as_real"](y)
+
+
+def istft(
+    x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
+    normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The signal of which `stft` has these transforms, by least squares: windows are added up and divided by the sum of their squares.
+
+    Shapes: (F, T) -> (L,), (B, F, T) -> (B, L), complex -> real. Args: length: of the signal; default: as far as windows reach. The others
+    as of `stft`.
+    Errors: ShapeError for other shapes; ArgumentError where windows leave a point out
+
+    >>> from tengen import functional as F, fft
+    >>> x = F.arange(16)
+    >>> F.round(fft.istft(fft.stft(x, 8, 2), 8, 2)).tolist() == x.tolist()
+    True
+    """
+    if x.ndim not in (2, 3) or not x.dtype.is_complex:
+        raise ShapeError(f"istft takes complex transforms (F, T) or (B, F, T), got {x._layout.type!r}")
+    onesided = x.shape[-2] != n_fft if onesided is None else onesided
+    if x.shape[-2] != (n_fft // 2 + 1 if onesided else n_fft):
+        raise ShapeError(f"istft: transforms of {x.shape[-2]} frequencies are not of n_fft={n_fft}, onesided={onesided}")
+    hop = n_fft // 4 if hop_length is None else hop_length
+    w = _window("istft", window, win_length, n_fft)
+    norm = "ortho" if normalized else None
+    parts = REGISTRY["swapaxes"](x, -1, -2)
+    parts = irfft(parts, n_fft, -1, norm) if onesided else REGISTRY["real_part"](ifft(parts, None, -1, norm))
+    weights = REGISTRY["ones"]((n_fft,), parts.dtype) if w is None else w
+    count = parts.shape[-2]
+    whole = n_fft + hop * (count - 1)
+    at = Tensor((np.arange(count)[:, None] * hop + np.arange(n_fft)).reshape(-1))
+
+    def added(v: Tensor) -> Tensor:
+        """Windows (..., T, n_fft) added up where they lie."""
+        flat = REGISTRY["reshape"](v, (*v.shape[:-2], -1))
+        index = REGISTRY["broadcast_to"](at, flat.shape)
+        return REGISTRY["scatter"](REGISTRY["zeros"]((*v.shape[:-2], whole), v.dtype), v.ndim - 2, index, flat, "add")
+
+    y = added(parts * weights)
+    over = added(REGISTRY["broadcast_to"](REGISTRY["astype"](weights * weights, parts.dtype), (count, n_fft)))
+    first = n_fft // 2 if center else 0
+    last = whole - n_fft // 2 if center and length is None else whole if length is None else min(first + length, whole)
+    over = over[first:last]
+    if _values(over).min(initial=1.0) < 1e-11:
+        raise ArgumentError(f"istft: the windows leave points of the signal out; help: a hop_length below {hop}, or center=True")
+    y = y[..., first:last] / over
+    short = 0 if length is None else length - (last - first)
+    return REGISTRY["pad"](y, (*((0, 0),) * (y.ndim - 1), (0, short))) if short > 0 else y
+
+
+def _values(x: Tensor) -> np.ndarray:
+    """The values of a tensor that depends on no input; of a window that only a run knows, ones."""
+    try:
+        return dispatch.known(x)
+    except TraceError:
+        return np.ones(1)
+
+
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft",
-    "rfft2", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn",
+    "istft", "rfft", "rfft2", "rfftfreq", "rfftn", "stft",
 ]  # fmt: skip
 all_with_line(globals(), __all__)
 
@@ -340,4 +451,4 @@ def _numpy(name: str) -> Any:
     return call
 
 
-FUNCTIONS.update({getattr(np.fft, name): _numpy(name) for name in __all__ if not name.endswith("freq")})
+FUNCTIONS.update({getattr(np.fft, name): _numpy(name) for name in __all__ if not name.endswith(("freq", "stft"))})

@@ -364,6 +364,7 @@ def test_clipped_floats_become_integers():
         (uint8, lambda v: minimum(select(v > 0.0, v, 0.0), 255.0)), (int32, lambda v: minimum(maximum(v, -300.0), 1e9)),
         (int8, lambda v: minimum(maximum(v, -129.0), 127.0)), (uint8, lambda v: maximum(v, 0.0)), (int16, lambda v: v),
         (int32, lambda v: v), (int8, lambda v: minimum(maximum(v, 5.0), -5.0)),
+        (uint32, lambda v: minimum(maximum(v, 0.0), 255.0)), (uint32, lambda v: minimum(maximum(v, 0.0), 3e9)), (uint32, lambda v: v),
     ]  # fmt: skip
     outs = [k.output(f"y{i}", d) for i, (d, _) in enumerate(rows)]
     with k.loop(0, len(data), LANES) as i:

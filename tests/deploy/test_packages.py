@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,17 @@ from recorded import dumped
 
 import tengen
 from tengen import deploy
+from tengen.base.dtype import float32
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.codegen.targets import Target
+from tengen.deploy import javascript, wrappers
+from tengen.deploy.ctext import Interface, Region, example_text, header_text
 from tengen.deploy.emulators import runners
+from tengen.deploy.model import Port
 from tengen.deploy.objects import read_object
 from tengen.deploy.packages import FORMS, archive
 from tengen.deploy.run import link_program
+from tengen.loops.lang import var
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def tool(name):
 
 def call(*command, cwd, given=None):
     done = subprocess.run(list(map(str, command)), cwd=cwd, input=given, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
     return done.stdout
 
 
@@ -265,6 +271,40 @@ def test_an_archive_has_an_index(mlp):
     assert at == 2 * len(read_object(data).defined)
     first, last = (int.from_bytes(library[i : i + 4], "big") for i in (72, 68 + 4 * at))
     assert library[first : first + 4] == b"a.o/" and library[last : last + 4] == b"b.o/" and library[first + 60 :][:4] == b"\x7fELF"
+
+
+def face(inputs, outputs, opened=False):
+    """An interface with everything in it: weights, a state, scratch memory, a pool; open: a batch too."""
+    batch = var("batch") if opened else 2
+    ports = lambda names: tuple(Port(name, (batch, 3), float32) for name in names)
+    return Interface(
+        "m", "x86-64", "cpu", "Linux", 1, ports(inputs), ports(outputs), 64, 1, batch * 64, (Region(0, 64),), (Region(0, 64),), 0, 64, None,
+        ranges={"batch": range(1, 9)} if opened else {}, pool=True,
+    )  # fmt: skip
+
+
+@tool("g++")
+@pytest.mark.parametrize("opened", [False, True])
+def test_inputs_of_every_name_make_texts_that_compile(opened, tmp_path):
+    """Inputs named as each word that the texts use, as keywords of C and C++, and as macros of the headers."""
+    neutral = face(["a"], ["b"], opened)
+    texts = header_text(neutral) + example_text(neutral) + wrappers.cpp_text(neutral)
+    words = {w for w in re.findall(r"[A-Za-z_]\w*", texts)} | {"m", "M_X_BYTES", "m_run", "image", "image_bytes"}
+    words |= set("and asm bool catch char8_t class co_await concept const_cast delete explicit export friend int new operator private "
+                 "register template this throw try typename typeof using virtual xor".split())  # fmt: skip
+    includes = "".join(f"#include <{h}.h>\n" for h in ("stddef", "stdint", "stdio", "stdlib"))
+    macros = call("gcc", "-dM", "-E", "-", cwd=tmp_path, given=includes.encode()).decode()
+    words |= {line.split()[1] for line in macros.splitlines() if re.match(r"#define [A-Za-z]\w* ", line)}
+    f = face(sorted(words), ["b", "out"], opened)
+    for name, text in {"m.h": header_text(f), "m.hpp": wrappers.cpp_text(f), "m_main.c": example_text(f)}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "use.cpp").write_text('#include "m.hpp"\nbool use() { m::Model model; return model.ok(); }\n')
+    call("gcc", "-Wall", "-Wextra", "-Werror", "-c", "m_main.c", cwd=tmp_path)
+    call("g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-c", "use.cpp", cwd=tmp_path)
+    if not opened:
+        module = javascript.module_text(face(["x"], ["x"]))
+        assert "const { x2 } = model.run({ x });" in module  # the names that the module takes and gives
+        exec(compile(wrappers.python_text(f, "libm.so"), "m.py", "exec"), {"__file__": "m.py"})
 
 
 def test_refusals(mlp, tmp_path):

@@ -11,8 +11,10 @@ import pytest
 import tengen
 from tengen import Predictor, Tensor, load_graph, trace
 from tengen.base.errors import ConfigError, IndexOutOfRange, ShapeError, TengenError
+from tengen.deploy.model import Model
 from tengen.deploy.predictor import Overloaded
 from tengen.module import Linear, ReLU, Sequential
+from tengen.runtime import native
 
 RNG = np.random.default_rng(3)
 
@@ -59,13 +61,64 @@ def test_one_request_has_the_models_bits(file):
         same(p(torch.from_numpy(x)), model(x))
 
 
-@pytest.mark.parametrize("at_once, max_batch, wait", [(1, 4, 0.0), (2, 8, 0.01), (3, None, 0.0)])
-def test_requests_of_many_threads(file, at_once, max_batch, wait):
+def test_memory_of_arguments_and_results_is_not_copied(file, tmp_path, monkeypatch):
+    class Foreign:
+        def __init__(self, a):
+            self.a = a
+
+        def __dlpack__(self, **how):
+            return self.a.__dlpack__(**how)
+
+        def __dlpack_device__(self):
+            return self.a.__dlpack_device__()
+
+    model, seen, run = load_graph(file), [], Model.__call__
+
+    def watched(self, *tensors):
+        made = run(self, *tensors)
+        seen[:] = [native.address(t._data) for t in (*tensors, *made)]
+        return made
+
+    monkeypatch.setattr(Model, "__call__", watched)
+    with Predictor(model) as p:
+        x = noise(4, 5, 6)
+        for given in (x, Foreign(x)):
+            scores, most = p(given)
+            assert seen == [x.ctypes.data, scores.ctypes.data, most.ctypes.data] and not scores.flags.writeable
+        odd = np.frombuffer(b"\0" + x.tobytes(), "float32", offset=1).reshape(x.shape)  # not on four bytes
+        want = run(model, x)
+        for given in (odd, np.asfortranarray(x), x.astype(">f4")):
+            same(p(given), want)
+            assert seen[0] != given.ctypes.data
+    monkeypatch.undo()
+    as_it_is = trace(lambda x: (x, x * 2))
+    as_it_is(Tensor(x))
+    as_it_is.dump(tmp_path / "same.tgn")
+    with Predictor(tmp_path / "same.tgn") as p:
+        first, double = p(x)
+        kept = x.copy()
+        x[:] = 7
+        assert first.tobytes() == kept.tobytes() and double.tobytes() == (kept * 2).tobytes()
+
+
+def test_several_threads_lose_no_count(table):
+    with Predictor(table, threads=4) as p:
+        want = p(np.array([1, 4], "int64")).tobytes()
+        asks = [p.predict_async(np.array([1, 4 if i % 5 else 9], "int64")) for i in range(400)]
+        errors = [f.exception(60) for f in asks]
+        assert all(f.result().tobytes() == want for f, e in zip(asks, errors) if e is None)
+        assert [type(e) for e in errors] == [IndexOutOfRange if i % 5 == 0 else type(None) for i in range(400)]
+        s = p.statistics
+        assert (s.requests, s.failed, s.runs, s.examples) == (321, 80, 401, 642)
+
+
+@pytest.mark.parametrize("threads, max_batch, wait", [(1, 4, 0.0), (2, 8, 0.01), (3, None, 0.0)])
+def test_requests_of_many_threads(file, threads, max_batch, wait):
     model = load_graph(file)
     requests = [noise(n, h, 6) for n, h in [(1, 5), (3, 5), (2, 7), (9, 5), (1, 7), (17, 7), (4, 5)] * 2]
     want = [model(x) for x in requests]
     got = [None] * len(requests)
-    with Predictor(model, at_once=at_once, max_batch=max_batch, wait=wait) as p:
+    with Predictor(model, threads=threads, max_batch=max_batch, wait=wait) as p:
         threads = [threading.Thread(target=lambda i=i, x=x: got.__setitem__(i, p(x, timeout=60))) for i, x in enumerate(requests)]
         for t in threads:
             t.start()
@@ -135,7 +188,7 @@ def test_a_budget_of_memory(file):
     need = model.bytes_of_run({"batch": 4, "height": 16})
     assert need > 4 * 8 * 16  # bytes: more than its results
     x = noise(4, 16, 6)
-    with Predictor(model, at_once=3, budget=need) as p:
+    with Predictor(model, threads=3, budget=need) as p:
         for f in [p.predict_async(x) for _ in range(5)]:
             same(f.result(60), model(x))
         with pytest.raises(ConfigError, match="the budget has .*; help: a budget of at least"):
@@ -144,7 +197,7 @@ def test_a_budget_of_memory(file):
         big = noise(11, 16, 6)
         same(p(big), model(big))
     assert Predictor(model, budget="1.5 MiB").budget == 3 << 19
-    for bad in ("much", "0", -1, "3 XB"):
+    for bad in ("much", "0", -1, "3 XB", float("nan"), True, 2.5):
         with pytest.raises(ConfigError, match="must be a positive number of bytes"):
             Predictor(model, budget=bad)
 
@@ -153,9 +206,12 @@ def test_what_it_cannot_serve(file, tmp_path):
     fixed = load_graph(file).at(batch=2, height=5)
     with pytest.raises(ConfigError, match="one open extent along axis 0"):
         Predictor(fixed, max_batch=4)
-    for wrong in ({"at_once": 0}, {"max_batch": 0}, {"wait": -1.0}, {"max_waiting": 0}):
+    nan, odd = float("nan"), ({"threads": 0}, {"threads": True}, {"threads": 1.5}, {"max_batch": 0}, {"max_waiting": 0})
+    for wrong in (*odd, {"wait": -1.0}, {"wait": nan}, {"timeout": -1}, {"timeout": nan}):
         with pytest.raises(ConfigError, match="at least"):
             Predictor(fixed, **wrong)
+    with pytest.raises(TypeError, match="too many: ndarray$"):
+        fixed(noise(2, 5, 6), noise(2, 5, 6))
     count = Tensor([0.0])
 
     def counting(x):

@@ -294,6 +294,8 @@ def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **opti
     net = dist.DataParallel(net, micro_batches=4) if parallel else dist.Pipeline(net, loss_of, micro_batches=4, **options)
     gm = autodiff.GradManager().attach(list(net.parameters())) if parallel else None
     opt = optim.Adam(list(net.parameters()), lr=0.02)
+    for p in net.parameters():
+        p.register_hook(lambda g: g * 1.5)
     rng, losses, begin = np.random.default_rng(0), [], 0
     if read is not None:
         begin = dist.load_checkpoint(read, net=net, opt=net.states_of(opt))["step"]
@@ -307,14 +309,37 @@ def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **opti
                     gm.backward(loss_of(net(xb), tb))
         else:
             losses.append(net.step(x, t))
-        losses.append(optim.clip_grad_norm(net.parameters(), 0.5).item())
+        clip = optim.clip_grad_norm_ if i else optim.clip_grad_norm
+        losses.append(clip((p for p in net.parameters()), 0.5).item())
         opt.step().clear_grad()
     if write is not None:
         dist.save_checkpoint(write, net=net, opt=net.states_of(opt), step=steps)
+    drawn = (net.module if parallel else net)(tg.Tensor(x)).numpy()  # with dropout
     state = net.state_dict()
     out = net.eval()(tg.Tensor(x)).numpy() if not parallel else net.module.eval()(tg.Tensor(x)).numpy()
-    found = {"values": {k: np.asarray(v).tobytes() for k, v in state.items()}, "norm": losses[-1], "out": out.tobytes()}
+    found = {"values": {k: np.asarray(v).tobytes() for k, v in state.items()}, "norm": losses[-1]}
+    found |= {"out": out.tobytes(), "drawn": drawn.tobytes()}
     return found if parallel else found | {"loss": losses[:-1:2], "kept": net.kept}
+
+
+def wrong_pipelines():
+    """What is said of pipelines, and of calls, that would be wrong in silence: in each of two processes."""
+    def said(make):
+        try:
+            make()
+        except (ValueError, dist.DistributedError) as e:
+            return str(e)
+
+    tied = M.Linear(4, 4)
+    pipe = lambda *layers: dist.Pipeline(M.Sequential(*layers), F.nn.cross_entropy, micro_batches=2)
+    net = pipe(M.Linear(4, 4), M.Linear(4, 2))
+    net.step(np.ones((4, 4), np.float32), np.zeros(4, np.int32))
+    return {
+        "tied": said(lambda: pipe(tied, M.Linear(4, 4), tied)), "none": said(lambda: pipe(M.ReLU(), M.Linear(4, 4))),
+        "sync": said(lambda: pipe(M.Linear(4, 4), M.SyncBatchNorm(4), M.Linear(4, 4))),
+        "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)),
+        "scaled": said(lambda: tg.amp.GradScaler().unscale(net.parameters())),
+    }  # fmt: skip
 
 
 def differing(folder):

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tengen import Tensor, autodiff
+from tengen import Tensor, autodiff, trace
 from tengen import distributed as dist
 from tengen import functional as F
 from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.config import config
-from tengen.base.errors import DistributedError, GradientError, ShapeError
+from tengen.base.errors import DistributedError, GradientError, ShapeError, TraceError
 from tengen.distributed.pipeline import schedule
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
@@ -83,6 +83,30 @@ def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
     dist.launcher(jobs.pipelined, n_gpus=3)(steps=2, write=folder)
     for found in [jobs.pipelined(steps=3, read=folder), *dist.launcher(jobs.pipelined, n_gpus=2)(steps=3, read=folder, schedule="gpipe")]:
         assert found["values"] == whole["values"]
+
+
+def test_two_stages_of_two_copies_have_the_bits_of_one_process():
+    _mpi()
+    want, few = jobs.pipelined(parallel=True), jobs.pipelined(parallel=True, samples=3)
+    for found in dist.launcher(jobs.pipelines, n_gpus=4)():
+        assert found.keys() == {"1f1b", "gpipe", "cut", "copies", "few", "copies and chunks"}
+        for name, one in found.items():
+            expected = few if name == "few" else want
+            assert {k: one[k] for k in expected} == expected, name
+
+
+def test_what_would_be_wrong_in_silence_is_refused():
+    _mpi()
+    for said in dist.launcher(jobs.wrong_pipelines, n_gpus=2)():
+        assert "of part 1 of the network is in part 0 too" in said["tied"]
+        assert "the layers of stage 0 have no parameters" in said["none"] and "SyncBatchNorm waits for all" in said["sync"]
+        assert "help: clip_grad_norm(pipeline.parameters(), max_norm)" in said["some"] and "would not know of an overflow" in said["scaled"]
+
+
+def test_a_step_is_no_part_of_a_trace():
+    net = dist.Pipeline(_net(), F.nn.cross_entropy, micro_batches=2)
+    with pytest.raises(TraceError, match="is no part of a trace"):
+        trace(lambda x, t: net.step(x, t))(Tensor(np.ones((4, 4), np.float32)), Tensor(np.zeros(4, np.int32)))
 
 
 def test_checkpoints_of_values_that_differ_are_refused(tmp_path):

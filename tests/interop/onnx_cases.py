@@ -99,15 +99,22 @@ def run(case):
                 compare(got, want, case.rtol, case.atol, any(word in case.name for word in DRAWN))
 
 
+def failures(chosen):
+    """Which of some cases fail, a line each."""
+    failed = []
+    for c in chosen:
+        try:
+            run(c)
+        except Exception as e:
+            failed.append(f"  {c.name}: {type(e).__name__}: {' '.join(str(e).split())[:160]}")
+    return failed
+
+
 def main():
     part = sys.argv[1] if len(sys.argv) > 1 else ""
     for kind in ("node", "simple", "pytorch-converted", "pytorch-operator"):
-        chosen, failed = [c for c in cases(kind) if part in c.name], []
-        for c in chosen:
-            try:
-                run(c)
-            except Exception as e:
-                failed.append(f"  {c.name}: {type(e).__name__}: {' '.join(str(e).split())[:160]}")
+        chosen = [c for c in cases(kind) if part in c.name]
+        failed = failures(chosen)
         print("\n".join([f"{kind}: {len(chosen) - len(failed)} of {len(chosen)} pass", *failed]), flush=True)
 
 

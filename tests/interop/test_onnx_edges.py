@@ -1,5 +1,6 @@
 """Where opsets and open extents differ: one node each, in a program whose extents are all open, beside onnxruntime."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import ValueInfoProto, helper, numpy_helper, parser
@@ -134,3 +135,36 @@ def test_versions_that_no_package_knows():
         for m in (own, inside):
             with pytest.raises(FileFormatError, match=f"opset {version}, which no package knows"):
                 to_module(m)
+
+
+@pytest.mark.parametrize("start, end, step", [(-9, -9, -1), (-9, -(2**62), -2), (-6, 9, -1), (8, -9, -1), (-9, 3, 2)])
+def test_slices_that_begin_outside(start, end, step):
+    """A start before the first element is the first one, also backwards."""
+    known = [np.array([v], np.int64) for v in (start, end, 2, step)]
+    beside_onnxruntime("Slice", [X, *known], 13, known=range(1, 5), opened=False)
+
+
+@pytest.mark.parametrize("name", [
+    "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn", "int4", "uint4", "bfloat16", "float16",
+])  # fmt: skip
+def test_weights_of_every_type_of_few_bits(name):
+    """As arrays of the file, which are cast where they are read."""
+    weights = np.array([1, 2, 0.5, 3]).astype(name if name == "float16" else getattr(ml_dtypes, name))
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Cast", ["w"], ["c"], to=1), helper.make_node("Add", ["x", "c"], ["y"])], "g",
+            [helper.make_tensor_value_info("x", 1, [4])], [helper.make_tensor_value_info("y", 1, [4])], [numpy_helper.from_array(weights, "w")],
+        ), opset_imports=[helper.make_opsetid("", 23)],
+    )  # fmt: skip
+    x = np.arange(4, dtype=np.float32)
+    for run in (to_module(model), load(model)):
+        assert run(x).tolist() == (x + weights.astype(np.float32)).tolist()
+
+
+def test_weights_of_lstms_have_their_sizes():
+    """Extents of a file are compared before anything is made for each of them: one of 2^31 took all memory."""
+    w, r = np.ones((1, 8, 3), np.float32), np.ones((1, 8, 2), np.float32)
+    model = node("LSTM", [np.ones((4, 1, 3), np.float32), w, r, np.ones((1, 16), np.float32)], 14, known=(1, 2), opened=False, hidden_size=2)
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_value = (1 << 31) - 1
+    with pytest.raises(FileFormatError, match="8 gates of 2 numbers along axis 1 are needed, the shape is"):
+        load(model)

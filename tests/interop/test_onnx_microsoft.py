@@ -1,5 +1,7 @@
 """Ops of com.microsoft, as onnxruntime's quantiser and optimiser write them, beside onnxruntime; and whole networks that it wrote."""
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -293,7 +295,8 @@ def test_what_the_quantiser_and_the_optimiser_write(tmp_path):
         proto = onnx.load(file)
         seen |= {n.op_type for n in walk(proto.graph)}
         got, want = load(proto)(**x).numpy(), session(proto).run(None, x)[0]
-        np.testing.assert_allclose(got, want, atol=2e-5 if "QLinear" not in str({n.op_type for n in proto.graph.node}) else 2 / 255)
+        integers = re.search("QLinear|Dequantize", str({n.op_type for n in proto.graph.node}))
+        np.testing.assert_allclose(got, want, atol=2 / 255 if integers else 2e-5)
     assert {
         "QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid",
         "QLinearSoftmax", "QGemm", "QLinearConv", "QLinearMatMul", "ConvInteger", "DynamicQuantizeMatMul", "FusedConv",
@@ -308,3 +311,24 @@ def test_layouts_of_one_machine_are_refused_with_a_reason():
     )  # fmt: skip
     with pytest.raises(ArgumentError, match="layout of one machine.*ORT_ENABLE_EXTENDED"):
         to_module(m)
+
+
+def test_products_run_on_integer_kernels():
+    """Sums of 8-bit products are `conv_int` and `matmul_int`, also with zero points, groups and unequal padding; wide sums are float64."""
+    m = parser.parse_model("""
+    <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    net (uint8[N, 4, 7, 7] x, uint8[N, 70000] v) => (uint8 y, uint8 z, int32 t)
+        <float s = {0.1}, uint8 zx = {3}, int8 zw = {0}, float sw = {0.02}> {
+        a = QLinearConv <pads = [1, 0, 2, 1], group = 2> (x, s, zx, w1, sw, zw, s, zx)
+        f = Flatten(a)  y = QLinearMatMul(f, s, zx, w2, sw, zw, s, zx)
+        z = com.microsoft.QGemm <transB = 1> (f, s, zx, w3, sw, zw, , s, zx)
+        t = MatMulInteger(v, w4, zx, zx)
+    }""")
+    arrays = {"w1": coded(np.int8, 6, 2, 3, 3), "w2": coded(np.int8, 288, 5), "w3": coded(np.int8, 5, 288), "w4": coded(np.uint8, 70000, 1)}
+    m.graph.initializer.extend(numpy_helper.from_array(a, k) for k, a in arrays.items())
+    model, given = load(m), {"x": coded(np.uint8, 2, 4, 7, 7), "v": coded(np.uint8, 2, 70000)}
+    used = [n.op for n in model.graph.nodes]
+    assert used.count("conv_int") == 1 and used.count("matmul_int") == 2 and used.count("requantize_linear") == 3
+    assert [n.outputs[0].type.dtype.name for n in model.graph.nodes if n.op in ("matmul", "conv")] == ["float64"]
+    for have, want in zip(model(**given), session(m).run(None, given), strict=True):
+        assert (have.numpy() == want).all() and have.shape == want.shape

@@ -57,7 +57,10 @@ def test_a_network_that_was_trained_for_integers():
     for reference in (True, False):
         got = theirs(data, x, reference=reference)[0]
         assert np.abs(got - want).max() <= 2.01 * step and (got == want).mean() > 0.8, "a step of one layer may become one of the last"
-    assert load(data)(x).numpy().tobytes() == theirs(data, x)[0].tobytes()
+    model = load(data)
+    assert model(x).numpy().tobytes() == theirs(data, x)[0].tobytes()
+    used = [n.op for n in model.graph.nodes]
+    assert used.count("conv_int") == 2 and used.count("matmul_int") == 1 and not {"conv", "matmul"} & set(used), "kernels of 8 bits"
 
 
 def layers():

@@ -5,7 +5,7 @@ import pytest
 
 import tengen.functional as F
 import tengen.module as M
-from tengen import Parameter, Tensor, autodiff, trace
+from tengen import Parameter, Tensor, autodiff, random, trace
 from tengen.base.errors import ArgumentError, TraceError
 from tengen.interop.torch import as_torch_function, from_torch, from_torch_function, to_torch
 
@@ -80,7 +80,7 @@ def test_a_tengen_function_in_a_pytorch_model():
     assert same.data_ptr() != x.data_ptr() and same.requires_grad  # nobody writes into x by it
 
 
-def test_writing_in_between_and_gradients_of_gradients_are_pytorchs_errors():
+def test_writing_in_between_is_pytorchs_error():
     f = as_torch_function(lambda x: x * x)
     x = torch.ones(3, requires_grad=True)
     y = f(x)
@@ -88,11 +88,101 @@ def test_writing_in_between_and_gradients_of_gradients_are_pytorchs_errors():
         x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
-    (slope,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="cannot be differentiated again; help"):
-        slope.sum().backward()
     with pytest.raises(ArgumentError, match="must return a tensor or a tuple of tensors, not a float"):
         as_torch_function(lambda x: 1.0)(x)
+
+
+def test_gradients_of_gradients_of_a_tengen_function():
+    """By PyTorch's walk, of the second and third order, through several outputs of which one is of integers."""
+    f = as_torch_function(several)
+    g = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(s, dtype=torch.float64, generator=g, requires_grad=True) for s in ((3, 4), (5, 4)))
+    i = torch.tensor([0, 2, 0])
+    assert torch.autograd.gradgradcheck(lambda x, y: f(x, y.T, i)[0::2], (x, y))
+    assert torch.autograd.gradgradcheck(lambda y: f(x.detach(), y.T, i)[0], (y,))
+    t = torch.tensor([0.7, -1.2], dtype=torch.float64, requires_grad=True)
+    value = as_torch_function(lambda x: F.sin(x) * x * x)(t).sum()
+    twin = (t.sin() * t * t).sum()
+    for _ in range(3):
+        (value,), (twin,) = (torch.autograd.grad(v.sum(), t, create_graph=True) for v in (value, twin))
+        torch.testing.assert_close(value, twin)
+    penalty = (torch.autograd.grad(f(x, y.T, i)[2].sum(), x, create_graph=True)[0] ** 2).sum()
+    (have,) = torch.autograd.grad(penalty, x)
+    twin = (torch.autograd.grad((x[i] * x[i].sin()).sum(), x, create_graph=True)[0] ** 2).sum()
+    torch.testing.assert_close(have, torch.autograd.grad(twin, x)[0])
+
+
+def test_gradients_of_gradients_run_a_module_once_more():
+    """Its parameters get the derivative of a gradient's penalty; running statistics are moved once, and dropout drops the same."""
+
+    class Mine(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.norm, self.drop = M.Linear(4, 3), M.BatchNorm1d(3), M.Dropout(0.5)
+
+        def forward(self, x):
+            return self.drop(F.tanh(self.norm(self.linear(x))))
+
+    mine = Mine().train()
+    part, state = as_torch_function(mine), {n: v.copy() for n, v in mine.state_dict().items()}
+    x = torch.randn(6, 4, requires_grad=True)
+    y = part(x)
+    kept, after, drawn = (y != 0).float() * 2, {n: v.copy() for n, v in mine.state_dict().items()}, random.get_state()
+    (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    (y.sum() + slope.square().sum()).backward()
+    assert (random.get_state() == drawn).all() and 0 < kept.mean() < 2
+    assert all((v == after[n]).all() for n, v in mine.state_dict().items()) and any((after[n] != v).any() for n, v in state.items())
+    twin = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Tanh()).train()
+    of_twin = lambda name: name.replace("linear", "0").replace("norm", "1")
+    shapes = {n: p.shape for n, p in twin.named_parameters()}
+    twin.load_state_dict({of_twin(n): to_torch(v).reshape(shapes[of_twin(n)]) for n, v in state.items() if of_twin(n) in shapes}, strict=False)
+    z = x.detach().requires_grad_()
+    want = twin(z) * kept
+    (slope,) = torch.autograd.grad(want.square().sum(), z, create_graph=True)
+    (want.sum() + slope.square().sum()).backward()
+    torch.testing.assert_close(x.grad, z.grad, rtol=1e-3, atol=1e-4)
+    theirs = dict(twin.named_parameters())
+    for name, p in part.named_parameters():
+        torch.testing.assert_close(p.grad.reshape(shapes[of_twin(name)]), theirs[of_twin(name)].grad, rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_of_gradients_of_a_pytorch_function():
+    """By Tengen's walk, of the second and third order, with several outputs, an input of integers, and parameters of PyTorch's."""
+    layer = torch.nn.Linear(3, 2).double()
+
+    def outside(x, i, k):
+        return torch.tanh(layer(x)) * k, (x[i] ** 3).sum(), i + 1
+
+    f = from_torch_function(outside)
+    x, i, k = Tensor(np.random.default_rng(0).standard_normal((4, 3))), Tensor([0, 2]), Tensor(np.float64(1.5))
+
+    def loss(x, k):
+        a, b, _ = f(x * x, i, k)
+        return (a * a).sum() + b * k
+
+    a, b = (torch.tensor(v.numpy(), requires_grad=True) for v in (x, k))
+
+    def twin(a, b):
+        p, q, _ = outside(a * a, torch.tensor([0, 2]), b)
+        return (p * p).sum() + q * b
+
+    def penalty(x, k):
+        gx, gk = autodiff.grad(loss, (0, 1))(x, k)
+        return (gx * gx).sum() + gk * gk * loss(x, k)
+
+    layer.zero_grad()
+    have = autodiff.grad(penalty, (0, 1))(x, k)
+    mine = layer.weight.grad.clone()
+    layer.zero_grad()
+    value = twin(a, b)
+    ga, gb = torch.autograd.grad(value, (a, b), create_graph=True)
+    ((ga * ga).sum() + gb * gb * value).backward()
+    for h, w in zip(have, (a.grad, b.grad)):
+        np.testing.assert_allclose(h.numpy(), w.numpy(), rtol=1e-9)
+    torch.testing.assert_close(mine, layer.weight.grad)
+    cube = from_torch_function(lambda x: x**4)
+    d = lambda g: autodiff.grad(lambda x: g(x).sum())
+    np.testing.assert_allclose(d(d(d(cube)))(Tensor([2.0, -1.0])).numpy(), [48.0, -24.0])
 
 
 def test_a_tengen_module_in_a_pytorch_model():

@@ -7,24 +7,24 @@ from tengen import Tensor, trace
 from tengen.interop.torch import from_torch, to_module
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is not installed: its caches are not compared")
 SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
-def gpt2():
+def gpt2(transformers):
     config = transformers.GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2)
     return transformers.GPT2LMHeadModel(config)
 
 
-def llama():
+def llama(transformers):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **SMALL))
 
 
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_greedy_texts_are_those_of_generate(make):
     """One program for all steps: the length of the cache is open."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: its caches are not compared")
     torch.manual_seed(0)
-    model, ids, steps = make().eval(), torch.randint(3, 99, (2, 5)), 8
+    model, ids, steps = make(transformers).eval(), torch.randint(3, 99, (2, 5)), 8
     with torch.no_grad():
         past = model(ids, use_cache=True).past_key_values
     layers = [{2: torch.export.Dim.DYNAMIC}] * 2

@@ -74,6 +74,43 @@ def test_code_that_decides_by_values():
     module.load_state_dict(to_torch(net.state_dict()))
 
 
+class Assigns(nn.Module):
+    """Gives its buffers new tensors, and writes into its argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.inner = nn.Module()
+        self.inner.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, reset=False):
+        self.mean = torch.ones(3) if reset else 0.5 * self.mean + 0.5 * x.mean(0)
+        self.inner.calls = self.inner.calls + 1
+        x[0].mul_(2)
+        return x + self.mean
+
+
+def test_what_the_code_assigns_and_writes_into_arguments():
+    """A buffer that the code replaces has its new value at the next call; a tensor that is an argument is written, as PyTorch's is."""
+    module = Assigns()
+    net = interpret(module)
+    for reset in (False, False, True, False):
+        x = torch.randn(4, 3)
+        mine = from_torch(x.clone())
+        close(net(mine, reset=reset), module(x, reset))
+        close(mine, x)
+        for name, b in module.named_buffers():
+            close(net.tensor(name), b)
+
+    class Grows(Assigns):
+        def forward(self, x):
+            self.mean = torch.cat([self.mean, x])
+            return x
+
+    with pytest.raises(ArgumentError, match=r"puts torch.float32\[4\] in the place of mean, which is and stays torch.float32\[3\]"):
+        interpret(Grows())(np.ones(1, np.float32))
+
+
 def test_what_the_code_must_not_do():
     kept = torch.zeros(3)
 

@@ -7,10 +7,14 @@ import pytest
 from launching import array_of, run
 from machine import Compiled
 
-from tengen.base.dtype import float32
+import tengen
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.base.dtype import float32, int16
 from tengen.codegen.targets import Target
+from tengen.kernels.contraction.formats import dot_format
 from tengen.kernels.convolution.winograd import winograd
-from tengen.kernels.convolution.winograd_transforms import TRANSFORMS
+from tengen.kernels.convolution.winograd_transforms import MOST_INTEGER_CHANNELS, TRANSFORMS
 from tengen.kernels.convolution.winograd_weights import winograd_weights
 from tengen.kernels.lowering import Lowering
 from tengen.loops.interp import evaluate
@@ -174,3 +178,51 @@ def test_machine_code_gives_the_interpreters_bits_of_gradients(outputs):
     want = filter_gradient(x, g, (1, 1), outputs, interpreted=True)
     assert filter_gradient(x, g, (1, 1), outputs).tobytes() == want.tobytes()
     assert filter_gradient(x, g, (1, 1), outputs, order=(0, 1, 2, 3)).tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+def in_integers(image, filters, padding, target, interpreted=False):
+    """image (N, H, W, C) and filters (O, C, 3, 3) of 8 bits -> int32 (N, P, Q, O), by the kernels."""
+    out = np.full((image.shape[0], *(d + 2 * padding - 2 for d in image.shape[1:3]), filters.shape[0]), 7, np.int32)
+    arrays, memory = [], {}
+    for a, id in ((image.transpose(0, 3, 1, 2), "x"), (filters, "w"), (out.transpose(0, 3, 1, 2), "out")):
+        array, memory[id] = array_of(a, id)
+        arrays.append(array)
+    lo = Lowering(target)
+    winograd(lo, *arrays, 3, (padding, padding), format=dot_format(int16, "int32"))
+    if interpreted:
+        run(lo, memory)
+    else:
+        Compiled(lo, memory, ["out"])()
+    return out
+
+
+@pytest.mark.parametrize("n, c, h, w, o, padding", [(2, 5, 7, 4, 17, 1), (1, 33, 9, 12, 40, 0), (1, MOST_INTEGER_CHANNELS, 3, 5, 3, 1)])
+def test_integers_are_exact(n, c, h, w, o, padding):
+    """Random integers, and those with the largest transformed values and sums, against float64, which holds these sums exactly."""
+    rng = np.random.default_rng(c)
+    for low, high, dtype in ((0, 256, "uint8"), (-128, 128, "int8")):
+        x, f = rng.integers(low, high, (n, h, w, c)).astype(dtype), rng.integers(-128, 128, (o, c, 3, 3)).astype("int8")
+        edge = rng.choice([low, high - 1], (n, h, w, c)).astype(dtype), rng.choice([-128, 127], (o, c, 3, 3)).astype("int8")
+        most = np.full_like(x, high - 1 if low == 0 else low), np.full_like(f, -128)
+        for image, filters in ((x, f), edge, most):
+            got = in_integers(image, filters, padding, Target.host())
+            np.testing.assert_array_equal(got, exact(image, filters, (padding, padding)))
+
+
+def test_integers_of_the_interpreter():
+    rng = np.random.default_rng(1)
+    x, f = rng.integers(0, 256, (1, 4, 5, 3)).astype("uint8"), rng.integers(-128, 128, (3, 3, 3, 3)).astype("int8")
+    np.testing.assert_array_equal(in_integers(x, f, 1, None, interpreted=True), exact(x, f, (1, 1)))
+
+
+@pytest.mark.parametrize("image", [(1, 64, 56, 56), (2, 72, 42, 33)])
+def test_a_constant_filter_of_integers_is_multiplied_in_tiles(image):
+    """... where the rule says so; what `conv_int` fuses with it sees the same sums."""
+    x, f = (np.random.default_rng(2).integers(0, 100, s) for s in (image, (64, image[1], 3, 3)))
+    q, scale = Tensor(f.astype("int8")), Tensor(np.float32(0.001))
+    layer = trace(lambda x: F.requantize_linear(F.conv_int(x, q, 1, 1), scale, None, 0, 255, "uint8"), capture_as_const=True)
+    want = exact(x.transpose(0, 2, 3, 1), f, (1, 1)).transpose(0, 3, 1, 2)
+    want = np.clip(np.rint(want.astype("float32") * np.float32(0.001)), 0, 255)
+    with tengen.profile() as p:
+        np.testing.assert_array_equal(layer(Tensor(x.astype("uint8"))).numpy(), want)
+    assert Target.host().computes("dot2i") == ("conv_filter" in [row.kernel for row in p.rows])

@@ -35,6 +35,16 @@ LAYER = {
     "layer_norm_eps": (1e-5, 0.5), "batch_first": (False, True), "norm_first": (False, True), "bias": (True, False),
 }  # fmt: skip
 POOL = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (0, 1)}
+MAX = {
+    "kernel_size": (2, 3), "stride": (2, 1), "padding": (0, 1), "dilation": (1, 2), "return_indices": (False, True), "ceil_mode": (False, True),
+}  # fmt: skip
+AVERAGE = {
+    "kernel_size": (4, 2), "stride": (2, 1), "padding": (1, 0), "mode": ("average_count_exclude_padding", "average"),
+    "ceil_mode": (False, True), "count_include_pad": (None, True), "divisor_override": (None, 3),
+}  # fmt: skip
+LP = {"norm_type": (2.0, 4.0), "kernel_size": (2, 3), "stride": (2, 1), "ceil_mode": (False, True)}
+TO_SIZE = {"return_indices": (False, True)}
+PLACES = Tensor(np.broadcast_to(np.arange(5) * 2 % 5, (2, 6, 5)).copy())
 NORM = {"eps": (1e-5, 0.5), "affine": (True, False)}
 LINEAR = {"in_features": (6, 5), "out_features": (3, 2), "bias": (True, False), "compute_mode": ("default", "float32")}
 TRANSPOSED = CONV | {"stride": (2, 3), "output_padding": (0, 1)}
@@ -62,13 +72,13 @@ MODULES = {
     "GeneralNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 4), "normalized_axis": (1, 0)}),
     "RMSNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 3)}),
     "LocalResponseNorm": ((IMAGES,), {"kernel_size": (3, 5), "k": (2.0, 1.0), "alpha": (0.5, 0.1), "beta": (0.75, 0.5)}),
-    "MaxPool1d": ((LINES,), POOL), "MaxPool3d": ((VOLUMES,), POOL),
-    "AvgPool1d": ((LINES,), POOL | {"mode": ("average_count_exclude_padding", "average"), "padding": (1, 0)}),
-    "AvgPool3d": ((VOLUMES,), POOL | {"mode": ("average_count_exclude_padding", "average"), "padding": (1, 0)}),
-    "MaxPool2d": ((IMAGES,), POOL), "AvgPool2d": ((IMAGES,), POOL | {"mode": ("average_count_exclude_padding", "average"), "padding": (1, 0)}),
-    "AdaptiveAvgPool1d": ((LINES,), {"oshp": (2, 3)}), "AdaptiveMaxPool1d": ((LINES,), {"oshp": (2, 3)}),
-    "AdaptiveAvgPool3d": ((VOLUMES,), {"oshp": (2, (3, 1, 2))}), "AdaptiveMaxPool3d": ((VOLUMES,), {"oshp": (2, (3, 1, 2))}),
-    "AdaptiveAvgPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}), "AdaptiveMaxPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}),
+    "MaxPool1d": ((LINES,), MAX), "MaxPool2d": ((IMAGES,), MAX), "MaxPool3d": ((VOLUMES,), MAX),
+    "AvgPool1d": ((LINES,), AVERAGE), "AvgPool2d": ((IMAGES,), AVERAGE), "AvgPool3d": ((VOLUMES,), AVERAGE),
+    "LPPool1d": ((LINES,), LP), "LPPool2d": ((IMAGES,), LP), "LPPool3d": ((VOLUMES,), LP),
+    "MaxUnpool1d": ((LINES[..., :5], PLACES), POOL | {"padding": (1, 0)}),
+    "AdaptiveAvgPool1d": ((LINES,), {"oshp": (2, 3)}), "AdaptiveMaxPool1d": ((LINES,), TO_SIZE | {"oshp": (2, 3)}),
+    "AdaptiveAvgPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}), "AdaptiveMaxPool2d": ((IMAGES,), TO_SIZE | {"oshp": (2, (3, 1))}),
+    "AdaptiveAvgPool3d": ((VOLUMES,), {"oshp": (2, (3, 1, 2))}), "AdaptiveMaxPool3d": ((VOLUMES,), TO_SIZE | {"oshp": (2, (3, 1, 2))}),
     "LeakyReLU": ((VECTORS,), {"negative_slope": (0.01, 0.5)}),
     "PReLU": ((IMAGES,), {"num_parameters": (1, 6), "init": (0.25, 0.5)}),
     "Softmax": ((VECTORS,), {"axis": (None, 0)}), "LogSoftmax": ((VECTORS,), {"axis": (-1, 0)}), "GLU": ((VECTORS,), {"axis": (-1, 0)}),
@@ -113,6 +123,7 @@ MODULES = {
 WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "GELU", "Hardsigmoid", "Hardswish",
     "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "PoissonNLLLoss", "SoftMarginLoss",
+    *M.lazy.__all__, "MaxUnpool2d", "MaxUnpool3d",  # test_lazy.py, test_pytorch_calls.py
     "FillPoly", "Fold", "ParameterDict", "ParameterList", "Softmax2d", "Softsign", "Tanhshrink", "Transformer", "UpsamplingBilinear2d",
     "UpsamplingNearest2d",  # test_pytorch_layers.py
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
@@ -178,10 +189,10 @@ def test_every_module_and_argument_is_here():
 def test_a_setting_takes_effect_or_is_refused(name, argument):
     a, b = MODULES[name][1][argument]
     net = build(name)
-    windows = "Pool" in name or name in ("LocalResponseNorm", "SlidingWindow", "Unfold")  # whose size builds no parameter
+    windows = "pool" in name.lower() or name in ("LocalResponseNorm", "SlidingWindow", "Unfold")  # whose size builds no parameter
     fixed = argument in FIXED - ({"kernel_size"} if windows else set()) or (name, argument) == ("RNN", "nonlinearity")
     fixed |= name.startswith("InstanceNorm") and argument in ("momentum", "track_running_stats")
-    fixed &= name != "ChannelShuffle"  # it builds no parameter
+    fixed &= name != "ChannelShuffle" and not name.startswith("LPPool")  # they build no parameter
     fixed |= name == "LocalConv2d"  # a filter for each place: everything decides how many there are
     if name.endswith("Layer") and argument == "dropout":
         with pytest.raises(TypeError, match="dropout is a module.*drop_prob"):

@@ -62,6 +62,11 @@ class Lowered:
         for o in self.outs:
             self.memory[o.id] = _flat(np.zeros(o.shape, o.dtype.numpy))
 
+    def forget(self) -> None:
+        """Nothing that a run has written is left for the next one."""
+        for id in [CHECKS, *(o.id for o in self.outs)]:
+            self.memory[id].view(np.uint8)[...] = 0
+
     def results(self) -> list[np.ndarray]:
         """The outputs in logical order."""
         found = []
@@ -76,11 +81,13 @@ class Lowered:
 
     def interpret(self, backwards: bool = False) -> list[np.ndarray]:
         """By the interpreter, the pieces of each kernel in either order."""
+        self.forget()
         interpret_launches(self.lo, self.memory, backwards=backwards)
         return self.results()
 
     def compiled(self) -> list[np.ndarray]:
         """As machine code of the target, in this process."""
+        self.forget()
         program = build(self.lo, list(self.memory), [], "test")
         arena = np.full(program.arena_bytes([]) + 64, 0x7F, np.uint8)
         aligned = -(-arena.ctypes.data // 64) * 64

@@ -49,3 +49,33 @@ def test_where_it_must_not(f):
 def test_a_scale_that_is_not_known_stays():
     f = lambda q, s: F.quantize_linear(F.dequantize_linear(q, s), s)
     assert turned(f, Q, S)[0] == 1
+
+
+NUMBERS = Tensor(np.array([-7.0, -0.0, 0.0, 0.01, 2.98, 3.0, 5.99, 6.0, 6.5, 300.0, -np.inf, np.inf, np.nan], "float32"))
+SIX = Tensor(np.float32(6 / 255))
+
+
+def clips(f):
+    """How many clips are left in the optimised graph of a function of numbers, whose result is checked."""
+    g = tengen.Graph.of(f, NUMBERS)
+    text = print_graph(optimize(g))
+    for got, want in zip(g(NUMBERS).numpy(), f(NUMBERS).numpy()):
+        np.testing.assert_array_equal(got, want)
+    return text.count("relu")
+
+
+@pytest.mark.parametrize("left, f", [
+    (0, lambda x: F.quantize_linear(F.relu(x), S, None, 0, 255, "uint8")),
+    (0, lambda x: F.quantize_linear(F.relu6(F.relu(x)), SIX, None, 0, 255, "uint8")),
+    (0, lambda x: F.quantize_linear(F.relu(x), S, Tensor(-128, "int32"))),
+    (0, lambda x: F.quantize_linear(F.relu6(x), SIX, Tensor(-128, "int32"))),
+    (0, lambda x: F.quantize_linear(F.relu6(x), Tensor(np.float32(0.02)), None, 0, 255, "uint8")),
+    (1, lambda x: F.quantize_linear(F.relu6(x), S, None, 0, 255, "uint8")),  # 6 is 60
+    (1, lambda x: F.quantize_linear(F.relu(x), S)),  # -1 is -10
+    (1, lambda x: F.quantize_linear(F.relu(x), S, Tensor(3, "int32"), 0, 255, "uint8")),  # -0.1 is 2
+    (1, lambda x: F.quantize_linear(F.relu(x), WIDE, None, 0, 255, "uint8")),
+    (1, lambda x: F.quantize_linear((y := F.relu(x)), S, None, 0, 255, "uint8") + y),  # somebody else reads it
+])  # fmt: skip
+def test_clips_that_integers_have_anyway(left, f):
+    """... are left out, and no others; for NaN and infinities too."""
+    assert clips(f) == left

@@ -8,7 +8,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
 from tengen.autodiff import GradManager
-from tengen.base.errors import ConfigError, TraceError, VerifyError
+from tengen.base.errors import ConfigError, DTypeError, TraceError, VerifyError
 from tengen.utils import comp_graph_tools as cgtools
 from tengen.utils import module_stats
 from tengen.utils.network import Network, NodeFilter, as_oprnode, as_varnode, set_symbolic_shape
@@ -232,3 +232,38 @@ def test_receptive_fields_and_operations(tmp_path):
         assert len(module_stats.module_stats(Twice(), inputs=x, logging_to_stdout=False)[1].activations) == 2
     finally:
         module_stats.hook_modules.remove(Twice)
+
+
+def test_inputs_that_are_given_values_and_inputs_that_become_constants(path):
+    net = Network.load(path)
+    before = [v.name for v in net.input_vars]
+    made, given = cgtools.convert_inputs(net.output_vars)
+    same, asked = cgtools.convert_outputs(made)
+    assert list(given) == before == ["a", "b"] and same == made and all(n.dtype.name == "float32" and n.shape == (3,) for n in given.values())
+    [out] = asked.values()
+    with pytest.raises(ValueError, match=r"depends on the input .*, which has no value; help: convert_inputs\(vars\)"):
+        out.get_value()
+    given["a"].set_value(A), given["b"].set_value(Tensor(B))
+    assert out.get_value().numpy().tobytes() == ((A + B) * 2).tobytes()
+    given["a"].set_value(B)
+    assert out.get_value().numpy().tobytes() == ((B + B) * 2).tobytes()
+    given["b"].reset()
+    with pytest.raises(ValueError, match="no value"):
+        out.get_value()
+    given["b"].set_value(B.astype("float64"))
+    with pytest.raises(DTypeError):
+        out.get_value()
+    assert run(net, path, a=A, b=B)[0][1].tobytes() == ((A + B) * 2).tobytes()  # the network is as it was
+
+    with pytest.raises(ValueError, match="1 arrays for the inputs a, b"):
+        cgtools.embed_inputs(net.output_vars, [A])
+    with pytest.raises(VerifyError):
+        cgtools.embed_inputs(net.output_vars, [A, B[:2]])
+    [whole], constants = cgtools.embed_inputs(net.output_vars, [Tensor(A), B])
+    assert {k: v.numpy().tolist() for k, v in constants.items()} == {"a": A.tolist(), "b": B.tolist()}
+    assert cgtools.convert_outputs([whole])[1][whole.name].get_value().numpy().tobytes() == ((A + B) * 2).tobytes()
+    [part], _ = cgtools.embed_inputs(net.output_vars, [B], net.get_var_by_name("b"))
+    net.remove_output(*net.output_vars)
+    part.name = "z"
+    net.add_output(part)
+    assert run(net, path, a=A) == [("z", pytest.approx((A + B) * 2, abs=0))]

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tengen.autodiff import GradManager
+from tengen.base.errors import DistributedError
 from tengen.functional import isfinite, logical_and, logical_not, logical_or, maximum, where
 from tengen.ops.update import unscale
 from tengen.optimizer import Optimizer
+from tengen.optimizer.clip import SHARED
 from tengen.tensor import Parameter, Tensor
 
 LEAST = float(np.finfo(np.float32).tiny)  # a scale whose inverse is finite
@@ -108,11 +110,19 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor | None]) -> GradScaler:
-        """Divides the gradients of tensors by the factor, and looks whether they are finite. Returns self."""
+        """Divides the gradients of tensors by the factor, and looks whether they are finite. Returns self.
+
+        Errors: DistributedError for parameters of a pipeline's stage, of which other processes have the rest
+        """
         if not self.enabled:
             return self
-        inverse = 1.0 / self._scale
         tensors = [t for t in grad_tensors if t is not None and t.grad is not None]
+        if any(id(t) in SHARED for t in tensors):
+            raise DistributedError(
+                "GradScaler: other processes have the rest of these parameters, and would not know of an overflow here; help: train a "
+                "pipeline in bfloat16 or float32"
+            )
+        inverse = 1.0 / self._scale
         finite = []
         for t in tensors:
             if self.growth_interval:

@@ -9,8 +9,8 @@ from weakref import ref
 
 from tengen.base.changes import changed
 from tengen.base.errors import GradientError, UsageWarning, warn_once
-from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.backward import accumulate
 from tengen.tensor.hooks import called, hooked, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, check_outputs, gradients
@@ -29,7 +29,8 @@ class _Attached:
 
 
 class GradManager:
-    """Computes gradients of what is calculated in its ``with`` block with respect to attached tensors.
+    """Computes gradients of what is calculated in its ``with`` block with respect to attached tensors, but for parameters whose
+    ``requires_grad`` is False.
 
     The gradient is added to each tensor's ``grad`` (None before the first). Managers and `autodiff.grad` nest: each gets the
     gradients of what was calculated in its own block, and where blocks lie in one another, gradients of the inner one can be
@@ -74,7 +75,7 @@ class GradManager:
                 entry = self._attached[id(t)] = _Attached(ref(t, forget))
             entry.callbacks.extend(calls)
             changed()
-            if self.level is not None and entry.place[0] is None:
+            if self.level is not None and entry.place[0] is None and not getattr(t, "frozen", False):
                 self._start(t, entry)
         return self
 
@@ -88,12 +89,12 @@ class GradManager:
         return [t for t, _ in self._entries()]
 
     def _entries(self) -> list[tuple[Tensor, _Attached]]:
-        return [(t, a) for a in list(self._attached.values()) if (t := a.tensor()) is not None]
+        return [(t, a) for a in list(self._attached.values()) if (t := a.tensor()) is not None and not getattr(t, "frozen", False)]
 
     def callbacks_of(self, t: Tensor) -> tuple[Callable, ...] | None:
         """The callbacks that a tensor was attached with, and its hooks; None where it is not attached."""
         entry = self._attached.get(id(t))
-        return None if entry is None else (*entry.callbacks, *hooks_of(t).values())
+        return None if entry is None or getattr(t, "frozen", False) else (*entry.callbacks, *hooks_of(t).values())
 
     def _start(self, t: Tensor, entry: _Attached) -> None:
         if tracing.recorder is not None:
@@ -109,7 +110,7 @@ class GradManager:
             raise GradientError("this GradManager records already; help: call backward() or release() first")
         if tracing.recorder is not None:
             tracing.recorder.managers[id(self)] = self
-        self.level = Level()
+        self.level = Level(alone=True)
         for t, entry in self._entries():
             self._start(t, entry)
         return self
@@ -163,9 +164,7 @@ class GradManager:
             for hook in list(hooks_of(t).values()) if g is not None else ():
                 g = called(hook, g)
             if g is not None:
-                g = g if shown.grad is None else REGISTRY["add"](shown.grad, g)
-                for x in stand_ins or [t]:
-                    x.grad = g
+                accumulate(t, stand_ins, g)
 
     def __enter__(self) -> GradManager:
         return self.record()

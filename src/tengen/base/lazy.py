@@ -80,12 +80,17 @@ def modules_of(package: str) -> Callable[[str], ModuleType]:
 
 
 def names_of(module: str, elsewhere: Mapping[str, str]) -> Callable[[str], object]:
-    """A ``__getattr__`` for a module whose names stand in other modules too: {module: names}. Each is imported when it is first asked for."""
-    homes = {name: home for home, names in elsewhere.items() for name in names.split()}
+    """A ``__getattr__`` for a module whose names stand in other modules too: {module: names}; ``here=there`` is a name that is
+    another one there. Each is imported when it is first asked for; so are the modules of a package."""
+    both = [(home, *name.split("=")) for home, names in elsewhere.items() for name in names.split()]
+    homes = {here: (home, there[-1] if there else here) for home, here, *there in both}
 
     def find(name: str) -> object:
         if name in homes:
-            return getattr(importlib.import_module(homes[name]), name)
+            home, there = homes[name]
+            return getattr(importlib.import_module(home), there)
+        if "__path__" in vars(sys.modules[module]):
+            return modules_of(module)(name)
         if name.startswith("_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise NoSuchName(module, name, lambda: dir(sys.modules[module]))

@@ -35,6 +35,7 @@ NAMES: dict[str, dict[str, str]] = {
         "numel": "x.size", "ndarray": "tengen.Tensor", "array": "tengen.Tensor", "concatenate": f"{_F}.concat",
         "rand_like": "tengen.random.uniform(size=x.shape)", "randn_like": "tengen.random.normal(size=x.shape)",
         "is_floating_point": "x.dtype.is_float", "set_printoptions": "numpy.set_printoptions", "onnx": "tengen.interop.onnx",
+        "stft": "tengen.fft.stft", "istft": "tengen.fft.istft",
         "multiprocessing": "the module multiprocessing of Python's", "export": "tengen.trace(net).dump(file)",
         "cat": f"{_F}.concat", "from_numpy": "tengen.Tensor", "as_tensor": "tengen.Tensor", "Adam": "tengen.optimizer.Adam",
         "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",
@@ -47,11 +48,10 @@ NAMES: dict[str, dict[str, str]] = {
         "arctanh": "atanh", "power": "pow", "remainder": "mod", "dropout2d": "tengen.module.Dropout2d", "absolute": "abs",
         "square_": "square", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
         "gt": "greater", "ge": "greater_equal", "hardsigmoid": "hsigmoid", "hardswish": "hswish", "swish": "silu",
-        "smooth_l1_loss": "loss.smooth_l1_loss", "repeat_interleave": "repeat", "take_along_dim": "take_along_axis",
+        "repeat_interleave": "repeat", "take_along_dim": "take_along_axis",
         "expand": "broadcast_to", "masked_select": "x[mask]",
-        "upsample": "vision.interpolate", "hinge_embedding_loss": "loss.hinge_embedding_loss", "percentile": "quantile",
-        "mse_loss": "loss.mse_loss", "binary_cross_entropy_with_logits": "loss.binary_cross_entropy_with_logits",
-        "conv_transpose": "conv_transpose2d", "log_sigmoid": "logsigmoid",
+        "upsample": "vision.interpolate", "percentile": "quantile",
+        "stft": "tengen.fft.stft", "istft": "tengen.fft.istft", "conv_transpose": "conv_transpose2d", "log_sigmoid": "logsigmoid",
         "array": "tengen.Tensor", "pad_sequence": "tengen.module.utils.rnn.pad_sequence",
     },
     "tengen.optimizer": {
@@ -70,7 +70,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tengen.module": {
         "functional": _F, "LeakyRelu": "LeakyReLU", "MultiheadAttention": "MultiHeadAttention",
-        "DataParallel": "nothing: all threads work on a batch", **{f"LazyConv{n}d": f"Conv{n}d" for n in (1, 2, 3)},
-        "LazyLinear": "Linear",
+        "DataParallel": "nothing: all threads work on a batch",
     },
 }  # fmt: skip

@@ -379,8 +379,9 @@ class Values:
         if nan:
             zero = literal(float32, 0.0, lanes)
             x = self.choose(self.compare("ord", float32, lanes, x, zero), x, zero, s, lanes)
-        whole = self.convert("fptosi", x, s, i32)
-        return whole if target is int32 else self.convert("trunc", whole, i32, type_of(target, lanes))
+        if target.bits == 32:
+            return self.convert("fptosi", x, s, i32)
+        return self.convert("fptosi" if target.kind == "i" else "fptoui", x, s, type_of(target, lanes))  # nothing to be masked off
 
     def _widen(self, x: str, source: DType, lanes: int) -> str:
         """A 16-bit float's bits as float32, exactly."""

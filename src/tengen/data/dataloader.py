@@ -7,14 +7,17 @@ interruption change nothing. That is also why a loader can be resumed from four 
 from __future__ import annotations
 
 import operator
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tengen.base.errors import UsageWarning, warn_once
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
 from tengen.data.draws import Draws, fresh_seed, seed_of
@@ -167,6 +170,17 @@ class DataLoader:
         inherited = getattr(sampler, "seed", None)
         self.seed = int(seed) if seed is not None else inherited if inherited is not None else fresh_seed()
         self._position = Position()
+
+    def check_memory_rationality(self) -> None:
+        """Warns where the workers would need more memory than there is, if each came to copy what this process has: MegEngine's."""
+        pages = int(Path("/proc/self/statm").read_text().split()[1])  # resident ones
+        if (self.num_workers + 1) * pages > os.sysconf("SC_PHYS_PAGES"):
+            size = pages * os.sysconf("SC_PAGE_SIZE") >> 20
+            warn_once(
+                f"DataLoader: {self.num_workers} workers and this process of {size} MiB may need more memory than there is; help: fewer "
+                "workers, or arrays in place of lists of Python objects, which workers copy as they read them",
+                UsageWarning,
+            )
 
     def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
         """The sampler that PyTorch's arguments describe: of all samples, in every process of a job."""

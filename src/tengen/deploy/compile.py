@@ -27,6 +27,7 @@ from tengen.deploy.extents import Computed, as_ranges, check_shapes
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.objects import Object, read_object
+from tengen.deploy.processing import Processing, with_processing
 from tengen.ir.graph import Check
 from tengen.loops.lang import var
 from tengen.ops.define import lookup
@@ -75,6 +76,9 @@ def compile_model(
     threads: int = 1,
     extents: Mapping[str, int | range] | None = None,
     pool: bool = False,
+    preprocess: Processing | None = None,
+    postprocess: Processing | None = None,
+    example_input: Any = None,
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
@@ -87,6 +91,8 @@ def compile_model(
             and what it decides (bytes of scratch memory, of arrays) are functions in the header.
         pool: also make ``name_run_with``, which is given threads of the application, and a function that ends a run; with `threads` 1,
             for targets of 64 bits.
+        preprocess, postprocess, example_input: functions that become parts of the program, and what the first is recorded with, as
+            `with_processing` takes them.
 
     Errors: ConfigError for an unknown target, an impossible name, missing extents, or ranges that are none; ShapeError where shapes
         do not fit with numbers of a range; CompileError; OSError when a file cannot be written.
@@ -95,6 +101,8 @@ def compile_model(
     """
     if not isinstance(model, Model):
         model = load_graph(model)
+    if preprocess is not None or postprocess is not None:
+        model = with_processing(model, preprocess, postprocess, example_input)
     given, ranges = dict(extents or {}), {}
     if any(isinstance(n, range) for n in given.values()):
         ranges, given = as_ranges(model.graph, given), {}

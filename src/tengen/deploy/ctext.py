@@ -26,12 +26,21 @@ NOTES = {
     "float16": "bits of an IEEE half", "bfloat16": "the upper 16 bits of a float", "bool": "0 or 1",
     "complex64": "two floats each: real, imaginary", "complex128": "two doubles each: real, imaginary",
 }  # fmt: skip
-KEYWORDS = set(
+KEYWORDS = set(  # of C and C++, what the texts here call and name themselves, and macros of the headers that they include
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main bool true false "
-    "class new delete template this operator weights state workspace size_t file argc argv take bytes "
-    "stdin stdout stderr NULL linux unix".split()
+    "alignas alignof asm constexpr nullptr static_assert thread_local typeof typeof_unqual "
+    "and and_eq bitand bitor catch char8_t char16_t char32_t class co_await co_return co_yield compl concept const_cast "
+    "consteval constinit decltype delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq operator "
+    "or or_eq private protected public reinterpret_cast requires static_cast template this throw try typeid typename using "
+    "virtual wchar_t xor xor_eq "
+    "weights state workspace size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t uintptr_t FILE "
+    "file argc argv take bytes code malloc fopen fclose fread fwrite fprintf fflush ferror atoll std pool "
+    "stdin stdout stderr linux unix NULL EOF BUFSIZ WNOHANG WUNTRACED WSTOPPED WEXITED WCONTINUED WNOWAIT NFDBITS FD_SETSIZE "
+    "EXIT_FAILURE EXIT_SUCCESS SEEK_CUR SEEK_SET SEEK_END L_tmpnam L_ctermid P_tmpdir "
+    "BYTE_ORDER BIG_ENDIAN LITTLE_ENDIAN PDP_ENDIAN".split()
 )
+_LIMITS = re.compile(r"[A-Z0-9_]+_(MAX|MIN|WIDTH)")  # macros of <stdint.h> and its like: INT8_MAX
 
 
 def c_name(text: str) -> str:
@@ -43,7 +52,7 @@ def c_name(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9]+", "_", text) if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else text
     name = name.strip("_") or "model"
     name = f"m{name}" if name[0].isdigit() else name
-    return f"{name}_" if name in KEYWORDS else name
+    return f"{name}_" if name in KEYWORDS or _LIMITS.fullmatch(name) else name
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ class Interface:
     def names(self) -> list[str]:
         """The open extents as parameters, which come first."""
         taken: set[str] = set()
-        return [_free(c_name(e), taken) for e in self.ranges]
+        return [self._free(e, taken) for e in self.ranges]
 
     def arguments(self) -> list[Argument]:
         """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
@@ -113,7 +122,7 @@ class Interface:
             found.append(Argument(("workspace", 0), "workspace", "void", self.workspace_bytes, ALIGN, "scratch memory"))
         for kind, ports in (("in", self.inputs), ("out", self.outputs)):
             for i, p in enumerate(ports):
-                name = _free(c_name(p.name), taken)
+                name = self._free(p.name, taken)
                 c = ("const " if kind == "in" else "") + C_TYPES[p.dtype.name]
                 note = f"{p.dtype.name}[{', '.join(map(str, p.shape))}]" + (
                     f", {NOTES[p.dtype.name]}" if p.dtype.name in NOTES else ""
@@ -121,14 +130,16 @@ class Interface:
                 found.append(Argument((kind, i), name, c, prod(p.shape) * p.dtype.size, p.dtype.size, note))
         return found
 
-
-def _free(name: str, taken: set[str]) -> str:
-    base, i = name, 1
-    while name.upper() in taken:
-        i += 1
-        name = f"{base}{i}"
-    taken.add(name.upper())
-    return name
+    def _free(self, text: str, taken: set[str]) -> str:
+        """A text as a parameter's name: other than those that are taken, and not of the prefix, with which functions and macros begin."""
+        base, i = c_name(text), 1
+        base = f"arg_{base}" if re.match(f"{self.prefix}(_|$)", base, re.I) else base
+        name = base
+        while name.upper() in taken:
+            i += 1
+            name = f"{base}{i}"
+        taken.add(name.upper())
+        return name
 
 
 def _other_functions(f: Interface) -> str:
@@ -238,7 +249,7 @@ def example_text(f: Interface) -> str:
     arguments = f.arguments()
     ins = [a for a in arguments if a.key[0] == "in"]
     outs = [a for a in arguments if a.key[0] == "out"]
-    size = lambda a: f"{a.name}_bytes" if a.open else f"{P}_{a.name.upper()}_BYTES"
+    size = lambda a: f"{a.name}_bytes_" if a.open else f"{P}_{a.name.upper()}_BYTES"
     extents = "".join(
         f"    int64_t {name} = argc > {i} ? atoll(argv[{i}]) : {P}_{name.upper()}_MIN;\n" for i, name in enumerate(f.names(), 2)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from tengen.deploy.ctext import Interface, c_name
+from tengen.deploy.ctext import Interface
 from tengen.deploy.model import Port
 
 # dtype -> the typed array that holds it; float16 and bfloat16 are their bits
@@ -42,13 +42,14 @@ def module_text(f: Interface) -> str:
     """The ES module."""
     checks = json.dumps(["", "a pointer is null", "a pointer is not aligned", *f.checks])
     rows = "\n".join(f"  {json.dumps(row)}," for row in _rows(f))
+    names = {kind: [a.name for a in f.arguments() if a.key[0] == kind] for kind in ("in", "out")}
     check = f"""  if (exports.{f.prefix}_check(places[0], {f.weights_bytes}))
     throw new Error('{f.prefix}.bin does not belong to {f.prefix}.wasm');
 """ if f.weights_bytes else ""  # fmt: skip
     return f"""// {f.prefix}: a neural network, compiled by Tengen for {f.target}.
 //   import {{ load }} from './{f.prefix}.mjs';
 //   const model = await load();
-//   const {{ {", ".join(c_name(p.name) for p in f.outputs)} }} = model.run({{ {", ".join(c_name(p.name) for p in f.inputs)} }});
+//   const {{ {", ".join(names["out"])} }} = model.run({{ {", ".join(names["in"])} }});
 // Inputs are typed arrays of the right type and length, in row-major order. load(files) takes {{ wasm, weights }} as bytes instead.
 
 export const ARGUMENTS = [

@@ -184,7 +184,7 @@ class Model:
         unknown = [k for k in kwargs if k not in names]
         missing = [n for n in names if n not in given and n not in kwargs]
         if len(args) > len(names) or twice or unknown or missing:
-            wrong = {"missing": missing, "unknown": unknown, "given twice": twice, "too many": args[len(names) :]}
+            wrong = {"missing": missing, "unknown": unknown, "given twice": twice, "too many": [type(x).__name__ for x in args[len(names) :]]}
             what = "; ".join(f"{k}: {', '.join(map(str, v))}" for k, v in wrong.items() if v)
             raise TypeError(f"{self.name} takes {', '.join(map(repr, self.inputs)) or 'nothing'}; {what}")
         return [kwargs[n] if n in kwargs else given[n] for n in names]

@@ -1,6 +1,7 @@
 """Predictor: a loaded model for an application, which many threads call at once.
 
-In: requests, as NumPy arrays, tensors, or what speaks DLPack. Out: NumPy arrays over the results' own memory. At most so many
+In: requests, as NumPy arrays, tensors, or what speaks DLPack, whose memory is read where it lies if it is dense. Out: NumPy arrays over the
+results' own memory. At most so many
 runs happen at once, and use at most so much memory; others wait, for as long as they may. Where the model's inputs have an open batch, small
 requests that wait are joined to one run, and large ones are split: by the numerics contract no example depends on what is computed
 beside it, so each request has the bits that it has alone.
@@ -14,19 +15,23 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from tengen.base.device import cpu
 from tengen.base.errors import ConfigError, TengenError
+from tengen.base.sizes import byte_size
+from tengen.deploy.backends import Backend, partition
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.loops.lang import Expr
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, from_numpy
+from tengen.tensor.dlpack import from_dlpack
 
 Answer = Any  # a NumPy array, or a tuple of them in the order of the model's outputs
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
 class Overloaded(TengenError):
@@ -59,7 +64,7 @@ class Predictor:
 
     Args:
         model: a file that `trace.dump` wrote, or a `Model` without states.
-        at_once: how many runs may happen at the same time, each in scratch memory of its own. All share Tengen's threads, so one run at
+        threads: how many runs may happen at the same time, each in scratch memory of its own. All share Tengen's threads, so one run at
             a time is quickest for models with much work; more are for small ones.
         max_batch: where axis 0 of each input and output is one open extent: requests that wait are joined up to so many examples,
             and larger ones are split into parts of so many. Each example must not depend on others of its batch, as it does in a mean
@@ -67,11 +72,14 @@ class Predictor:
         wait: seconds for which a request may wait for others to be joined with it, when no run is in its way.
         max_waiting: requests that may wait; one more is refused with `Overloaded`.
         timeout: seconds after which `predict` gives up, unless a call says otherwise; default: never.
+        backend: who computes the parts of the model that it takes, as "openvino" or "onnxruntime" (`tengen.backends.partition`); Tengen
+            computes the rest. `model` is then a `Partitioned`, whose `report()` says who computes what.
         budget: bytes, as an int or a text such as ``"400MB"``, for scratch memory and results of all runs that happen at once.
 
     Errors: `ConfigError` for a model with states, a batch that is not open, or a budget that no run fits.
 
-    Numerics: each request has the bits of ``model(request)``.
+    Numerics: each request has the bits of ``model(request)``. With a back end, which may sum in an order that depends on the batch,
+        joined requests (max_batch) may differ by roundings.
 
     >>> import tengen, os, tempfile, numpy as np
     >>> f = tengen.trace(lambda x: x * 2, dynamic_axes={"x": {0: "batch"}})
@@ -84,17 +92,21 @@ class Predictor:
     """
 
     def __init__(
-        self, model: str | PathLike | Model, *, at_once: int = 1, max_batch: int | None = None, wait: float = 0.0,
-        max_waiting: int = 1024, timeout: float | None = None, budget: int | str | None = None,
+        self, model: str | PathLike | Model, *, threads: int = 1, max_batch: int | None = None, wait: float = 0.0,
+        max_waiting: int = 1024, timeout: float | None = None, budget: int | str | None = None, backend: str | Backend | None = None,
     ):  # fmt: skip
         self.model = model if isinstance(model, Model) else load_graph(model)
-        if at_once < 1 or max_waiting < 1 or wait < 0 or (max_batch is not None and max_batch < 1):
-            raise ConfigError("Predictor: at_once, max_batch and max_waiting must be at least 1, and wait at least 0")
+        self.model = self.model if backend is None else partition(self.model, backend)
+        counts = {"threads": threads, "max_waiting": max_waiting} | ({} if max_batch is None else {"max_batch": max_batch})
+        if odd := [f"{k}={n!r}" for k, n in counts.items() if type(n) is not int or n < 1]:
+            raise ConfigError(f"Predictor: {odd[0]} must be a whole number of at least 1")
+        if not 0 <= wait < inf or not (timeout is None or timeout >= 0):
+            raise ConfigError(f"Predictor: wait={wait!r} and timeout={timeout!r} must be seconds, at least 0")
         if self.model.graph.states and any(s.written is not None for s in self.model.graph.states.values()):
             raise ConfigError(f"Predictor: {self.model.name} has states that each call updates, so that answers depend on their order")
         if max_batch is not None:
             _check_open_batch(self.model)
-        self.at_once, self.max_batch, self.wait, self.max_waiting, self.timeout = at_once, max_batch, wait, max_waiting, timeout
+        self.threads, self.max_batch, self.wait, self.max_waiting, self.timeout = threads, max_batch, wait, max_waiting, timeout
         self.budget = None if budget is None else _bytes(budget)
         self.statistics = Statistics()
         self._closed = False
@@ -133,8 +145,8 @@ class Predictor:
             raise TimeoutError(f"{self.model.name}: no answer within {patience} s: {what}") from None
 
     def predict_async(self, *args: Any, **kwargs: Any) -> Future:
-        """The same without waiting: a `concurrent.futures.Future`. Inputs are checked now; their memory must not change until it
-        is done."""
+        """The same without waiting: a `concurrent.futures.Future`. Inputs are checked now; their memory is read when
+        the run comes, and must not change until it is done."""
         model = self.model
         tensors = [model.argument(p, _tensor(x)) for p, x in zip(model.inputs, model.ordered(args, kwargs))]
         extents = model.extents_of(tensors)
@@ -190,7 +202,7 @@ class Predictor:
                 n = len(self._waiting)
                 raise Overloaded(f"{self.model.name}: {n} requests wait, at most {self.max_waiting} may; help: ask again later")
             self._waiting.extend(requests)
-            if len(self._threads) < self.at_once:
+            if len(self._threads) < self.threads:
                 self._threads.append(threading.Thread(target=self._work, daemon=True, name=f"predict {self.model.name}"))
                 self._threads[-1].start()
             self._changed.notify_all()
@@ -278,35 +290,44 @@ class Predictor:
             return
         start = time.perf_counter()
         try:
-            whole = [np.concatenate([r.tensors[i].numpy() for r in group]) for i in range(len(self.model.inputs))]
-            made = self.model(*(group[0].tensors if len(group) == 1 else whole))
+            tensors = group[0].tensors
+            if len(group) > 1:
+                tensors = [_tensor(np.concatenate([r.tensors[i].numpy() for r in group])) for i in range(len(tensors))]
+            made = self.model(*tensors)
         except Exception as e:
-            self._count(start)
+            self._count(start, failed=len(group) == 1)
             if len(group) > 1:
                 for r in group:
                     self._run([r])
             else:
-                self.statistics.failed += 1
                 group[0].future.set_exception(e)
             return
-        self._count(start)
-        outs = [t.numpy() for t in (made if isinstance(made, tuple) else (made,))]
+        self._count(start, len(group), sum(r.size for r in group))
+        given = [t._data for t in tensors]  # memory of the caller's, who may change it; a result may be an argument as it is
+        outs = [_apart(t, given) for t in (made if isinstance(made, tuple) else (made,))]
         at = 0
         for r in group:
             own = outs if len(group) == 1 else [o[at : at + r.size] for o in outs]
             at += r.size
-            self.statistics.requests += 1
-            self.statistics.examples += r.size
             r.future.set_result(own[0] if len(own) == 1 else tuple(own))
 
-    def _count(self, start: float) -> None:
-        self.statistics.runs += 1
-        self.statistics.seconds += time.perf_counter() - start
+    def _count(self, start: float, requests: int = 0, examples: int = 0, failed: bool = False) -> None:
+        s, seconds = self.statistics, time.perf_counter() - start
+        with self._changed:  # several threads count
+            s.runs, s.seconds, s.failed = s.runs + 1, s.seconds + seconds, s.failed + failed
+            s.requests, s.examples = s.requests + requests, s.examples + examples
 
 
 def _tensor(x: Any) -> Any:
-    """What speaks DLPack as a tensor over its memory; anything else as it is."""
-    return Tensor(x) if not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__") else x
+    """A NumPy array, or what speaks DLPack, as a tensor over its memory where that is dense; anything else as it is."""
+    if type(x) in (np.ndarray, np.memmap):
+        return from_numpy(x, copy=not x.flags.aligned, device=cpu)
+    return from_dlpack(x) if not isinstance(x, Tensor) and hasattr(x, "__dlpack__") else x
+
+
+def _apart(t: Tensor, given: list[Any]) -> np.ndarray:
+    """A result as an array, with memory of its own where it is an argument's."""
+    return t.numpy().copy() if any(t._data is x for x in given) else t.numpy()
 
 
 def _fits(a: _Request, b: _Request) -> bool:
@@ -350,15 +371,9 @@ def _joined(parts: list[Future]) -> Future:
 
 def _bytes(budget: int | str) -> int:
     """Bytes, of a number or a text with a unit."""
-    if isinstance(budget, str):
-        digits = budget.strip().rstrip("BKMGbkmgIi ")
-        unit = UNITS.get(budget.strip()[len(digits) :].strip().upper())
-        try:
-            n = None if unit is None else int(float(digits) * unit)
-        except ValueError:
-            n = None
-    else:
-        n = budget
-    if n is None or n <= 0:
-        raise ConfigError(f"budget={budget!r} must be a positive number of bytes, or a text such as '400MB' or '2GiB'")
-    return n
+    try:
+        if n := byte_size(budget, "budget"):
+            return n
+    except ValueError:
+        pass
+    raise ConfigError(f"budget={budget!r} must be a positive number of bytes, or a text such as '400MB' or '2GiB'")

@@ -42,8 +42,9 @@ def cpp_text(f: Interface) -> str:
     parameters = extents + ", ".join(f"{a.c_type} *{a.name}" for a in [*ins, *outs])
     scratch = next((a for a in own if a.key[0] == "workspace"), None)
     wanted = size(scratch) if scratch else ""
-    grow = f"        if (!workspace_ || workspace_bytes_ < {wanted}) workspace_ = take(workspace_bytes_ = {wanted});\n" if scratch else ""
-    arguments = ", ".join([*names, *(f"{a.name}_.get()" for a in own), *(a.name for a in [*ins, *outs])])
+    small = f"!this->workspace_ || this->workspace_bytes_ < {wanted}"
+    grow = f"        if ({small}) this->workspace_ = take(this->workspace_bytes_ = {wanted});\n" if scratch else ""
+    arguments = ", ".join([*names, *(f"this->{a.name}_.get()" for a in own), *(a.name for a in [*ins, *outs])])
     state = any(a.key[0] == "state" for a in own)
     members = "".join(f"    Memory {a.name}_;\n" for a in own) + ("    std::size_t workspace_bytes_ = 0;\n" if scratch else "")
     load = f"""        std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(weights_file, "rb"), std::fclose);

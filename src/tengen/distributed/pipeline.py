@@ -22,15 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
-from tengen.base.errors import GradientError
+from tengen.base.errors import GradientError, TraceError, user_line
 from tengen.distributed.data_parallel import DRAWS, DataParallel, Statistics, Totals, broadcast_tensors, digest
 from tengen.functional.distributed import as_row, tensor_over_row
 from tengen.module import Module, Sequential
+from tengen.module.norm import SyncBatchNorm
 from tengen.ops.creation import zeros_like
+from tengen.optimizer.clip import SHARED
 from tengen.optimizer.optimizer import Optimizer
 from tengen.random import get_state, set_state
 from tengen.serialization import load, save
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor, tracing
+from tengen.tensor.hooks import called, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, gradients
 from tengen.transport.channel import STAGE, Sending
@@ -88,18 +91,6 @@ def balanced(costs: Sequence[float], parts: int) -> list[int]:
     return best[-1][n][1]
 
 
-class StageParameters(list):
-    """The parameters of this process's layers, of which `optimizer.clip_grad_norm` takes the norm together with the others'."""
-
-    def __init__(self, pipeline: Pipeline):
-        super().__init__(p for part in pipeline.parts for p in part.parameters())
-        self._pipeline = pipeline
-
-    def norms_of_all(self, norms: list[Tensor]) -> list[Tensor]:
-        """The norms of all layers' gradients, in the order of the layers, of those of this process's."""
-        return self._pipeline.norms_of_all(norms)
-
-
 class Pipeline:
     """A network of layers, cut into stages, that trains in several processes with the bits of one.
 
@@ -140,6 +131,7 @@ class Pipeline:
         n = self.stages * chunks
         self.cuts = self._cuts(net, n, cuts, costs)
         bounds = [0, *self.cuts, len(net)]
+        self._check_parts([net[a:b] for a, b in zip(bounds, bounds[1:])])
         self._names = [[name for name, _ in net[a:b].named_tensors()] for a, b in zip(bounds, bounds[1:])]
         self._dtypes = [[p.dtype for p in net[a:b].parameters()] for a, b in zip(bounds, bounds[1:])]
         if group.size > 1:
@@ -150,6 +142,8 @@ class Pipeline:
         copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
         self._parallel = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
         self.kept = 0
+        if group.size > 1:
+            SHARED.update({id(p): self for p in self.parameters()})
 
     def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
         if cuts is None:
@@ -164,9 +158,27 @@ class Pipeline:
             raise ValueError(f"Pipeline: cuts={list(cuts)} must be {where}, the first layer of each part but the first")
         return list(cuts)
 
-    def parameters(self) -> StageParameters:
-        """The parameters of this process's layers, for its optimizer."""
-        return StageParameters(self)
+    def _check_parts(self, parts: Sequence[Sequential]) -> None:
+        """Errors: ValueError for what one stage cannot do without another: a tensor of two parts, statistics over all processes; and
+        for a process without parameters, which no optimizer takes."""
+        homes: dict[int, int] = {}
+        for i, part in enumerate(parts):
+            for name, t in part.named_tensors():
+                if homes.setdefault(id(t), i) != i:
+                    raise ValueError(
+                        f"Pipeline: {name!r} of part {i} of the network is in part {homes[id(t)]} too, and each would train its own; help: "
+                        "cuts= that leave layers which share a tensor in one part"
+                    )
+            if any(isinstance(m, SyncBatchNorm) for m in part.modules()) and self.group.size > 1:
+                raise ValueError("Pipeline: SyncBatchNorm waits for all processes, which are in other layers; help: BatchNorm2d")
+        for stage in range(self.stages if len(homes) else 0):
+            if not any(True for part in parts[stage :: self.stages] for _ in part.parameters()):
+                raise ValueError(f"Pipeline: the layers of stage {stage} have no parameters; help: fewer processes, or other cuts=")
+
+    def parameters(self) -> list[Parameter]:
+        """The parameters of this process's layers, for its optimizer. `optimizer.clip_grad_norm` of all of them takes the norm of all
+        layers' gradients."""
+        return [p for part in self.parts for p in part.parameters()]
 
     def train(self, mode: bool = True) -> Pipeline:
         """Sets all layers to training, or to evaluation; returns self."""
@@ -189,6 +201,10 @@ class Pipeline:
         Errors: ShapeError for arrays of different lengths or without samples; GradientError for a loss of several elements; DistributedError
             where the processes' batches differ.
         """
+        if tracing.recorder is not None:
+            raise TraceError(
+                f"{user_line()}: Pipeline.step sends values from process to process, and is no part of a trace; help: call it outside"
+            )
         sizes = self._parallel[0].sizes(batch)
         seed, first = map(int, get_state())
         if self.group.size > 1:
@@ -218,12 +234,14 @@ class Pipeline:
         return float((losses * sizes).sum() / sum(sizes))
 
     def __call__(self, x: Any) -> Any:
-        """The network's result, in every process, without a gradient. All processes call it, with the same argument."""
+        """The network's result, in every process, without a gradient. All processes call it, with the same argument. Random numbers are
+        drawn as in one process."""
         n, at = self.stages * len(self.parts), self.stage
         value = Tensor(x) if not isinstance(x, Tensor) else x
         mail = _Mail(self)
         for part in self.parts:
-            value = value if at == 0 else mail.take("f", at, 0, at - 1).value
+            if at:
+                value = self._received(mail.take("f", at, 0, at - 1))
             value = part(value)
             if at < n - 1:
                 mail.put("f", at + 1, 0, value)
@@ -232,14 +250,18 @@ class Pipeline:
             for s in range(self.stages - 1):
                 mail.put("r", s, 0, value)
         else:
-            value = mail.take("r", self.stage, 0, n - 1).value
+            value = self._received(mail.take("r", self.stage, 0, n - 1))
         mail.sent()
         return value.detach() if isinstance(value, Tensor) else tuple(v.detach() for v in value)
 
-    def norms_of_all(self, norms: list[Tensor]) -> list[Tensor]:
+    def _received(self, message: _Message) -> Any:
+        set_state(np.array(message.draws, np.uint64))
+        return message.value
+
+    def norms_of_all(self, norms: Sequence[Tensor]) -> list[Tensor]:
         """All layers' norms of gradients, in the order of the layers, where each process gives those of its own; all call it together."""
         if self.group.size == 1:
-            return norms
+            return list(norms)
         mine = [p for part in self.parts for p in part.parameters()]
         row = np.full((2, len(mine)), 0.0)  # whether it has a gradient, and the norm
         row[0] = [p.grad is not None for p in mine]
@@ -484,6 +506,8 @@ class _Step:
         places = [*own, *self.places[chunk]]
         found = gradients([y for y, _ in pairs], [g for _, g in pairs], places, self.level) if pairs else [None] * len(places)
         for p, g in zip(self.totals[chunk].parameters, found[len(inputs) :]):
+            for hook in list(hooks_of(p).values()) if g is not None else ():
+                g = called(hook, g)
             p.grad = g
         if part:
             self.mail.put("b", part - 1, m, [zeros_like(x.detach()) if g is None else g for g, x in zip(found, inputs)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from tengen.base.lazy import modules_of
 from tengen.functional import elemwise, loss, metric, nn, tensor, vision  # noqa: F401  (the submodules that hold ops alone are names as well)
+from tengen.functional.accumulated import *  # noqa: F403  (the names of `__all__`)
+from tengen.functional.accumulated import __all__ as _accumulated
 from tengen.functional.activations import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.activations import __all__ as _activations
 from tengen.functional.arranged import *  # noqa: F403  (the names of `__all__`)
@@ -14,7 +16,8 @@ from tengen.functional.composed import __all__ as _composed
 from tengen.functional.control import cond, fori_loop, scan, while_loop
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
-from tengen.functional.loss import cross_entropy_with_softmax
+from tengen.functional.loss import *  # noqa: F403  (the names of `__all__`)
+from tengen.functional.loss import __all__ as _loss
 from tengen.functional.math import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.math import __all__ as _math
 from tengen.functional.metric import topk_accuracy
@@ -26,6 +29,7 @@ from tengen.ops.define import SUBMODULES
 
 __getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
-    "cond", "cross_entropy_with_softmax", "einsum", "fori_loop", "loss", "metric", "nn", "scan", "topk_accuracy", "vision", "while_loop",
-    *_activations, *_arranged, *_composed, *_math, *_nn, *_pooling, *export(globals(), *SUBMODULES),
+    "cond", "einsum", "fori_loop", "loss", "metric", "nn", "scan", "topk_accuracy", "vision", "while_loop",
+    *_accumulated, *_activations, *_arranged, *_composed, *_math, *_nn, *(n for n in (*_loss, *_pooling) if n not in _nn),
+    *export(globals(), *SUBMODULES),
 ]  # fmt: skip

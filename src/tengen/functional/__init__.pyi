@@ -9,6 +9,17 @@ from tengen.functional import loss as loss
 from tengen.functional import metric as metric
 from tengen.functional import nn as nn
 from tengen.functional import vision as vision
+from tengen.functional.accumulated import cummax as cummax
+from tengen.functional.accumulated import cummin as cummin
+from tengen.functional.accumulated import cumulative_trapezoid as cumulative_trapezoid
+from tengen.functional.accumulated import index_reduce as index_reduce
+from tengen.functional.accumulated import logcumsumexp as logcumsumexp
+from tengen.functional.accumulated import mode as mode
+from tengen.functional.accumulated import nanmedian as nanmedian
+from tengen.functional.accumulated import nanquantile as nanquantile
+from tengen.functional.accumulated import pdist as pdist
+from tengen.functional.accumulated import scatter_reduce as scatter_reduce
+from tengen.functional.accumulated import unique_consecutive as unique_consecutive
 from tengen.functional.activations import bilinear as bilinear
 from tengen.functional.activations import celu as celu
 from tengen.functional.activations import channel_shuffle as channel_shuffle
@@ -58,6 +69,8 @@ from tengen.functional.composed import amax as amax
 from tengen.functional.composed import amin as amin
 from tengen.functional.composed import aminmax as aminmax
 from tengen.functional.composed import baddbmm as baddbmm
+from tengen.functional.composed import bartlett_window as bartlett_window
+from tengen.functional.composed import blackman_window as blackman_window
 from tengen.functional.composed import bucketize as bucketize
 from tengen.functional.composed import cdist as cdist
 from tengen.functional.composed import corrcoef as corrcoef
@@ -67,11 +80,14 @@ from tengen.functional.composed import fmax as fmax
 from tengen.functional.composed import fmin as fmin
 from tengen.functional.composed import fmod as fmod
 from tengen.functional.composed import frac as frac
+from tengen.functional.composed import hamming_window as hamming_window
+from tengen.functional.composed import hann_window as hann_window
 from tengen.functional.composed import heaviside as heaviside
 from tengen.functional.composed import histc as histc
 from tengen.functional.composed import inner as inner
 from tengen.functional.composed import isneginf as isneginf
 from tengen.functional.composed import isposinf as isposinf
+from tengen.functional.composed import kaiser_window as kaiser_window
 from tengen.functional.composed import kron as kron
 from tengen.functional.composed import kthvalue as kthvalue
 from tengen.functional.composed import logaddexp2 as logaddexp2
@@ -95,12 +111,29 @@ from tengen.functional.control import scan as scan
 from tengen.functional.control import while_loop as while_loop
 from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
+from tengen.functional.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from tengen.functional.loss import cosine_embedding_loss as cosine_embedding_loss
 from tengen.functional.loss import cross_entropy as cross_entropy
 from tengen.functional.loss import cross_entropy_with_softmax as cross_entropy_with_softmax
 from tengen.functional.loss import ctc_loss as ctc_loss
+from tengen.functional.loss import focal_loss as focal_loss
+from tengen.functional.loss import gaussian_nll_loss as gaussian_nll_loss
+from tengen.functional.loss import hinge_embedding_loss as hinge_embedding_loss
 from tengen.functional.loss import hinge_loss as hinge_loss
+from tengen.functional.loss import huber_loss as huber_loss
+from tengen.functional.loss import kl_div as kl_div
 from tengen.functional.loss import l1_loss as l1_loss
+from tengen.functional.loss import margin_ranking_loss as margin_ranking_loss
+from tengen.functional.loss import multi_margin_loss as multi_margin_loss
+from tengen.functional.loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
+from tengen.functional.loss import nll_loss as nll_loss
+from tengen.functional.loss import poisson_nll_loss as poisson_nll_loss
+from tengen.functional.loss import smooth_l1_loss as smooth_l1_loss
+from tengen.functional.loss import soft_margin_loss as soft_margin_loss
+from tengen.functional.loss import square_loss as mse_loss
 from tengen.functional.loss import square_loss as square_loss
+from tengen.functional.loss import triplet_margin_loss as triplet_margin_loss
+from tengen.functional.loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
 from tengen.functional.math import bmm as bmm
 from tengen.functional.math import cosine_similarity as cosine_similarity
 from tengen.functional.math import cross as cross
@@ -112,10 +145,7 @@ from tengen.functional.math import normalize as normalize
 from tengen.functional.math import outer as outer
 from tengen.functional.math import svd as svd
 from tengen.functional.metric import topk_accuracy as topk_accuracy
-from tengen.functional.nn import adaptive_avg_pool2d as adaptive_avg_pool2d
-from tengen.functional.nn import adaptive_max_pool2d as adaptive_max_pool2d
 from tengen.functional.nn import alpha_dropout as alpha_dropout
-from tengen.functional.nn import avg_pool2d as avg_pool2d
 from tengen.functional.nn import batch_norm as batch_norm
 from tengen.functional.nn import conv1d as conv1d
 from tengen.functional.nn import conv2d as conv2d
@@ -133,20 +163,29 @@ from tengen.functional.nn import instance_norm as instance_norm
 from tengen.functional.nn import layer_norm as layer_norm
 from tengen.functional.nn import linear as linear
 from tengen.functional.nn import local_response_norm as local_response_norm
-from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import multi_head_attention as multi_head_attention
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.functional.nn import sync_batch_norm as sync_batch_norm
 from tengen.functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from tengen.functional.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from tengen.functional.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
 from tengen.functional.pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from tengen.functional.pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from tengen.functional.pooling import adaptive_max_pool3d as adaptive_max_pool3d
 from tengen.functional.pooling import avg_pool1d as avg_pool1d
+from tengen.functional.pooling import avg_pool2d as avg_pool2d
 from tengen.functional.pooling import avg_pool3d as avg_pool3d
+from tengen.functional.pooling import lp_pool1d as lp_pool1d
+from tengen.functional.pooling import lp_pool2d as lp_pool2d
+from tengen.functional.pooling import lp_pool3d as lp_pool3d
 from tengen.functional.pooling import max_pool1d as max_pool1d
+from tengen.functional.pooling import max_pool2d as max_pool2d
 from tengen.functional.pooling import max_pool3d as max_pool3d
+from tengen.functional.pooling import max_unpool1d as max_unpool1d
+from tengen.functional.pooling import max_unpool2d as max_unpool2d
+from tengen.functional.pooling import max_unpool3d as max_unpool3d
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
 from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Naturals, NewShape, Number, Positive, Positives, Shape
@@ -159,37 +198,44 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "addcdiv", "addcmul", "addmm", "affine_grid", "all", "allclose",
     "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh",
     "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "baddbmm", "batch_norm", "bilinear", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt", "cdist",
-    "ceil", "celu", "centre_codes", "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex", "concat",
-    "cond", "cond_take", "conj", "conv1d", "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "copy", "copysign", "corrcoef", "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero",
-    "cov", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color",
-    "deformable_conv2d", "deformable_psroi_pooling", "deg2rad", "dequantize_linear", "diag", "diag_embed", "diagflat",
-    "diagonal", "diff", "digamma", "div", "dot", "dropout", "dstack", "einsum", "elu", "embedding", "embedding_bag", "equal",
-    "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip", "fliplr", "flipud",
-    "floor", "floor_div", "fma", "fmax", "fmin", "fmod", "fold", "fori_loop", "frac", "full", "full_like", "gather", "gelu",
-    "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gumbel_softmax", "hardshrink", "hardtanh",
-    "heaviside", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "hypot", "imag", "index_add",
-    "index_copy", "index_fill", "index_select", "indexing_one_hot", "inner", "instance_norm", "interpolate", "isclose",
-    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kron", "kthvalue", "l1_loss", "layer_norm", "leaky_relu",
-    "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linear_grouped", "linspace", "local_conv2d",
-    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes",
-    "loss", "masked_fill", "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d", "max_pool3d",
-    "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "movedim", "msort", "mul",
-    "multi_head_attention", "nan_to_num", "nanmean", "nansum", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm",
-    "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "permute",
-    "pixel_shuffle", "pixel_unshuffle", "polar", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "real",
-    "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "requantize_linear", "reshape", "right_shift",
-    "rms_norm", "roi_align", "roi_pooling", "roll", "rot90", "round", "rsqrt", "scaled_dot_product_attention", "scan",
-    "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh",
-    "sliding_window", "sliding_window_transpose", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort", "split",
-    "sqrt", "square", "square_loss", "squeeze", "stack", "std", "std_mean", "straight_through", "sub", "sum", "svd",
-    "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor_split", "tensordot",
-    "threshold", "tile", "topk", "topk_accuracy", "transpose", "trapezoid", "tril", "tril_indices", "triu", "triu_indices",
-    "trunc", "unbind", "unfold", "unique", "unravel_index", "vander", "var", "var_mean", "view_as_complex", "view_as_real",
-    "vision", "vstack", "warp_affine", "warp_perspective", "where", "while_loop", "xlogy", "zeros", "zeros_like"
+    "baddbmm", "bartlett_window", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "blackman_window", "block_diag", "bmm",
+    "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt", "cdist", "ceil", "celu", "centre_codes",
+    "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex", "concat", "cond", "cond_take", "conj",
+    "conv1d", "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign",
+    "corrcoef", "correlation", "cos", "cosh", "cosine_embedding_loss", "cosine_similarity", "count_nonzero", "cov", "cross",
+    "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid",
+    "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "deg2rad", "dequantize_linear", "diag", "diag_embed",
+    "diagflat", "diagonal", "diff", "digamma", "div", "dot", "dropout", "dstack", "einsum", "elu", "embedding",
+    "embedding_bag", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip",
+    "fliplr", "flipud", "floor", "floor_div", "fma", "fmax", "fmin", "fmod", "focal_loss", "fold", "fori_loop", "frac", "full",
+    "full_like", "gather", "gaussian_nll_loss", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample",
+    "group_norm", "gumbel_softmax", "hamming_window", "hann_window", "hardshrink", "hardtanh", "heaviside",
+    "hinge_embedding_loss", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "huber_loss", "hypot", "imag",
+    "index_add", "index_copy", "index_fill", "index_reduce", "index_select", "indexing_one_hot", "inner", "instance_norm",
+    "interpolate", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kaiser_window", "kl_div", "kron",
+    "kthvalue", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear",
+    "linear_grouped", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
+    "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "margin_ranking_loss", "masked_fill", "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d",
+    "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "meshgrid",
+    "metric", "min", "minimum", "mish", "mod", "mode", "moveaxis", "movedim", "mse_loss", "msort", "mul",
+    "multi_head_attention", "multi_margin_loss", "multilabel_soft_margin_loss", "nan_to_num", "nanmean", "nanmedian",
+    "nanquantile", "nansum", "neg", "nextafter", "nll_loss", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "pdist", "permute",
+    "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "polar", "pow", "prelu", "prod", "quantile", "quantize_linear",
+    "rad2deg", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "requantize_linear",
+    "resample", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "rot90", "round", "rsqrt",
+    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "selu", "sigmoid",
+    "sign", "signbit", "silu", "sin", "sinc", "sinh", "sliding_window", "sliding_window_transpose", "smooth_l1_loss",
+    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort", "split", "sqrt", "square",
+    "square_loss", "squeeze", "stack", "std", "std_mean", "straight_through", "sub", "sum", "svd", "swapaxes",
+    "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor_split", "tensordot", "threshold",
+    "tile", "topk", "topk_accuracy", "transpose", "trapezoid", "tril", "tril_indices", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss", "triu", "triu_indices", "trunc", "unbind", "unfold", "unique", "unique_consecutive",
+    "unravel_index", "vander", "var", "var_mean", "view_as_complex", "view_as_real", "vision", "vstack", "warp_affine",
+    "warp_perspective", "where", "while_loop", "xlogy", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -222,7 +268,7 @@ def argmax(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: b
 def argmin(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
-def argsort(inp: TensorLike, descending: bool = False, axis: int = -1) -> Tensor:
+def argsort(inp: TensorLike, descending: Any = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 def asin(x: TensorLike) -> Tensor:
     """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
@@ -299,8 +345,8 @@ def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool =
     at 1."""
 def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
-def cvt_color(inp: TensorLike, mode: Color) -> Tensor:
-    """Pictures in other colours, channels last."""
+def cvt_color(inp: TensorLike, mode: Color, format: Literal['NHWC', 'NCHW'] = 'NHWC') -> Tensor:
+    """Pictures in other colours."""
 def deformable_conv2d(
     inp: TensorLike,
     weight: TensorLike,
@@ -416,6 +462,7 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: Literal['nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic'] = 'bilinear',
     align_corners: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """An image made larger or smaller."""
 def isclose(inp: TensorLike, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -606,6 +653,13 @@ def requantize_linear(
     dtype: DTypeLike = ...,
 ) -> Tensor:
     """Sums of products as integers of few bits: clip(round(inp * multiplier) + zero, low, high), halves to even."""
+def resample(
+    inp: TensorLike,
+    size: Shape,
+    filter: Literal['area', 'linear', 'cubic'] = 'linear',
+    format: Literal['NCHW', 'NHWC'] = 'NCHW',
+) -> Tensor:
+    """An image of another size, in which each pixel is a mean of all that it covers."""
 def reshape(x: TensorLike, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
 def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
@@ -671,7 +725,7 @@ def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def softplus(x: TensorLike) -> Tensor:
     """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
-def sort(inp: TensorLike, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
 def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Equal parts (a number), or the parts between these positions (a list), as views."""
@@ -683,8 +737,14 @@ def squeeze(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view without these unit axes (all unit axes by default)."""
 def stack(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
-def std(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation: the square root of `var`."""
+def std(
+    inp: TensorLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    correction: Count = 0,
+    unbiased: bool | None = None,
+) -> Tensor:
+    """The standard deviation: the square root of `var`, which see for `correction`."""
 def straight_through(value: TensorLike, through: TensorLike) -> Tensor:
     """`value`, whose gradient goes to `through` instead: what is computed by integers, and learnt as floats."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
@@ -705,7 +765,7 @@ def tanh(x: TensorLike) -> Tensor:
 def tile(inp: TensorLike, reps: int | Sequence[int]) -> Tensor:
     """The whole tensor repeated along each axis, as NumPy's tile."""
 def topk(
-    inp: TensorLike, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1,
+    inp: TensorLike, k: int, descending: Any = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1,
 ) -> Tensor:
     """The k largest (smallest, if not descending) elements along `axis` and their positions."""
 def transpose(inp: TensorLike, pattern: Sequence[int | Literal['x']] | None = None) -> Tensor:
@@ -729,8 +789,14 @@ def unique(
 ) -> Tensor | tuple[Tensor, ...]:
     """The distinct elements in ascending order (complex ones by their real parts, then the imaginary ones), as a vector. Not
     inside a trace."""
-def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The variance: the mean of the squared distance from the mean (divided by n)."""
+def var(
+    inp: TensorLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    correction: Count = 0,
+    unbiased: bool | None = None,
+) -> Tensor:
+    """The variance: the mean of the squared distance from the mean."""
 def view_as_complex(x: TensorLike) -> Tensor:
     """Pairs of floats along the last axis as complex numbers: a view, where the two of each pair are neighbours in memory."""
 def view_as_real(x: TensorLike) -> Tensor:

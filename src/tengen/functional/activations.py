@@ -28,8 +28,8 @@ def hardtanh(inp: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor
 
 
 def hardshrink(inp: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| > lambd, else 0."""
-    return op["where"](op["greater"](op["abs"](inp), lambd), inp, 0.0)
+    """x where |x| > lambd, else 0; NaN stays NaN."""
+    return op["where"](op["less_equal"](op["abs"](inp), lambd), 0.0, inp)
 
 
 def softshrink(inp: Tensor, lambd: float = 0.5) -> Tensor:
@@ -41,7 +41,7 @@ def softshrink(inp: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if lambd < 0:
         raise ArgumentError(f"softshrink: lambd={lambd} must not be negative")
-    return inp - op["clip"](inp, -lambd, lambd)
+    return op["where"](op["less_equal"](op["abs"](inp), lambd), 0.0, inp - op["clip"](inp, -lambd, lambd))
 
 
 def tanhshrink(inp: Tensor) -> Tensor:
@@ -66,12 +66,13 @@ def celu(inp: Tensor, alpha: float = 1.0) -> Tensor:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha=0 divides by zero")
-    return op["maximum"](inp, 0.0) + op["minimum"](0.0, alpha * op["expm1"](op["minimum"](inp / alpha, 0.0) if alpha > 0 else inp / alpha))
+    positive = op["greater"](inp, 0)
+    return op["where"](positive, inp, alpha * op["expm1"](op["where"](positive, 0.0, inp) / alpha))
 
 
 def threshold(inp: Tensor, threshold: float, value: float) -> Tensor:
-    """x where x > threshold, else value."""
-    return op["where"](op["greater"](inp, threshold), inp, value)
+    """x where x > threshold, else value; NaN stays NaN."""
+    return op["where"](op["less_equal"](inp, threshold), value, inp)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, axis: int = -1) -> Tensor:

@@ -262,7 +262,7 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
     return _triangle("triu_indices", row, col, lambda i, j: j - i >= offset)
 
 
-def _rows(name: str, inp: Tensor, axis: int, index: Tensor, source: Tensor | None = None) -> tuple[int, Tensor, Tensor | None]:
+def rows_of(name: str, inp: Tensor, axis: int, index: Tensor, source: Tensor | None = None) -> tuple[int, Tensor, Tensor | None]:
     axis = axis_of(name, inp, axis)
     if index.ndim > 1:
         raise ShapeError(f"{name}: index has shape {index.shape}; help: it must have one axis")
@@ -285,7 +285,7 @@ def index_add(inp: Tensor, axis: int, index: Tensor, source: Tensor, alpha: floa
     >>> F.index_add(F.zeros(3), 0, Tensor([0, 2, 0]), Tensor([1.0, 2.0, 3.0])).tolist()
     [4.0, 0.0, 2.0]
     """
-    axis, index, rows = _rows("index_add", inp, axis, index, source)
+    axis, index, rows = rows_of("index_add", inp, axis, index, source)
     return op["scatter_add"](inp, axis, index, rows if alpha == 1 else rows * alpha)
 
 
@@ -298,7 +298,7 @@ def index_copy(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     >>> F.index_copy(F.zeros(3), 0, Tensor([0, 2]), Tensor([1.0, 2.0])).tolist()
     [1.0, 0.0, 2.0]
     """
-    axis, index, rows = _rows("index_copy", inp, axis, index, source)
+    axis, index, rows = rows_of("index_copy", inp, axis, index, source)
     return op["scatter"](inp, axis, index, rows)
 
 
@@ -307,7 +307,7 @@ def index_fill(inp: Tensor, axis: int, index: Tensor, value: float) -> Tensor:
 
     Errors: AxisError, ShapeError for what does not fit
     """
-    axis, index, _ = _rows("index_fill", inp, axis, index)
+    axis, index, _ = rows_of("index_fill", inp, axis, index)
     return op["scatter"](inp, axis, index, op["full"](index.shape, value, inp.dtype))
 
 

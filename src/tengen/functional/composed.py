@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional.arranged import atleast_2d, axis_of
 from tengen.linalg.products import tensordot as _tensordot
@@ -71,7 +73,8 @@ def xlogy(x: Tensor, y: Tensor) -> Tensor:
     >>> F.xlogy(Tensor([0.0, 2.0]), Tensor([0.0, 1.0])).tolist()
     [0.0, 0.0]
     """
-    none = op["logical_and"](op["equal"](x, 0), op["logical_not"](op["isnan"](y)))
+    undefined = op["logical_or"](op["less_equal"](y, 0), op["equal"](y, math.inf))  # where 0 log(y) is no number
+    none = op["logical_and"](op["equal"](x, 0), undefined)
     return op["where"](none, 0.0, x * op["log"](op["where"](none, 1.0, y)))
 
 
@@ -145,6 +148,62 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: An
     [1.0, 10.0, 100.0]
     """
     return op["pow"](base, op["linspace"](start, end, steps, dtype))
+
+
+# ---- windows --------------------------------------------------------------------------------------------------------------------
+
+
+def _cosines(name: str, n: int, periodic: bool, weights: Sequence[float], dtype: Any) -> Tensor:
+    """The sum of weights[k] cos(2 pi k i / m) for n points, in float64."""
+    if n < 0:
+        raise ArgumentError(f"{name}: window_length={n} must not be negative")
+    if n == 1:
+        return op["ones"]((1,), dtype)
+    angle = np.arange(n) * (2 * np.pi / max(n - (not periodic), 1))
+    return Tensor(sum((w * np.cos(k * angle) for k, w in enumerate(weights)), np.zeros(n)), dtype)
+
+
+def hann_window(window_length: int, periodic: bool = True, dtype: Any = "float32") -> Tensor:
+    """Hann's window, 0.5 - 0.5 cos(2 pi i / N). Args: periodic: N is window_length, for transforms; else one less, with equal ends.
+
+    Errors: ArgumentError for a negative length
+
+    >>> from tengen import functional as F
+    >>> F.hann_window(4).tolist()
+    [0.0, 0.5, 1.0, 0.5]
+    """
+    return _cosines("hann_window", window_length, periodic, (0.5, -0.5), dtype)
+
+
+def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, dtype: Any = "float32") -> Tensor:
+    """Hamming's window, alpha - beta cos(2 pi i / N). See `hann_window`. Errors: ArgumentError for a negative length."""
+    return _cosines("hamming_window", window_length, periodic, (alpha, -beta), dtype)
+
+
+def blackman_window(window_length: int, periodic: bool = True, dtype: Any = "float32") -> Tensor:
+    """Blackman's window, 0.42 - 0.5 cos(2 pi i / N) + 0.08 cos(4 pi i / N). See `hann_window`. Errors: ArgumentError for a negative length."""
+    return _cosines("blackman_window", window_length, periodic, (0.42, -0.5, 0.08), dtype)
+
+
+def bartlett_window(window_length: int, periodic: bool = True, dtype: Any = "float32") -> Tensor:
+    """Bartlett's triangle, 1 - |2 i / N - 1|. See `hann_window`. Errors: ArgumentError for a negative length."""
+    if window_length < 0:
+        raise ArgumentError(f"bartlett_window: window_length={window_length} must not be negative")
+    if window_length == 1:
+        return op["ones"]((1,), dtype)
+    return Tensor(1 - np.abs(2 * np.arange(window_length) / max(window_length - (not periodic), 1) - 1), dtype)
+
+
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, dtype: Any = "float32") -> Tensor:
+    """Kaiser's window, I0(beta sqrt(1 - (2 i / N - 1)^2)) / I0(beta). See `hann_window`. Errors: ArgumentError for a negative length.
+
+    >>> from tengen import functional as F
+    >>> F.kaiser_window(3, False).tolist()[1]
+    1.0
+    """
+    if window_length < 0:
+        raise ArgumentError(f"kaiser_window: window_length={window_length} must not be negative")
+    return Tensor(np.kaiser(window_length + periodic, beta)[:window_length] if window_length > 1 else np.ones(window_length), dtype)
 
 
 # ---- over axes ---------------------------------------------------------------------------------------------------------------------
@@ -392,6 +451,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 
 
 __all__ = [
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
     "addcdiv", "addcmul", "addmm", "amax", "amin", "aminmax", "baddbmm", "bucketize", "cdist", "corrcoef", "cov", "deg2rad",
     "fmax", "fmin", "fmod", "frac", "heaviside", "histc", "inner", "isneginf", "isposinf", "kron", "kthvalue", "logaddexp2",
     "logit", "logspace", "msort", "nanmean", "nansum", "pairwise_distance", "rad2deg", "sinc", "std_mean", "tensordot",

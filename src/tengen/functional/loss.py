@@ -120,7 +120,8 @@ def binary_cross_entropy(
 
     Args: weight: factors for the losses. pos_weight: factors for their first parts, of positive labels; with logits alone.
     Errors: ArgumentError for pos_weight without logits
-    Numerics: logarithms of probabilities are taken to be at least -100, as in PyTorch, so that 0 and 1 give no NaN
+    Numerics: logarithms of probabilities are taken to be at least -100, as in PyTorch, so that 0 and 1 give no NaN; the
+        logarithm of 0 has the gradient 0
 
     >>> from tengen import Tensor, functional as F
     >>> F.loss.binary_cross_entropy(Tensor([1.0]), Tensor([0.0]), with_logits=False).item()
@@ -135,9 +136,16 @@ def binary_cross_entropy(
     elif with_logits:
         each = op["softplus"](pred) - pred * label
     else:
-        there, not_there = (op["maximum"](op["log"](p), -100.0) for p in (pred, 1 - pred))
+        there, not_there = _log_at_least(pred), _log_at_least(1 - pred)
         each = op["neg"](label * there + (1 - label) * not_there)
     return _reduce(each if weight is None else each * weight, reduction)
+
+
+def _log_at_least(p: Tensor) -> Tensor:
+    """log(p), or -100 where that is more: of 0, where the logarithm has no gradient."""
+    op = REGISTRY
+    nothing = op["equal"](p, 0)
+    return op["where"](nothing, -100.0, op["maximum"](op["log"](op["where"](nothing, 1.0, p)), -100.0))
 
 
 def binary_cross_entropy_with_logits(
@@ -408,6 +416,7 @@ for _f in (
     multi_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss, soft_margin_loss, square_loss,
 ):  # fmt: skip
     _f.aliases = _SPELLED
+cosine_embedding_loss.aliases = margin_ranking_loss.aliases = {"input1": "x", "input2": "y", "target": "label"}
 cross_entropy.aliases = {**_SPELLED, "label_smoothing": "label_smooth"}
 __all__ = [
     "binary_cross_entropy_with_logits", "gaussian_nll_loss", "hinge_embedding_loss", "mse_loss", "multi_margin_loss",

@@ -22,13 +22,13 @@ from tengen.functional.loss import (
     square_loss,
 )  # fmt: skip
 from tengen.functional.math import normalize
+from tengen.functional.pooling import adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, max_pool2d
 from tengen.functional.vision import nms, nvof
 from tengen.ir.types import Dim
 from tengen.kernels import numerics
-from tengen.loops.lang import as_int, maximum
+from tengen.loops.lang import maximum
 from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
-from tengen.ops import pool as _pool
 from tengen.ops.attributes import Shape
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import linear as _linear
@@ -140,53 +140,6 @@ def _transposed(inp, weight, bias, stride, padding, output_padding, dilation, gr
     return y if bias is None else y + bias
 
 
-def max_pool2d(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
-    """The largest element of each window of (N, C, H, W).
-
-    >>> from tengen import functional as F
-    >>> F.max_pool2d(F.arange(16).reshape(1, 1, 4, 4), 2).numpy().ravel().tolist()
-    [5.0, 7.0, 13.0, 15.0]
-    """
-    return _pool.max_pool(inp, kernel_size, stride, padding)
-
-
-def avg_pool2d(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding") -> Tensor:
-    """The mean of each window of (N, C, H, W); mode="average" counts padding as zeros."""
-    return _pool.avg_pool(inp, kernel_size, stride, padding, mode)
-
-
-def adaptive_pool(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> Tensor:
-    """Pooling ("avg" or "max") to a given output size, over as many axes of space as there are."""
-    pool, over = (_pool.avg_pool, _mean) if kind == "avg" else (_pool.max_pool, REGISTRY["max"])
-    n = inp.ndim - 2
-    sizes = (oshp,) * n if isinstance(oshp, int) else oshp
-    if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
-        raise ShapeError(f"pooling of an image of shape {inp.shape} to {oshp!r}: a positive int is needed, or one for each axis of space")
-    sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
-    if all(s is o or s % o == 0 for s, o in zip(inp.shape[2:], sizes)):  # of an open extent, it is a condition of the recording
-        made = pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
-        known = all(as_int(d) is not None for d in made.shape[2:])
-        return made if known else made.reshape(*inp.shape[:2], *sizes)  # which they are
-    for axis, o in enumerate(sizes, 2):
-        s = inp.shape[axis]
-        if s is o and as_int(s) is None:
-            continue
-        bounds = [(i * s // o, ((i + 1) * s + o - 1) // o) for i in range(o)]
-        key = [slice(None)] * axis
-        inp = REGISTRY["concat"]([over(inp[(*key, slice(a, b))], axis, True) for a, b in bounds], axis)
-    return inp
-
-
-def adaptive_avg_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
-    """Average pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
-    return adaptive_pool(inp, oshp, "avg")
-
-
-def adaptive_max_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
-    """Max pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
-    return adaptive_pool(inp, oshp, "max")
-
-
 def layer_norm(inp: Tensor, normalized_shape: Shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
     """Layer norm over the last axes, which have the shape `normalized_shape`.
 
@@ -289,7 +242,7 @@ def _unbias(n: Dim, v: Tensor) -> float | Tensor:
     return (extent(n, float64) / extent(maximum(n - 1, 1), float64)).astype(v.dtype)
 
 
-def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
+def dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) -> Tensor:
     """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training.
 
     Errors: ValueError for what is no probability
@@ -303,7 +256,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     return inp * uniform_mask(inp.shape, 1 - drop_prob).astype(inp.dtype) * (1 / (1 - drop_prob))
 
 
-def alpha_dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
+def alpha_dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) -> Tensor:
     """Dropout for `selu`: sets elements to selu's limit at -inf with probability `drop_prob`, and scales and shifts all so that mean 0 and
     variance 1 stay. The identity when not training.
 

@@ -9,6 +9,7 @@ from tengen.base.dtype import promote
 from tengen.base.errors import ArgumentError, DeviceError, ShapeError
 from tengen.functional.export import export
 from tengen.ops import vision_regions as _regions
+from tengen.ops import vision_resample as _resample
 from tengen.ops import vision_resize as _resize
 from tengen.ops import vision_warp as _warp
 from tengen.ops.attributes import Shape
@@ -30,47 +31,60 @@ def _image(name: str, inp: Tensor, format: str) -> bool:
     return format == "NHWC"
 
 
-def resize(inp: Tensor, target_shape: Shape, format: str = "NCHW", imode: str = "linear") -> Tensor:
+def resize(inp: Tensor, target_shape: Shape, format: str = "NCHW", imode: str = "linear", antialias: bool = False) -> Tensor:
     """Images of another size.
 
     Shapes:   (N, C, H, W) -> (N, C, *target_shape); with format="NHWC" (N, H, W, C) -> (N, *target_shape, C)
-    Args:     imode: "linear", "nearest" or "cubic". See `interpolate`, which this is.
-    Errors: ArgumentError for another format or imode
+    Args:
+        imode: "linear", "nearest", "nearest-exact", "cubic" or "area". As PyTorch's `interpolate` with align_corners=False, and OpenCV's
+            INTER_LINEAR, INTER_NEAREST, INTER_NEAREST_EXACT, INTER_CUBIC and INTER_AREA; integers differ from theirs by at most 1, because
+            these round weights or sums in between.
+        antialias: for "linear" and "cubic": a filter as wide as the step between pixels, as in PyTorch. See `interpolate` and `resample`,
+            which this is.
+    Errors: ArgumentError for another format or imode, or "area" with a larger size
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.resize(Tensor([[[[1.0], [3.0]]]]), (1, 4), "NHWC").reshape(-1).tolist()
     [1.0, 1.5, 2.5, 3.0]
     """
     last = _image("resize", inp, format)
-    modes = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+    modes = {"linear": "bilinear", "nearest": "nearest", "nearest-exact": "nearest-exact", "cubic": "bicubic", "area": "area"}
     if imode not in modes:
         raise ArgumentError(f"resize: imode={imode!r} must be one of {', '.join(map(repr, modes))}")
+    if antialias and imode not in ("linear", "cubic"):
+        raise ArgumentError(f"resize: antialias=True is for 'linear' and 'cubic', not {imode!r}")
+    if antialias or imode == "area":
+        return _resample.resample(inp, target_shape, imode, format)
     x = REGISTRY["permute"](inp, (0, 3, 1, 2)) if last else inp
     y = _resize.interpolate(x, target_shape, None, modes[imode])
     return REGISTRY["permute"](y, (0, 2, 3, 1)) if last else y
 
 
-def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
-    """Images (N, H, W, C) turned over: top to bottom (vertical), left to right (horizontal).
+def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True, format: str = "NHWC") -> Tensor:
+    """Images turned over: top to bottom (vertical), left to right (horizontal).
+
+    Args: format: "NHWC" or "NCHW". Errors: ArgumentError for another format
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.flip(Tensor([[[[0], [1]], [[2], [3]]]]), horizontal=False).reshape(-1).tolist()
     [2, 3, 0, 1]
     """
-    _image("flip", inp, "NHWC")
-    axes = [axis for axis, wanted in ((1, vertical), (2, horizontal)) if wanted]
+    rows = 1 if _image("flip", inp, format) else 2
+    axes = [axis for axis, wanted in ((rows, vertical), (rows + 1, horizontal)) if wanted]
     return REGISTRY["flip"](inp, axes) if axes else inp
 
 
-def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
-    """Images (N, H, W, C) turned by a right angle: (N, W, H, C).
+def rot90(inp: Tensor, clockwise: bool = True, format: str = "NHWC") -> Tensor:
+    """Images turned by a right angle: H and W change places.
+
+    Args: format: "NHWC" or "NCHW". Errors: ArgumentError for another format
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.rot90(Tensor([[[[0], [1]], [[2], [3]]]])).reshape(-1).tolist()
     [2, 0, 3, 1]
     """
-    _image("rot90", inp, "NHWC")
-    return REGISTRY["flip"](REGISTRY["permute"](inp, (0, 2, 1, 3)), 2 if clockwise else 1)
+    order, rows = ((0, 2, 1, 3), 1) if _image("rot90", inp, format) else ((0, 1, 3, 2), 2)
+    return REGISTRY["flip"](REGISTRY["permute"](inp, order), rows + 1 if clockwise else rows)
 
 
 def rotate(inp: Tensor, angle: float, format: str = "NCHW", interp_mode: str = "bilinear") -> Tensor:

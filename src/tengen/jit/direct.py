@@ -10,31 +10,67 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from tengen.runtime import native
 from tengen.tensor import Tensor
 from tengen.tensor.assignment import own
+from tengen.tensor.casting import casting
+from tengen.tensor.nodes import leaf_of
 
 if TYPE_CHECKING:
     from tengen.jit.recording import Recording
 
 
-AT_ONCE = 256  # states that one function reads
+TOGETHER = 16  # buffers of one call of `sole`: CPython passes more than 30 arguments in a tuple, which holds them too
 
 
-@functools.lru_cache(AT_ONCE)
-def _reader(n: int) -> Callable:
-    """Of n tensors and their layouts a function that gives their memory; None where one has another layout or is on the tape. It is made of
-    source text with one term for each, since a loop takes three times the time in each call."""
-    tensors, layouts = ([f"{letter}{i}" for i in range(n)] for letter in "tl")
-    same = " and ".join(f"{t}._layout is {layout} and {t}._node is None" for t, layout in zip(tensors, layouts))
-    memory = ", ".join(f"{t}._data" for t in tensors)
+@functools.lru_cache(256)
+def _made(names: tuple[str, ...], lines: str) -> Callable:
+    """A function of these names that gives the function `f` of the lines. What is asked in each call is source text with one term for each
+    tensor, since a loop takes three times the time."""
     scope: dict = {}
-    source = f"def make({', '.join(tensors + layouts)}): return lambda: [{memory}] if {same} else None"
-    exec(compile(source, "<states of a trace>", "exec"), scope)
+    exec(compile(f"def make({', '.join(names)}):\n{lines}\n    return f\n", "<a call of a trace>", "exec"), scope)
     return scope["make"]
+
+
+def _numbered(letter: str, n: int) -> list[str]:
+    return [f"{letter}{i}" for i in range(n)]
+
+
+def _list_of(tensors: Sequence[str]) -> str:
+    return ", ".join(f"{t}._data" for t in tensors)
+
+
+def _gradients(guards: Sequence[tuple[Tensor, bool | None, Tensor | None]]) -> Callable[[], bool]:
+    """A function that says whether the gradients of tensors are there as they were when they were recorded."""
+    bound: dict[str, Any] = {}
+    terms = []
+    for i, (t, there, overflow) in enumerate(guards):
+        bound[f"t{i}"] = t
+        has, name = hasattr(t, "_grad"), "_grad"
+        if there is not None:
+            terms.append(f"{f't{i}._grad' if has else f'getattr(t{i}, {name!r}, None)'} is {'not ' * there}None")
+        if hasattr(t, "overflow"):
+            bound[f"o{i}"] = overflow
+            terms.append(f"t{i}.overflow is o{i}")
+    return _made(tuple(bound), f"    f = lambda: {' and '.join(terms) or True}")(*bound.values())
+
+
+def is_argument(written: Sequence[Tensor], args: Sequence[Tensor]) -> bool:
+    """Whether a state that a run writes is an argument too. A program would compute with the argument as it was before; in the function both
+    are one tensor."""
+    ids = set(map(id, args))
+    return any(id(t) in ids for t in written)
+
+
+def _take_own(written: Sequence[Tensor], args: Sequence[Tensor]) -> bool:
+    """Gives states that a run writes memory of their own. Returns false, and does nothing, where one is an argument."""
+    if is_argument(written, args):
+        return False
+    for t in written:
+        own(t)
+    return True
 
 
 class DirectCall:
@@ -42,62 +78,60 @@ class DirectCall:
 
     Attributes:
         recording: what is run. extents: the numbers of its open extents.
+        grads: as a recording's, but for those that a run leaves as its guards found them.
         single: whether a call returns the program's only output as it is.
+        buffers: of a call's arguments, the buffers of the program's inputs and states; None if the recording may not fit. Nothing has an
+            effect then. It may raise AttributeError or ValueError for other arguments, and what a guard raises where an object is gone.
+        run: buffers, extents -> outputs.
     """
 
-    __slots__ = (
-        "recording", "extents", "single", "_call", "_states", "_written", "_guards", "_borrowed", "_hold", "_managers",
-    )  # fmt: skip
+    __slots__ = ("recording", "extents", "grads", "single", "buffers", "run")
 
-    def __init__(self, recording: Recording, extents: tuple[int, ...]):
-        self.recording, self.extents = recording, extents
-        self.single = recording.result == ("T",) and not recording.grads
-        states = recording.states
-        some = [states[i : i + AT_ONCE] for i in range(0, len(states), AT_ONCE)]
-        self._states = [_reader(len(ts))(*ts, *(t._layout for t in ts)) for ts in some]
+    def __init__(self, recording: Recording, leaves: Sequence[Tensor], extents: tuple[int, ...]):
         assert recording.run is not None
-        self._call = recording.run.run  # a bound method: calling it costs half of what calling the object does
-        self._written = [states[i] for i in recording.run.written]
-        self._guards = recording.guards
-        self._borrowed = native.borrowed
-        self._managers = [(m, m.version) for m in recording.managers]
-        self._hold = recording.read.hold
+        self.recording, self.extents = recording, extents
+        none = {(id(t), id(overflow)) for t, there, overflow in recording.guards if there is False}
+        self.grads = [(t, there, o) for t, there, o in recording.grads if there or (id(t), id(o)) not in none]
+        self.single = recording.result == ("T",) and not self.grads and recording.ended is None
+        self.run = recording.run.run  # a bound method: calling it costs half of what calling the object does
+        self.buffers: Callable[[Sequence[Any]], list[Any] | None] = self._checks(leaves)
+
+    def _checks(self, leaves: Sequence[Tensor]) -> Callable[[Sequence[Any]], list[Any] | None]:
+        r, n = self.recording, len(leaves)
+        bound: dict[str, Any] = {f"l{i}": x._layout for i, x in enumerate(leaves)}
+        bound |= {"casting": casting, "key": casting.key, "read": r.read}
+        args = _numbered("x", n)
+        terms = [f"{x}._layout is l{i} and {x}._node is None" for i, x in enumerate(args)]
+        terms += ["casting.key == key", "(read.quick() or read.hold())"]
+        if r.guards:
+            bound["gradients"] = _gradients(r.guards)
+            terms.append("gradients()")
+        if r.managers:
+            versions = [(m, m.version) for m in r.managers]
+            bound["managed"] = lambda args: not any(m.version != v or any([m.callbacks_of(x) is not None for x in args]) for m, v in versions)
+            terms.append("managed(args)")
+        states = _numbered("t", len(r.states))
+        for i, t in enumerate(r.states):
+            bound |= {f"t{i}": t, f"k{i}": t._layout} | ({f"n{i}": t._node} if t._node is not None else {})
+            terms.append(f"t{i}._layout is k{i} and t{i}._node is {'None' if t._node is None else f'n{i}'}")
+        memory = f"[{_list_of([*args, *states])}]"
+        if written := [states[i] for i in r.run.written]:
+            # an argument that is such a state too is held twice by `a`, and found by that
+            terms.append(f"(a := [{_list_of(args)}]) is not None")
+            bound |= {"sole": native.sole, "take_own": functools.partial(_take_own, [r.states[i] for i in r.run.written])}
+            sole = " and ".join(f"sole({_list_of(written[i : i + TOGETHER])})" for i in range(0, len(written), TOGETHER))
+            terms.append(f"(({sole}) or take_own(args))")
+            memory = f"[*a, {_list_of(states)}]"
+        unpack = f"        {', '.join(args)}, = args\n" if args else "        () = args\n"
+        text = f"    def f(args):\n{unpack}        if {' and '.join(terms)}:\n            return {memory}\n"
+        return _made(tuple(bound), text)(*bound.values())
 
     @staticmethod
     def serves(r: Recording, leaves: Sequence[Tensor]) -> bool:
         """Whether a recording can be called directly: none of its states or gradients belongs to an argument, and nothing is on
         the tape."""
+        n = len(leaves)
+        taped = any(r.taped[:n]) or any(there and leaf_of(t) is None for there, t in zip(r.taped[n:], r.states))
         named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
         named = named or any(a is not None for known in r.attached for a in known[: len(leaves)])
-        return not (r.open or named or r.owners or any(r.taped)) and all(x._layout.contiguous for x in leaves)
-
-    def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
-        """The outputs of the program for these arguments; None, without any effect, if the recording may not fit."""
-        buffers = [x._data for x in args if x._node is None]
-        if len(buffers) != len(args) or not self._hold():
-            return None
-        for memory in self._states:
-            some = memory()
-            if some is None:
-                return None
-            buffers += some
-        for t, there, overflow in self._guards:
-            if (getattr(t, "_grad", None) is not None) != there or getattr(t, "overflow", None) is not overflow:
-                return None
-        for m, version in self._managers:
-            if m.version != version or any([m.callbacks_of(x) is not None for x in args]):
-                return None
-        some = None
-        for t in self._written:
-            if getrefcount(t._data) > 3 or self._borrowed(t._data):  # it is held by the tensor, by `buffers`, and as an argument
-                self._take_own(buffers, len(args))
-                break
-        return self._call(buffers, self.extents)
-
-    def _take_own(self, buffers: list[Any], n: int) -> None:
-        """Makes memory of states that a run writes their own; buffers: of a call, whose first n are of arguments."""
-        del buffers[n:]
-        for t in self._written:
-            own(t)
-        for memory in self._states:
-            buffers += memory()
+        return not (r.open or named or r.owners or taped) and all(x._layout.contiguous for x in leaves)

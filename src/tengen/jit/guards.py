@@ -32,6 +32,7 @@ from tengen.jit.reach import ABSENT, Code, Differs, Look, Reach, is_a, plain
 from tengen.tensor import Tensor
 
 _METADATA = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "strides", "itemsize"})
+WRITTEN_OUT = 64  # elements of a list that have a term each, which takes half the time
 _GROWING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
 
 
@@ -54,22 +55,23 @@ class Guards:
 
     Attributes:
         reads: where to look. facts: what was found there when it was recorded; objects are weak references, so that a recording
-            that is not in use keeps no module alive.
+            that is not in use keeps no module alive. quick: whether what is compared by identity is the same; it may raise what reading
+            an attribute or a variable that is gone raises. Where it is not, `hold` looks closer.
     """
 
     def __init__(self, reads: Reads, now: object, there: Reach):
         self.reads = reads
         self.facts = [(path, _weak(x)) for path, x in there.facts]
-        self._quick: Callable[[], bool] | None = None
+        self.quick: Callable[[], bool] = _unknown
         self._settle(now, there)
 
     def _settle(self, now: object, there: Reach) -> None:
-        self._quick = _quick(now, there.looks)
+        self.quick = _quick(now, there.looks)
 
     def hold(self) -> bool:
         """Whether nothing changed that the recording read."""
         try:
-            if self._quick is not None and self._quick():
+            if self.quick():
                 return True
         except (AttributeError, KeyError, ValueError, RuntimeError):  # something is gone, or changes just now
             pass
@@ -92,11 +94,15 @@ class Guards:
 
     def sleep(self) -> None:
         """Drops the references to all objects, until the guards hold again."""
-        self._quick = None
+        self.quick = _unknown
 
     def lost(self) -> bool:
         """Whether they can never hold again, because an object is gone that has to be the same one."""
         return any(is_a(x, ref) and x() is None for _, x in self.facts)
+
+
+def _unknown() -> bool:
+    return False
 
 
 def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
@@ -114,7 +120,11 @@ def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
     for how, holder, keys, values in looks:
         at = name(holder)
         if how == "element":
-            terms.append(f"len({at}) == {len(values)} and all(map(is_, {at}, {name(values)}))")
+            terms.append(f"len({at}) == {len(values)}")
+            if type(holder) is list and len(values) <= WRITTEN_OUT:
+                terms += [f"{at}[{i}] is {name(v)}" for i, v in enumerate(values)]
+            else:
+                terms.append(f"all(map(is_, {at}, {name(values)}))")
         for k, v in zip(keys, values):
             if v is ABSENT:
                 terms.append(f"{k!r} not in {at}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tengen.base.device import Device, common_device
 from tengen.base.dtype import DType
-from tengen.base.errors import user_line
+from tengen.base.errors import TraceError, user_line
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ir.graph import Value, attr_key
@@ -242,6 +242,12 @@ class PartsRecorder(Recorder):
 
     def _divide(self) -> None:
         """What was recorded as a whole so far becomes the first part. What it has changed is not set back at the end any more."""
+        for i, (x, _) in enumerate(self._arguments):
+            if id(x) in self._written:
+                raise TraceError(
+                    f"{user_line()}: a value is asked for behind a change in place of a tensor that the function reaches by itself and "
+                    f"that is argument {i} of this call too ({x._layout.type!r}); help: pass another tensor, or a copy (x + 0)"
+                )
         self.whole, given = False, self._calls.sources
         given.update(self._numbers)
         for (x, _), v in zip(self._arguments, self.graph.inputs):

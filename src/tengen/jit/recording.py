@@ -106,7 +106,7 @@ class Recording:
     # In the following fields an int in the place of a tensor is the position of an argument.
     owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
     grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
-    guards: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether it had a grad when recorded, its overflow)
+    guards: list[tuple[Tensor | int, bool | None, Tensor | None]]  # (tensor, whether it has a grad; None: either; its overflow)
     taped: list[bool]  # which arguments and states a gradient was being recorded for
     open: bool  # the result depends on those: its gradient belongs to a manager outside
     result: Any  # structure of the result
@@ -163,7 +163,7 @@ class Recording:
             return False
         for t, there, overflow in self.guards:
             x = held(t, leaves)
-            if (getattr(x, "_grad", None) is not None) != there or getattr(x, "overflow", None) is not overflow:
+            if (there is not None and (getattr(x, "_grad", None) is not None) != there) or getattr(x, "overflow", None) is not overflow:
                 return False
         states = [self.state(i, leaves) for i in range(len(self.states))]
         if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):

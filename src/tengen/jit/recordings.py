@@ -317,9 +317,9 @@ class Recordings:
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []
-            guards = {id(t): (placed(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
-            for t, old, overflow in rec.grads.values():
-                guards.setdefault(id(t), (placed(t, rec), old is not None, overflow))
+            guards: dict[int, tuple] = {id(t): (placed(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
+            for t, _, overflow in rec.grads.values():  # a gradient that is set before it is read may be there or not
+                guards.setdefault(id(t), (placed(t, rec), None, overflow))
                 g = getattr(t, "_grad", None)
                 grads.append((placed(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:

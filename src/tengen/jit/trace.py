@@ -15,13 +15,16 @@ import inspect
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from operator import is_
+from typing import Any, Literal, NoReturn
 
 from tengen.base.config import config
 from tengen.base.errors import ArgumentError, TraceError, UsageWarning, warn_once
-from tengen.deploy.dump import Dumped, dump
+from tengen.deploy.dump import Dumped, dump, portable
+from tengen.deploy.model import Model
+from tengen.deploy.processing import Processing, with_processing
 from tengen.ir.graph import Graph
-from tengen.jit.direct import DirectCall
+from tengen.jit.direct import DirectCall, is_argument
 from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import result_names, tensor_names
 from tengen.jit.questions import Cut
@@ -128,6 +131,7 @@ class trace(Recordings):
             raise ArgumentError(f'dynamic_axes={dynamic_axes!r}: "auto", a table such as {{0: "batch"}}, or None')
         if type(max_programs) is not int or max_programs < 1 or on_excess not in ("warn", "error"):
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
+        self.without_host = bool(ignored.get("without_host"))  # MegEngine's; here no program runs the Python code again
         self.symbolic, self.max_programs, self.on_excess = symbolic, max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
         self._memory["offload"] = offload
@@ -136,6 +140,10 @@ class trace(Recordings):
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
             self.trace(*(example_input if isinstance(example_input, tuple) else (example_input,)))
+
+    def get_profile(self) -> NoReturn:
+        """MegEngine's name. Errors: NotImplementedError, which says what to use."""
+        raise NotImplementedError("get_profile(): a trace keeps no profile; help: `with tengen.profile() as p:` around a call")
 
     def __get__(self, instance, owner=None):
         """A traced method: one set of recordings for each instance."""
@@ -186,14 +194,19 @@ class trace(Recordings):
     def __call__(self, *args, **kwargs):
         if not (trace.enabled and config.jit) or (tracing.active is not None and tracing.recorder is not None):
             return self.function(*args, **kwargs)
-        try:
-            layouts = None if kwargs else (casting.key, *[x._layout for x in args])
-            direct = self._direct.get(layouts)
-        except AttributeError:  # an argument is no tensor
-            layouts = direct = None
-        if direct is not None and not config.debug and looking.around is None and (made := direct.run(args)) is not None:
+        direct = buffers = None
+        if not (kwargs or config.debug or looking.around is not None):
+            direct = self._used
+            try:
+                buffers = direct.buffers(args) if type(direct) is DirectCall else None
+                if buffers is None and (direct := self._direct.get(self._layouts(args))) is not None:
+                    buffers = direct.buffers(args)
+            except (AttributeError, KeyError, ValueError, RuntimeError):  # other arguments, or something is gone that a guard looks at
+                buffers = None
+        if buffers is not None:
             self._used = direct
-            return made[0] if direct.single else self._finish(direct.recording, args, made)
+            made = direct.run(buffers, direct.extents)
+            return made[0] if direct.single else self._finish(direct.recording, direct.grads, args, made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
             return self.function(*args, **kwargs)
         try:
@@ -201,12 +214,16 @@ class trace(Recordings):
         except Cut as cut:
             self._used = None
             return cut.result
-        if recording.open:
+        if recording.open or is_argument([recording.state(i, leaves) for i in recording.run.written], leaves):
             return self.function(*args, **kwargs)
         made = self._run(recording, leaves, extents)
-        if layouts is not None and DirectCall.serves(recording, leaves):
-            self._direct[layouts] = DirectCall(recording, extents)
-        return self._finish(recording, leaves, made)
+        if not kwargs and len(leaves) == len(args) and all(map(is_, leaves, args)) and DirectCall.serves(recording, leaves):
+            self._direct[self._layouts(args)] = DirectCall(recording, leaves, extents)
+        return self._finish(recording, recording.grads, leaves, made)
+
+    @staticmethod
+    def _layouts(args: Sequence[Tensor]) -> tuple[Any, ...]:
+        return (casting.key, *[x._layout for x in args])
 
     def trace(self, *args, **kwargs) -> trace:
         """Records (and compiles) the signature of these arguments without running it."""
@@ -260,13 +277,13 @@ class trace(Recordings):
             print(f"tengen: {self.name}: ran {r.run.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         return made
 
-    def _finish(self, r: Recording, leaves: Sequence[Tensor], made: list[Tensor]) -> Any:
+    def _finish(self, r: Recording, grads: Sequence[tuple], leaves: Sequence[Tensor], made: list[Tensor]) -> Any:
         """Gives tensors the gradients of a run; returns the function's result."""
         if r.ended is not None:
             r.ended.release()
-        if r.grads:
+        if grads:
             extra = iter(made[r.n_results :])
-            for t, there, overflow in r.grads:
+            for t, there, overflow in grads:
                 x = held(t, leaves)
                 x._grad = next(extra) if there else None
                 if isinstance(x, Parameter):
@@ -275,8 +292,9 @@ class trace(Recordings):
 
     # -- shipping --------------------------------------------------------------------------------------------------------
     def dump(
-        self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, **ignored
-    ) -> Dumped:
+        self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+        preprocess: Processing | None = None, postprocess: Processing | None = None, example_input: Any = None, **ignored,
+    ) -> Dumped:  # fmt: skip
         """Writes the program of the signature that was used last, with its weights, to one file; `tengen.load_graph` reads it.
 
         Tensors that the program only reads are its weights, under their dotted names where a module is in reach; those it
@@ -287,6 +305,8 @@ class trace(Recordings):
             arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...).
             output_names: a name for each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other
                 options are accepted and ignored.
+            preprocess, postprocess, example_input: functions that become parts of the program, and what the first is recorded with: raw
+                pictures in, labels out. See `deploy.with_processing`.
 
         Returns: what was written: `n_nodes`, `bytes`, `inputs`, `outputs`.
 
@@ -310,10 +330,14 @@ class trace(Recordings):
             data[name] = contiguous(t.detach()).numpy()
             names[name] = found.get(id(t)) or name
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
-        if output_names is None:
-            output_names = result_names(r.result, r.n_results)
+        own = result_names(r.result, r.n_results)
         schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
-        given = {"arg_names": arg_names, "output_names": output_names, "names": names}
+        if preprocess is not None or postprocess is not None:
+            inner, arrays = portable(graph, data, None, own, names, r.n_results)
+            model = Model(inner, {name: arrays[name] for name in inner.states})
+            whole = with_processing(model, preprocess, postprocess, example_input)
+            return dump(whole.graph, whole.initial, file, arg_names=arg_names, output_names=output_names, schedules=schedules)
+        given = {"arg_names": arg_names, "output_names": own if output_names is None else output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
 

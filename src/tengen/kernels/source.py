@@ -237,16 +237,18 @@ class View(Source):
 @record(frozen=True, eq=False)
 class Ending:
     """An epilogue that is a source: what is stored is `final`, in which `given` stands for the complete sum. place: maps the
-    place of the sum to the place at which `final` is asked for, where these differ."""
+    place of the sum to the place at which `final` is asked for, where these differ; sum: a kernel's sum to what `given` stands for.
+    """
 
     final: Source
     given: Source
     place: Callable[[At], At] = field(default=lambda at: at)
+    sum: Callable[[Expr], Expr] = field(default=lambda value: value)
 
     def __call__(self, k: KernelBuilder, value: Expr, at: At) -> Expr:
         """What is stored for the sum `value` at `at`."""
         at = self.place(at)
-        at.memo[self.given] = cast(value, self.given.dtype)
+        at.memo[self.given] = cast(self.sum(value), self.given.dtype)
         return self.final.at(k, at)
 
     def reads(self, at: At) -> list[tuple[Array, At]]:
@@ -297,6 +299,13 @@ def moved(epilogue: Callable, place: Callable[[At], At]) -> Callable:
     if isinstance(epilogue, Ending):
         return replace(epilogue, place=lambda at: epilogue.place(place(at)))
     return lambda k, value, at: epilogue(k, value, place(at))
+
+
+def given(epilogue: Callable, sum: Callable[[Expr], Expr]) -> Callable:
+    """The epilogue for a kernel whose sums are in another dtype; `sum` maps them to those that the epilogue expects."""
+    if isinstance(epilogue, Ending):
+        return replace(epilogue, sum=sum)
+    return lambda k, value, at: epilogue(k, sum(value), at)
 
 
 def broadcast(s: Source, shape: Sequence[Index]) -> Source:

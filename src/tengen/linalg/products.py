@@ -149,7 +149,7 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     """The p-norm of all elements along `axis` (default: all axes), as one vector.
 
     Args:     ord: p; 2, 1, inf, -inf, 0 (how many are not 0), or any other number
-    Gradient: that of the Euclidean norm is 0 at 0
+    Gradient: 0 where the norm is 0
     Numerics: of the Euclidean norm, elements are divided by the largest magnitude, so squares neither overflow nor underflow
     Errors: DTypeError for integers and bools
 
@@ -177,7 +177,9 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
         return op["squeeze"](y, [x.ndim]) if keepdims else y
     if ord == 2:
         return _euclidean(x, axes, keepdims)
-    return op["pow"](total(op["pow"](size, float(ord))), 1.0 / ord)
+    powers = total(op["pow"](size, float(ord)))
+    nothing = op["equal"](powers, 0)  # where the root has no derivative
+    return op["where"](nothing, 0.0 if ord > 0 else math.inf, op["pow"](op["where"](nothing, 1.0, powers), 1.0 / ord))
 
 
 def _euclidean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
@@ -252,8 +254,9 @@ def norm(
         return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(axes) != 2:
         raise ShapeError(f"norm({x._layout.type!r}, ord={ord!r}, axis={axis!r}): one axis is needed, of vectors, or two, of matrices")
-    y = matrix_norm(REGISTRY["moveaxis"](x, axes, (-2, -1)), ord=ord)
-    return REGISTRY["expand_dims"](y, sorted(axes)) if keepdims else y
+    rows_and_columns = axes if axis is None else tuple(axis)  # in the order given, which says what a row is
+    y = matrix_norm(REGISTRY["moveaxis"](x, rows_and_columns, (-2, -1)), ord=ord)
+    return REGISTRY["expand_dims"](y, axes) if keepdims else y
 
 
 def multi_dot(tensors: Sequence[Matrix]) -> Tensor:

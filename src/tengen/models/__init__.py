@@ -8,6 +8,9 @@ names it has: torchvision, timm, transformers, megengine, paddle; see `tengen.in
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tengen.base.lazy import names_of
 from tengen.models.bert import BERT, BERTAnswers, BERTClassifier, BERTMaskedLM, BERTTagger, bert_base
 from tengen.models.convnext import ConvNeXt, convnext_tiny
 from tengen.models.densenet import DenseNet, densenet121
@@ -16,7 +19,6 @@ from tengen.models.gpt import GPT, gpt
 from tengen.models.llama import Llama, llama
 from tengen.models.lstm import LSTMClassifier, lstm
 from tengen.models.mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large
-from tengen.models.pretrained import from_pretrained, load_tokenizer, save_pretrained
 from tengen.models.resnet import BasicBlock, Bottleneck, ResNet, resnet, resnet18, resnet34, resnet50
 from tengen.models.shufflenet import ShuffleNetV2, shufflenet_v2_x1_0
 from tengen.models.small import MLP, LeNet, lenet, mlp
@@ -24,6 +26,11 @@ from tengen.models.unet import UNet, unet
 from tengen.models.vgg import VGG, vgg16
 from tengen.models.vit import ViT, vit_base, vit_small, vit_tiny
 from tengen.module import Module
+
+if TYPE_CHECKING:
+    from tengen.models.pretrained import from_pretrained, load_tokenizer, save_pretrained
+
+__getattr__ = names_of(__name__, {"tengen.models.pretrained": "from_pretrained load_tokenizer save_pretrained"})
 
 _BUILDERS = {
     f.__name__: f
@@ -61,3 +68,7 @@ __all__ = [
     "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet", "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT",
     "create", "from_pretrained", "list_models", "load_tokenizer", "save_pretrained",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_BUILDERS})

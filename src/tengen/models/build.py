@@ -10,8 +10,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tengen.interop import weights as checkpoints
+from tengen import interop
 from tengen.module.init import undrawn
+
+OWN = "tengen"  # the layout with our own names, which needs nothing of `interop`
 
 
 def network(build: Callable) -> Callable:
@@ -20,15 +22,15 @@ def network(build: Callable) -> Callable:
     family = build.__annotations__["return"]
 
     @functools.wraps(build)
-    def built(*args: Any, weights: Any = None, layout: str = "tengen", **options: Any) -> Any:
-        settings = {**checkpoints.options(family, layout), **options}
+    def built(*args: Any, weights: Any = None, layout: str = OWN, **options: Any) -> Any:
+        settings = options if layout == OWN else {**interop.weights.options(family, layout), **options}
         if weights is None:
             return build(*args, **settings)
         with undrawn():
             net = build(*args, **settings)
-        return checkpoints.load(net, weights, layout)
+        return interop.weights.load(net, weights, layout)
 
-    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in (("weights", None), ("layout", "tengen"))]
+    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in (("weights", None), ("layout", OWN))]
     signature = inspect.signature(build)
     own = list(signature.parameters.values())
     at = len(own) - (bool(own) and own[-1].kind is inspect.Parameter.VAR_KEYWORD)

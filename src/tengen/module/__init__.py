@@ -58,6 +58,8 @@ from tengen.module.fused import (
     LinearRelu,
     QuantStub,
 )  # fmt: skip
+from tengen.module.lazy import *  # noqa: F403  (the names of `__all__`)
+from tengen.module.lazy import __all__ as _lazy_layers
 from tengen.module.linear import Embedding, Linear
 from tengen.module.loss import (
     BCELoss,
@@ -104,9 +106,15 @@ from tengen.module.pool import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from tengen.module.pytorch_layers import *  # noqa: F403  (the names of `__all__`)
 from tengen.module.pytorch_layers import __all__ as _pytorch_layers
@@ -153,7 +161,8 @@ __all__ = [
     "Cutmix", "Emboss", "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
     "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "LPPool1d", "LPPool2d", "LPPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
     "CTCLoss", "Dilation", "FillPoly", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "Parameter",
-    "PoissonNLLLoss", "SoftMarginLoss", *_pytorch_layers,
+    "PoissonNLLLoss", "SoftMarginLoss", *_lazy_layers, *_pytorch_layers,
     "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

@@ -20,7 +20,6 @@ from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
-from tengen.tensor.pytorch_names import Elsewhere
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
@@ -237,7 +236,19 @@ class Module(Watched):
             fn(m)
         return self
 
-    requires_grad_ = Elsewhere("requires_grad_", "gm.attach(...), of a GradManager, and the optimizer, get only the parameters to train")
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Sets `requires_grad` of all parameters: False leaves them out of all gradients, and so of training; True makes what is computed of
+        them recorded outside of managers too, for `Tensor.backward`. Returns the module.
+
+        >>> from tengen import Tensor, module as M
+        >>> net = M.Linear(2, 1).requires_grad_()
+        >>> net(Tensor([[1.0, 2.0]])).sum().backward()
+        >>> net.weight.grad.tolist()
+        [[1.0, 2.0]]
+        """
+        for p in self.parameters():
+            p.requires_grad = requires_grad
+        return self
 
     def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
         """The module itself, with its parameters and buffers of floats cast to a dtype, where one is named: `to("cpu")`, `to("float64")`,

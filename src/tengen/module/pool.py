@@ -18,10 +18,18 @@ class _Pool(Module):
 
 
 class _MaxPool(_Pool):
+    """Args as of `functional.max_pool2d`."""
+
     pool: str
 
-    def forward(self, x: Tensor) -> Tensor:
-        return getattr(F, self.pool)(x, self.kernel_size, self.stride, self.padding)
+    def __init__(
+        self, kernel_size, stride=None, padding=0, dilation=1, return_indices: bool = False, ceil_mode: bool = False, **kwargs
+    ):
+        super().__init__(kernel_size, stride, padding, **kwargs)
+        self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        return getattr(F, self.pool)(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
 
 
 class MaxPool1d(_MaxPool):
@@ -45,12 +53,17 @@ class MaxPool3d(_MaxPool):
 class _AvgPool(_Pool):
     pool: str
 
-    def __init__(self, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding", **kwargs):
+    def __init__(
+        self, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding", *, ceil_mode: bool = False,
+        count_include_pad: bool | None = None, divisor_override: int | None = None, **kwargs,
+    ):  # fmt: skip
         super().__init__(kernel_size, stride, padding, **kwargs)
-        self.mode = mode
+        self.mode, self.ceil_mode, self.divisor_override = mode, ceil_mode, divisor_override
+        self.count_include_pad = count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
-        return getattr(F, self.pool)(x, self.kernel_size, self.stride, self.padding, self.mode)
+        how = {"ceil_mode": self.ceil_mode, "count_include_pad": self.count_include_pad, "divisor_override": self.divisor_override}
+        return getattr(F, self.pool)(x, self.kernel_size, self.stride, self.padding, self.mode, **how)
 
 
 class AvgPool1d(_AvgPool):
@@ -79,7 +92,7 @@ class _AdaptivePool(Module):
         super().__init__(**kwargs)
         self.oshp = oshp
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         return getattr(F, self.pool)(x, self.oshp)
 
     def _module_info_string(self) -> str:
@@ -104,19 +117,89 @@ class AdaptiveAvgPool3d(_AdaptivePool):
     pool = "adaptive_avg_pool3d"
 
 
-class AdaptiveMaxPool1d(_AdaptivePool):
+class _AdaptiveMaxPool(_AdaptivePool):
+    @also(output_size="oshp")
+    def __init__(self, oshp, return_indices: bool = False, **kwargs):
+        super().__init__(oshp, **kwargs)
+        self.return_indices = return_indices
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        return getattr(F, self.pool)(x, self.oshp, self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """Max pooling of (N, C, L) to a given output size."""
 
     pool = "adaptive_max_pool1d"
 
 
-class AdaptiveMaxPool2d(_AdaptivePool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """Max pooling to a given output size."""
 
     pool = "adaptive_max_pool2d"
 
 
-class AdaptiveMaxPool3d(_AdaptivePool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """Max pooling of (N, C, D, H, W) to a given output size."""
 
     pool = "adaptive_max_pool3d"
+
+
+class _MaxUnpool(_Pool):
+    pool: str
+
+    def forward(self, x: Tensor, indices: Tensor, output_size=None) -> Tensor:
+        return getattr(F, self.pool)(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Elements put where `MaxPool1d(return_indices=True)` found them, zeros elsewhere. See `functional.max_unpool1d`."""
+
+    pool = "max_unpool1d"
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Elements put where `MaxPool2d(return_indices=True)` found them, zeros elsewhere. See `functional.max_unpool2d`.
+
+    >>> from tengen import functional as F, module as M
+    >>> x = F.arange(16).reshape(1, 1, 4, 4)
+    >>> M.MaxUnpool2d(2)(*M.MaxPool2d(2, return_indices=True)(x)).sum().item()
+    40.0
+    """
+
+    pool = "max_unpool2d"
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Elements put where `MaxPool3d(return_indices=True)` found them, zeros elsewhere. See `functional.max_unpool3d`."""
+
+    pool = "max_unpool3d"
+
+
+class _LPPool(_Pool):
+    pool: str
+
+    def __init__(self, norm_type: float, kernel_size, stride=None, ceil_mode: bool = False, **kwargs):
+        super().__init__(kernel_size, stride, **kwargs)
+        self.norm_type, self.ceil_mode = norm_type, ceil_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(F, self.pool)(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool1d(_LPPool):
+    """(sum of x^p)^(1 / p) over each window of (N, C, L). See `functional.lp_pool1d`."""
+
+    pool = "lp_pool1d"
+
+
+class LPPool2d(_LPPool):
+    """(sum of x^p)^(1 / p) over each window of (N, C, H, W). See `functional.lp_pool2d`."""
+
+    pool = "lp_pool2d"
+
+
+class LPPool3d(_LPPool):
+    """(sum of x^p)^(1 / p) over each window of (N, C, D, H, W). See `functional.lp_pool3d`."""
+
+    pool = "lp_pool3d"

@@ -9,6 +9,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
+from tengen.module.packed import PackedSequence, padded_in_order, places, reversal
 from tengen.module.settings import Configured, counts, one_of
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor
@@ -17,17 +18,23 @@ from tengen.tensor import Parameter, Tensor
 class _Cell(Configured):
     weights_decay = True
     gates = 1
+    two_states = False
     _fixed = ("input_size", "hidden_size", "bias")
     _checked = counts("input_size", "hidden_size")
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows, bound = self.gates * hidden_size, 1.0 / math.sqrt(hidden_size)
+        rows = self.gates * hidden_size
         self.weight_ih = Parameter(np.zeros((rows, input_size), np.float32))
         self.weight_hh = Parameter(np.zeros((rows, hidden_size), np.float32))
         self.bias_ih = Parameter(np.zeros(rows, np.float32)) if bias else None
         self.bias_hh = Parameter(np.zeros(rows, np.float32)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
@@ -51,6 +58,10 @@ class _Cell(Configured):
             outs.append(state[0])
         return F.stack(outs[::-1] if reverse else outs, 0), state
 
+    def states(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The states after each step from the projected input (T, N, ...), (T, N, hidden_size) each; the first ones are the outputs."""
+        return (self.run(projected, state, False)[0],)
+
 
 class RNNCell(_Cell):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu"."""
@@ -65,8 +76,8 @@ class RNNCell(_Cell):
         """One step from the projected input."""
         return (REGISTRY[self.nonlinearity](self._sum(projected, state[0])),)
 
-    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self.step(self.project(x), (self._zeros(x) if hx is None else hx,))[0]
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self.step(self.project(input), (self._zeros(input) if hx is None else hx,))[0]
 
     def start(self, x: Tensor) -> tuple[Tensor, ...]:
         """The state before the first step."""
@@ -76,7 +87,7 @@ class RNNCell(_Cell):
 class LSTMCell(_Cell):
     """One step of an LSTM: (x, (h, c)) -> (h', c'). Source: Hochreiter and Schmidhuber, 1997."""
 
-    gates = 4
+    gates, two_states = 4, True
 
     def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """One step from the projected input."""
@@ -86,8 +97,8 @@ class LSTMCell(_Cell):
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)
         return sigmoid(o) * tanh(c), c
 
-    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        return self.step(self.project(x), self.start(x) if hx is None else hx)
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        return self.step(self.project(input), self.start(input) if hx is None else hx)
 
     def start(self, x: Tensor) -> tuple[Tensor, ...]:
         """The state before the first step."""
@@ -97,6 +108,11 @@ class LSTMCell(_Cell):
         """All steps, as one op: the same bits as step by step."""
         hs, cs, _ = REGISTRY["lstm"](projected, self.weight_hh, *state, reverse)
         return (hs[:-1], (hs[0], cs[0])) if reverse else (hs[1:], (hs[-1], cs[-1]))
+
+    def states(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The states after each step."""
+        hs, cs, _ = REGISTRY["lstm"](projected, self.weight_hh, *state, False)
+        return hs[1:], cs[1:]
 
 
 class GRUCell(_Cell):
@@ -127,8 +143,8 @@ class GRUCell(_Cell):
         new = tanh(projected[:, 2 * n :] + r * held[:, 2 * n :])
         return (new + z * (h - new),)
 
-    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self.step(self.project(x), (self._zeros(x) if hx is None else hx,))[0]
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self.step(self.project(input), (self._zeros(input) if hx is None else hx,))[0]
 
     def start(self, x: Tensor) -> tuple[Tensor, ...]:
         """The state before the first step."""
@@ -136,30 +152,63 @@ class GRUCell(_Cell):
 
 
 class _Recurrent(Configured):
+    """Layers of cells. Subclasses say in `create_cell` which; those of a user's may say another."""
+
     _fixed = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size", "nonlinearity")
     _checked = counts("input_size", "hidden_size", "num_layers")
+    cell: type[_Cell]
 
     def __init__(
-        self, make, input_size: int, hidden_size: int, num_layers: int, bias: bool, batch_first: bool, dropout: float,
-        bidirectional: bool, proj_size: int,
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0,
+        bidirectional: bool = False, proj_size: int = 0,
     ):  # fmt: skip
         super().__init__()
         if proj_size:
             raise ValueError("proj_size must be 0")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional, self.proj_size = batch_first, dropout, bidirectional, proj_size
-        n = 2 if bidirectional else 1
-        self.cells = [[make(layer, n) for _ in range(n)] for layer in range(num_layers)]
+        self.cells = [[self.create_cell(layer) for _ in range(self.num_directions)] for layer in range(num_layers)]
 
-    def _run(self, x: Tensor, hx):
-        """(output, list of final states) over (T, N, C)."""
+    @property
+    def num_directions(self) -> int:
+        """2 for a bidirectional network, else 1."""
+        return 2 if self.bidirectional else 1
+
+    def create_cell(self, layer: int) -> _Cell:
+        """A cell for a layer, which takes the input, or what all directions of the layer before give. MegEngine's name for subclasses."""
+        return self.cell(self.input_size if layer == 0 else self.hidden_size * self.num_directions, self.hidden_size, self.bias)
+
+    def init_hidden(self, batch_size: int) -> Tensor | tuple[Tensor, ...]:
+        """The states before the first step, zeros: (num_layers * num_directions, batch_size, hidden_size); of an LSTM two."""
+        one = F.zeros((self.num_layers * self.num_directions, batch_size, self.hidden_size), dtype=self.cells[0][0].weight_hh.dtype)
+        return (one, one * 1) if self.cells[0][0].two_states else one
+
+    def get_output_from_hidden(self, hx: Tensor | tuple[Tensor, ...]) -> Tensor:
+        """The part of a state that a layer gives as its output."""
+        return hx if isinstance(hx, Tensor) else hx[0]
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        for cells in self.cells:
+            for cell in cells:
+                cell.reset_parameters()
+
+    def _run(self, x: Tensor, hx, lengths: np.ndarray | None = None):
+        """(output, list of final states) over (T, N, C). Of sequences of different lengths, the longest first, what lies behind an end
+        is computed and never used, so that each gets the bits that it gets alone."""
+        turn = None if lengths is None else reversal(lengths)
+        last = None if lengths is None else (Tensor(lengths - 1), Tensor(np.arange(len(lengths))))
         finals = []
         for layer, cells in enumerate(self.cells):
             outs = []
             for d, cell in enumerate(cells):
                 i = layer * len(cells) + d
                 state = cell.start(x[0]) if hx is None else tuple(h[i] for h in hx)
-                y, state = cell.run(cell.project(x), state, d == 1)
+                if last is None:
+                    y, state = cell.run(cell.project(x), state, d == 1)
+                else:
+                    every = cell.states(cell.project(x[turn] if d == 1 else x), state)
+                    y, state = every[0][turn] if d == 1 else every[0], tuple(s[last] for s in every)
                 outs.append(y)
                 finals.append(state)
             x = outs[0] if len(outs) == 1 else F.concat(outs, -1)
@@ -167,8 +216,20 @@ class _Recurrent(Configured):
                 x = F.dropout(x, self.dropout, self.training)
         return x, finals
 
-    def forward(self, x: Tensor, hx=None):
-        x = x.transpose(1, 0, 2) if self.batch_first else x
+    def _over_packed(self, x: PackedSequence, hx):
+        into, back = x.sorted_indices, x.unsorted_indices
+        if hx is not None and into is not None:
+            hx = tuple(F.take(h, into, 1) for h in hx)
+        y, finals = self._run(padded_in_order(x), hx, x.lengths)
+        steps, rows = places(x.lengths)
+        ends = [F.stack([f[i] for f in finals], 0) for i in range(len(finals[0]))]
+        return x.with_data(y[Tensor(steps), Tensor(rows)]), ends if back is None else [F.take(h, back, 1) for h in ends]
+
+    def forward(self, input: Tensor | PackedSequence, hx=None):
+        if isinstance(input, PackedSequence):
+            packed, ends = self._over_packed(input, (hx,) if isinstance(hx, Tensor) else hx)
+            return packed, ends[0] if len(ends) == 1 else tuple(ends)
+        x = input.transpose(1, 0, 2) if self.batch_first else input
         hx = (hx,) if isinstance(hx, Tensor) else hx
         y, finals = self._run(x, hx)
         last = tuple(F.stack([f[i] for f in finals], 0) for i in range(len(finals[0])))
@@ -176,40 +237,31 @@ class _Recurrent(Configured):
 
 
 class RNN(_Recurrent):
-    """Layers of `RNNCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state)."""
+    """Layers of `RNNCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state).
+    A `PackedSequence` gives one."""
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
         dropout: float = 0, bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
     ):  # fmt: skip
-        def make(layer, n):
-            return RNNCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias, nonlinearity)
-
-        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
         self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+
+    def create_cell(self, layer: int) -> RNNCell:
+        """A cell for a layer."""
+        size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
+        return RNNCell(size, self.hidden_size, self.bias, self.nonlinearity)
 
 
 class LSTM(_Recurrent):
-    """Layers of `LSTMCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, (h, c))."""
+    """Layers of `LSTMCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, (h, c)). A
+    `PackedSequence` gives one."""
 
-    def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0,
-    ):  # fmt: skip
-        def make(layer, n):
-            return LSTMCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
-
-        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+    cell = LSTMCell
 
 
 class GRU(_Recurrent):
-    """Layers of `GRUCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state)."""
+    """Layers of `GRUCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state).
+    A `PackedSequence` gives one."""
 
-    def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0,
-    ):  # fmt: skip
-        def make(layer, n):
-            return GRUCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
-
-        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+    cell = GRUCell

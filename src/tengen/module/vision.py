@@ -107,14 +107,14 @@ class Upsample(Module):
 
 
 class Resize(Module):
-    """`functional.vision.resize` as a module: size (H, W), format "NCHW" or "NHWC", imode "linear", "nearest" or "cubic"."""
+    """`functional.vision.resize` as a module: size (H, W), format "NCHW" or "NHWC", imode, antialias as there."""
 
-    def __init__(self, size, format: str = "NCHW", imode: str = "linear"):
+    def __init__(self, size, format: str = "NCHW", imode: str = "linear", antialias: bool = False):
         super().__init__()
-        self.size, self.format, self.imode = size, format, imode
+        self.size, self.format, self.imode, self.antialias = size, format, imode, antialias
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.vision.resize(x, self.size, self.format, self.imode)
+        return F.vision.resize(x, self.size, self.format, self.imode, self.antialias)
 
 
 class Flip(Module):

@@ -54,7 +54,9 @@ Color = Literal[  # from what to what `cvt_color` turns a picture
     "YUV2GRAY_YV12", "YUV2RGB_YV12", "YUV2BGR_YV12", "YUV2GRAY_YU12", "YUV2RGB_YU12", "YUV2BGR_YU12", "YCrCb2RGB", "YCrCb2BGR",
     "BT601_YUV2RGB_NV21", "BT601_YUV2BGR_NV21", "BT601_YUV2RGB_NV12", "BT601_YUV2BGR_NV12",
     "BT601_YUV2RGB_YV12", "BT601_YUV2BGR_YV12", "BT601_YUV2RGB_YU12", "BT601_YUV2BGR_YU12",
+    "YUV2GRAY_I420", "YUV2RGB_I420", "YUV2BGR_I420", "BT601_YUV2RGB_I420", "BT601_YUV2BGR_I420",
 ]  # fmt: skip
+Flag = bool  # no 0 or 1: where other libraries have an axis, which would go unnoticed
 DTypeLike = Any  # a DType, its name, a NumPy dtype, or Python's float, int, bool
 DeviceLike = Any  # a Device, its name, or what has such a text, as torch.device
 
@@ -145,6 +147,12 @@ def _bool(v: Any) -> bool:
     raise _Wrong
 
 
+def _flag(v: Any) -> bool:
+    if isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    raise _Wrong
+
+
 def _number(v: Any) -> int | float:
     if type(v) is float:
         return v
@@ -208,6 +216,7 @@ ITEMS = {
     "Mode": _Choice(get_args(Mode)),
     "Color": _Choice(get_args(Color)),
     "bool": _Other("a bool", _bool),
+    "Flag": _Other("True or False, and an axis is given by its name, axis=1", _flag),
     "float": _Other("a number", _number),
     "Decay": _Range("a number in [0, 1)", 0.0, 1.0),
     "NonNegative": _Range("a number >= 0", 0.0, math.inf),

@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import copysign
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tengen.base.errors import tell
@@ -197,35 +197,58 @@ def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
 def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind). A `dtype` of None
     is the op's default."""
-    tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
-    attrs = f"({''.join(a + ',' for a in op.attrs)})"
-    # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
-    floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
-    odd = " or ".join(f"_negative_zero({a})" for a in floats)
-    lines = _default_dtypes(parameters)
-    lines += [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
-    scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
-    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope, aliases_of(parameters, op.aliases))
+
+    def written() -> Callable:
+        tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
+        attrs = f"({''.join(a + ',' for a in op.attrs)})"
+        # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
+        floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
+        odd = " or ".join(f"_negative_zero({a})" for a in floats)
+        flags = [p.name for p in parameters if p.note == "Flag"]  # 1 == True, which is checked on the slow way, too
+        odd = " or ".join(filter(None, [odd, *(f"{a}.__class__ is not bool" for a in flags)]))
+        lines = _default_dtypes(parameters)
+        lines += [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
+        lines += [f"return _dispatch.run(_op, {tensors}, {attrs})"]
+        scope.update(_op=op, _dispatch=dispatch, _negative_zero=negative_zero)
+        return _compiled(parameters, lines, scope, aliases_of(parameters, op.aliases))
+
+    call, scope = _compiled_later(fn, written)
     call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op
     call.__name__ = call.__qualname__ = op.name
     call.aliases = op.aliases
-    return _at_its_definition(call, fn)
-
-
-def _at_its_definition(call: Callable, fn: Callable) -> Callable:
-    """The generated function as one that stands where the function is that it was made of, for tracebacks. A search for the user's
-    line passes over it, as its globals have no `__name__`."""
-    code = getattr(fn, "__code__", None)
-    if code is not None:
-        call.__code__ = call.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
     return call
+
+
+_FIRST = (lambda *args, **kwargs: _first(*args, **kwargs)).__code__  # type: ignore[name-defined]  # noqa: F821  (a global of the function)
+
+
+def _compiled_later(fn: Callable, written: Callable[[], Callable]) -> tuple[Any, dict[str, Any]]:
+    """(a function, its globals). Its code is compiled when it is first called, since a process calls few of the functions that are
+    there: the code and the defaults become those of what `written` returns.
+
+    For tracebacks it stands where `fn` does, of which it is made. A search for the user's line passes over it, as its globals have no
+    `__name__`.
+    """
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        made, at = written(), getattr(fn, "__code__", None)
+        code = made.__code__ if at is None else made.__code__.replace(co_filename=at.co_filename, co_firstlineno=at.co_firstlineno)
+        # in this order: another thread may call it in between, and the code of a first call has no parameters for defaults
+        call.__defaults__, call.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        call.__code__ = code
+        return call(*args, **kwargs)
+
+    scope: dict[str, Any] = {"_first": first}
+    call = FunctionType(_FIRST, scope, "call")
+    scope["call"] = call
+    return call, scope
 
 
 def _compiled(
     parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any], aliases: Mapping[str, str] | None = None
 ) -> Callable:
     """A function with these parameters and lines, whose globals are `scope`. `aliases` are other names of some parameters, which may be
-    given in their place: those are looked for under both names."""
+    given in their place: those are looked for under both names, and the arguments handed to the global `call`."""
     parts, star, absent = [], False, []
     for p in parameters:
         if p.kind == "named" and not star:
@@ -246,8 +269,9 @@ def _compiled(
         test = " or ".join([*(f"{other} is not None" for other in others), *(f"{n} is _ABSENT" for n in absent)])
         values, more = ("{" + ", ".join(f"{n!r}: {n}" for n in names) + "}" for names in (own, others))
         lines = [f"if {test}: return _respelled(call, _aliases, {values}, {more}, _defaults)", *lines]
-    exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
-    return scope["call"]
+    made: dict[str, Any] = {}
+    exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope, made)
+    return made["call"]
 
 
 @functools.cache  # many ops have the same parameters
@@ -259,19 +283,23 @@ def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callabl
     """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
     `aliases` are other names of its parameters. Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A
     `dtype` of None is the function's default."""
-    parameters = signature_of(fn)
-    given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
-    scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
-    lines = ["try:", *(f"    {line}" for line in _default_dtypes(parameters))]
-    for p in parameters:
-        k = kind(p.note) if p.kind in ("", "named") else None
-        if k is not None and k.counts:
-            scope[f"_types_{p.name}"] = k.simple
-            scope[f"_plain_{p.name}"] = _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
-            lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
-    lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
-    made = _compiled(parameters, lines, scope, aliases_of(parameters, aliases or {}))
-    return functools.update_wrapper(_at_its_definition(made, fn), fn)
+
+    def written() -> Callable:
+        parameters = signature_of(fn)
+        given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
+        scope.update(_fn=fn, _tell=tell)
+        lines = ["try:", *(f"    {line}" for line in _default_dtypes(parameters))]
+        for p in parameters:
+            k = kind(p.note) if p.kind in ("", "named") else None
+            if k is not None and k.counts:
+                scope[f"_types_{p.name}"] = k.simple
+                scope[f"_plain_{p.name}"] = _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
+                lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
+        lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
+        return _compiled(parameters, lines, scope, aliases_of(parameters, aliases or {}))
+
+    call, scope = _compiled_later(fn, written)
+    return functools.update_wrapper(call, fn)
 
 
 def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:

@@ -289,12 +289,12 @@ def _(x, axis, exclusive, reverse):
 
 
 @reduce.var.complex
-def _(inp, axis, keepdims):
+def _(inp, axis, keepdims, correction):
     away = sub(inp, reduce.mean(inp, axis, True))
     re, im = parts(away)
-    return reduce.mean(add(mul(re, re), mul(im, im)), axis, keepdims)
+    return reduce.mean_of(add(mul(re, re), mul(im, im)), axis, keepdims, correction)
 
 
 @reduce.std.complex
-def _(inp, axis, keepdims):
-    return elementwise.sqrt(reduce.var(inp, axis, keepdims))
+def _(inp, axis, keepdims, correction):
+    return elementwise.sqrt(reduce.var(inp, axis, keepdims, correction))

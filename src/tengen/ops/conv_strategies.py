@@ -16,14 +16,17 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
+from tengen.base.dtype import float32, int8, int16, int32, uint8
 from tengen.base.record import record
 from tengen.ir.types import Dim
 from tengen.kernels import contraction, convolution, numerics
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
+from tengen.kernels.lowering import product as product_of
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import At, Literal, moved
-from tengen.loops.lang import Expr, as_int, equal
+from tengen.kernels.source import At, Literal, given, moved
+from tengen.loops.lang import Expr, as_int, bitcast, const, equal
 from tengen.ops.attributes import Algorithm
+from tengen.ops.contract import in_dtype
 from tengen.ops.conv_parts import (
     add_axis,
     array,
@@ -103,6 +106,8 @@ class Strategy:
     lower: Callable[[Convolution, Any], None]
 
 
+MOST_FLOAT_CHANNELS = 5  # channels of an image of integers, below which it is multiplied as float32
+MOST_IN_FLOATS = 1 << 22  # of a sum of integers in float32
 WORDS = get_args(Algorithm)
 DIRECT, WINOGRAD2, WINOGRAD4 = (WORDS.index(word) for word in ("direct", "winograd2", "winograd4"))
 
@@ -144,6 +149,44 @@ def _is_winograd(c: Convolution) -> bool | None:
     return True if c.algorithm != "direct" else None
 
 
+def _is_winograd_of_integers(c: Convolution) -> bool | None:
+    """Whether integers of 8 bits are multiplied in tiles, which has the bits of a direct convolution: a constant filter of 3x3."""
+    small = c.image.dtype.size == c.filters.dtype.size == 1 and c.format.total is int32
+    plain = c.n == 2 and set(c.stride) | set(c.dilation) == {1} and not grouped(c.groups) and c.filters.ndim == 4
+    if not (small and plain and c.filters.constant and tuple(c.filters.shape[2:]) == (3, 3)):
+        return None
+    lo, (o, channels), (h, w) = c.lo, c.filters.shape[:2], c.results.shape[2:]
+    there = lo.target is not None and lo.target.computes("dot2i")
+    return True if there and convolution.winograd.pays_in_integers(channels, o, h, w, c.format.group) else None
+
+
+def _exact_in_floats(c: Convolution) -> bool:
+    """Whether sums of integers of 8 bits are integers that float32 holds, with all sums on the way, so that products and sums of
+    float32 are exact in any order; and the target has no products of four bytes, which are quicker. `_as_integer` takes half of
+    what float32 holds."""
+    largest = {int8: 128, uint8: 255}
+    terms = as_int(product_of(c.filters.shape[-c.n - 1 :]))
+    if c.format.total is not int32 or c.format.group > 2 or terms is None or not {c.image.dtype, c.filters.dtype} <= set(largest):
+        return False
+    return terms * largest[c.image.dtype] * largest[c.filters.dtype] < MOST_IN_FLOATS
+
+
+def _as_integer(v: Expr) -> Expr:
+    """An integer of less than 2^22, as the int32 that it is: added to 1.5 * 2^23, it is in the lowest bits."""
+    return bitcast(v + 1.5 * 2.0**23, int32) - const(0x4B400000, int32)
+
+
+def _strips_of_integers(c: Convolution) -> Window | None:
+    """The windows, where an image of few channels is to be multiplied as float32: packed rows of so short runs cost more."""
+    if c.n != 2 or grouped(c.groups) or c.filters.ndim != 4 or not _exact_in_floats(c):
+        return None
+    channels, kernel = c.filters.shape[1], c.filters.shape[2:]
+    if (as_int(channels) or MOST_FLOAT_CHANNELS) >= MOST_FLOAT_CHANNELS:
+        return None
+    plain = Array("image", float32, c.image.shape, contiguous_strides(c.image.shape))
+    return convolution.few_channels.window(plain, kernel, channels, c.stride, c.padding, c.dilation)
+
+
 def _is_depthwise(c: Convolution) -> bool | None:
     """Whether there is one filter for each channel, in two dimensions: channels lie in the lanes, and nothing is packed."""
     return True if c.n == 2 and convolution.depthwise.fits(c.filters, c.groups) else None
@@ -176,6 +219,17 @@ def _same(a: Dim, b: Dim) -> bool:
 def _winograd(c: Convolution, found) -> None:
     image = convolution.halo.image(c.lo, c.image)
     convolution.winograd.winograd(c.lo, image, c.filters, c.results, c.outputs, c.padding, c.epilogue)  # type: ignore[arg-type]  # numbers here
+
+
+def _winograd_of_integers(c: Convolution, found) -> None:
+    image, pairs = convolution.halo.image(c.lo, c.image), contraction.formats.dot_format(int16, "int32")
+    convolution.winograd.winograd(c.lo, image, c.filters, c.results, 3, c.padding, c.epilogue, format=pairs)  # type: ignore[arg-type]  # numbers here
+
+
+def _by_strips_of_integers(c: Convolution, window: Window) -> None:
+    x, w = (in_dtype(c.lo, a, float32) for a in (c.image, c.filters))
+    epilogue = (lambda k, v, at: _as_integer(v)) if c.epilogue is None else given(c.epilogue, _as_integer)
+    convolution.few_channels.convolve(c.lo, x, w, c.results, window, epilogue)
 
 
 def _depthwise(c: Convolution, found) -> None:
@@ -229,6 +283,8 @@ def _in_image(n: int, groups: Dim, per_group: Dim, at: At) -> At:
 
 RESULTS = (
     Strategy("winograd", _is_winograd, _winograd),
+    Strategy("winograd of integers", _is_winograd_of_integers, _winograd_of_integers),
+    Strategy("few channels of integers", _strips_of_integers, _by_strips_of_integers),
     Strategy("depthwise", _is_depthwise, _depthwise),
     Strategy("few outputs", lambda c: _few_outputs(c, _by_role(c), c.results, c.padding), _by_pixels),
     Strategy("few channels", _strips, _by_strips),

@@ -268,7 +268,7 @@ MODES = {
 }
 
 
-@primitive(functional="tensor nn")
+@primitive(functional="tensor nn", aliases={"value": "constant_value"})
 def pad(
     src: Tensor, pad_width: Extent | Sequence[Extent] | Sequence[Sequence[Extent]],
     mode: Literal["constant", "edge", "replicate", "reflect", "circular", "wrap"] = "constant", constant_value: float | bool = 0.0,

@@ -9,12 +9,12 @@ import numpy as np
 
 from tengen import kernels
 from tengen.base.dtype import int64, uint64
-from tengen.base.errors import ShapeError
+from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
-from tengen.ops.attributes import Extent
+from tengen.ops.attributes import Extent, Flag
 from tengen.ops.define import Case, Op, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, mul
 from tengen.ops.indexing import scatter
@@ -109,6 +109,43 @@ def _shifted(x, axis: int, s: int):
     return slice_grad(narrow(x, axis, s, n - s), x.shape, (0,) * x.ndim, (1,) * x.ndim)
 
 
+@primitive(along_axis=True)
+def running_max(inp: Tensor, axis: int) -> Tensor:
+    """The largest of the elements so far along `axis`; NaN from the first NaN on. `functional.cummax` has their places and a gradient."""
+
+
+@primitive(along_axis=True)
+def running_min(inp: Tensor, axis: int) -> Tensor:
+    """The least of the elements so far along `axis`; NaN from the first NaN on. `functional.cummin` has their places and a gradient."""
+
+
+def _extremes(op: Op, combine: str) -> None:
+    @op.canon
+    def _(types, axis):
+        return {"axis": line_axis(axis, types[0].ndim)}
+
+    @op.infer
+    def _(x, axis):
+        if not (x.dtype.is_float or x.dtype.is_int):
+            raise DTypeError(f"{op.name} does not take {x.dtype}; help: cast with .astype('int32')")
+        return x
+
+    @op.lower
+    def _(lo, ins, outs, axis):
+        d = outs[0].dtype.compute
+        ins, outs = _lines(ins), _lines(outs)
+        s = Leaf(ins[0])
+        if s.dtype is not d:
+            s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
+        kernels.reduction.scan.scan(lo, combine, s, outs[0], axis, name=op.name)
+
+    op.no_vjp("functional.cummax and cummin take the elements at the places that it finds, which has a gradient")
+
+
+_extremes(running_max, "max")
+_extremes(running_min, "min")
+
+
 def _np_scan(f, start):
     def reference(x, axis, exclusive=False, reverse=False):
         x = np.flip(x, axis) if reverse else x
@@ -120,6 +157,14 @@ def _np_scan(f, start):
     return reference
 
 
+for _op, _f in ((running_max, np.maximum), (running_min, np.minimum)):
+    _op.reference(lambda x, axis, f=_f: f.accumulate(x, axis))
+    _op.cases(
+        Case(lambda r: (r.uniform(-2, 2, (3, 17)),), {"axis": 1}, grad=False),
+        Case(lambda r: (np.where(r.uniform(0, 1, (6, 33)) < 0.1, np.nan, r.uniform(-2, 2, (6, 33))),), {"axis": 0}, grad=False),
+        Case(lambda r: (r.integers(-9, 9, (5, 3, 4)),), {"axis": 1}, grad=False),
+        Case(lambda r: (r.uniform(-2, 2, (3, 0)),), {"axis": 1}, grad=False),
+    )
 cumsum.reference(_np_scan(np.cumsum, 0))
 cumprod.reference(_np_scan(np.cumprod, 1))
 for _op in (cumsum, cumprod):
@@ -141,8 +186,8 @@ def _canon_axis(types, descending, axis):
     return {"descending": descending, "axis": line_axis(axis, types[0].ndim)}
 
 
-@primitive(functional="tensor math", methods="sort", along_axis=True)
-def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+@primitive(functional="tensor math", methods="sort", along_axis=True, aliases={"stable": ""})
+def sort(inp: Tensor, descending: Flag = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest.
 
     >>> from tengen import Tensor, functional as F
@@ -196,8 +241,8 @@ sort.cases(
 )
 
 
-@primitive(functional="tensor math", methods="argsort", along_axis=True)
-def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
+@primitive(functional="tensor math", methods="argsort", along_axis=True, aliases={"stable": ""})
+def argsort(inp: Tensor, descending: Flag = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 
 
@@ -224,7 +269,7 @@ argsort.cases(
 
 
 @primitive(along_axis=True)
-def k_first(inp: Tensor, k: Extent, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
+def k_first(inp: Tensor, k: Extent, descending: Flag = True, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest (smallest, if not descending) elements along `axis` in order, and their int64 positions."""
 
 
@@ -267,8 +312,8 @@ k_first.cases(
 )
 
 
-@shorthand(functional="tensor math", methods="topk", aliases={"largest": "descending"})
-def topk(inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
+@shorthand(functional="tensor math", methods="topk", aliases={"largest": "descending", "sorted": ""})
+def topk(inp: Tensor, k: int, descending: Flag = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
     """The k largest (smallest, if not descending) elements along `axis` and their positions.
 
     Args: kth_only: only the k-th value, without its axis. no_sort: any order would do (they are in order all the same).

@@ -15,7 +15,7 @@ from tengen.kernels.reduction.arg import arg_reduce
 from tengen.kernels.reduction.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
-from tengen.ops.attributes import DTypeLike, Offset, Shape
+from tengen.ops.attributes import Count, DTypeLike, Offset, Shape
 from tengen.ops.define import Case, Op, composite, lookup, primitive
 from tengen.ops.elementwise import astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, normalize_axes, permute, reshape
@@ -286,18 +286,51 @@ def to_float(x):
     return x if x.dtype.is_float else astype(x, float32)
 
 
-@composite(functional="math", methods="var", autocast="high")
-def var(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The variance: the mean of the squared distance from the mean (divided by n)."""
+_NO_CORRECTION = {"correction": 0}  # what a file means that does not say it
+
+
+@composite(functional="math", methods="var", autocast="high", older=_NO_CORRECTION)
+def var(
+    inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: Count = 0, unbiased: bool | None = None
+) -> Tensor:
+    """The variance: the mean of the squared distance from the mean.
+
+    Args: correction: the sum of squares is divided by the number of elements less this; NumPy's `ddof`. PyTorch has 1 by default.
+        unbiased: PyTorch's older word: True is correction=1, False is 0.
+
+    >>> from tengen import Tensor, functional as F
+    >>> x = Tensor([1.0, 2.0, 3.0])
+    >>> F.var(x, correction=1).item(), F.var(x, unbiased=False).item() == F.var(x).item()
+    (1.0, True)
+    """
     x = to_float(inp)
     d = sub(x, mean(x, axis, True))
-    return mean(mul(d, d), axis, keepdims)
+    return mean_of(mul(d, d), axis, keepdims, correction)
 
 
-@composite(functional="math", methods="std", autocast="high")
-def std(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation: the square root of `var`."""
-    return lookup("sqrt")(var(inp, axis, keepdims))
+def mean_of(x, axis, keepdims: bool, correction: int):
+    """The sum divided by the number of elements less `correction`."""
+    if not correction:
+        return mean(x, axis, keepdims)
+    n = product([x.shape[i] for i in normalize_axes(axis, len(x.shape))])
+    rest = max(n - correction, 0) if isinstance(n, int) else lookup("maximum")(sub(extent(n, x.dtype), correction), 0)
+    return div(sum_(x, axis, keepdims), rest)
+
+
+@composite(functional="math", methods="std", autocast="high", older=_NO_CORRECTION)
+def std(
+    inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: Count = 0, unbiased: bool | None = None
+) -> Tensor:
+    """The standard deviation: the square root of `var`, which see for `correction`."""
+    return lookup("sqrt")(var(inp, axis, keepdims, correction))
+
+
+def _canon_correction(types, axis, keepdims, correction, unbiased=None):
+    return {"axis": axis, "keepdims": keepdims, "correction": correction if unbiased is None else int(unbiased)}
+
+
+var.canon(_canon_correction)
+std.canon(_canon_correction)
 
 
 @composite(functional="nn", autocast="high")
@@ -373,11 +406,14 @@ def _np_logsumexp(x, axis=None, keepdims=False):
         )
 
 
-for _op, _f in ((var, np.var), (std, np.std), (logsumexp, _np_logsumexp)):
-    _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
+for _op in (var, std, logsumexp):
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
         Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "keepdims": True}),
         Case(lambda r: (r.uniform(-2, 2, (6, 4)),)),
     )
+for _op, _f in ((var, np.var), (std, np.std)):
+    _op.reference(lambda x, axis=None, keepdims=False, correction=0, f=_f, **_: f(x, axis=axis, keepdims=keepdims, ddof=correction))
+    _op.cases(Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "correction": 1}))
+logsumexp.reference(_np_logsumexp)
 logsumexp.cases(Case(lambda r: (np.array([[-np.inf, -np.inf], [0.0, -np.inf], [1e4, 1e4]]),), {"axis": 1}, grad=False))

@@ -6,7 +6,7 @@ packed colours, of 8 bits for planes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tengen.ops.define import Case, composite
 from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
 from tengen.ops.joining import stack
 from tengen.ops.logic import right_shift
-from tengen.ops.shape import broadcast_to, reshape, strided_slice
+from tengen.ops.shape import broadcast_to, permute, reshape, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -30,18 +30,15 @@ PLANES = ("NV12", "NV21", "YU12", "YV12")  # a plane of brightness, then colours
 
 
 def _channel(x: Tensor, i: int) -> Tensor:
-    """Channel i of (N, H, W, C), as (N, H, W)."""
+    """Channel i of (N, H, W, C), as (N, H, W); integers as int32."""
     n, h, w, _ = x.shape
-    return reshape(strided_slice(x, (0, 0, 0, i), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
+    c = reshape(strided_slice(x, (0, 0, 0, i), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
+    return c if c.dtype.is_float else astype(c, int32)
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
     """x / 2^bits, rounded to nearest, halves up."""
     return right_shift(add(x, 1 << (bits - 1)), bits)
-
-
-def _as_picture(channels: list[Tensor]) -> Tensor:
-    return stack([astype(minimum(maximum(c, 0), 255), uint8) for c in channels], 3)
 
 
 def _gray(r: Tensor, g: Tensor, b: Tensor) -> Tensor:
@@ -50,48 +47,42 @@ def _gray(r: Tensor, g: Tensor, b: Tensor) -> Tensor:
     return _shifted(add(add(mul(r, 4899), mul(g, 9617)), mul(b, 1868)), 14)
 
 
-def _packed(x: Tensor, source: str, target: str) -> Tensor:
-    """A picture (N, H, W, C) in other colours."""
+def _packed(x: Tensor, source: str, target: str) -> list[Tensor]:
+    """The channels (N, H, W) of a picture (N, H, W, C) in other colours."""
     if source == "GRAY":
-        return broadcast_to(x, (*x.shape[:3], 3))
-    wide = x if x.dtype.is_float else astype(x, int32)
-    first, second, third = (_channel(wide, i) for i in range(3))
+        return [_channel(x, 0)] * 3
+    first, second, third = (_channel(x, i) for i in range(3))
     if {source, target} == {"RGB", "YUV"}:
         return _to_yuv(first, second, third) if target == "YUV" else _from_yuv(first, second, third)
     r, g, b = (third, second, first) if source == "BGR" else (first, second, third)
-    if target == "GRAY":
-        y = reshape(_gray(r, g, b), (*x.shape[:3], 1))
-        return y if x.dtype.is_float else astype(y, uint8)
-    found = [r, g, b] if target == "RGB" else [b, g, r]
-    return stack(found, 3) if x.dtype.is_float else _as_picture(found)
+    return [_gray(r, g, b)] if target == "GRAY" else [r, g, b] if target == "RGB" else [b, g, r]
 
 
-def _to_yuv(b: Tensor, g: Tensor, r: Tensor) -> Tensor:
+def _to_yuv(b: Tensor, g: Tensor, r: Tensor) -> list[Tensor]:
     """MegEngine's "RGB2YUV" takes the first channel for blue."""
     y = _gray(r, g, b)
     if b.dtype.is_float:
-        return stack([y, add(mul(sub(b, y), 0.492), 0.5), add(mul(sub(r, y), 0.877), 0.5)], 3)
-    u, v = (_shifted(add(mul(sub(c, y), k), 128 << 14), 14) for c, k in ((b, 8061), (r, 14369)))
-    return _as_picture([y, u, v])
+        return [y, add(mul(sub(b, y), 0.492), 0.5), add(mul(sub(r, y), 0.877), 0.5)]
+    return [y, *(_shifted(add(mul(sub(c, y), k), 128 << 14), 14) for c, k in ((b, 8061), (r, 14369)))]
 
 
-def _from_yuv(y: Tensor, u: Tensor, v: Tensor) -> Tensor:
+def _from_yuv(y: Tensor, u: Tensor, v: Tensor) -> list[Tensor]:
     """Its "YUV2RGB" gives blue first."""
     if y.dtype.is_float:
         u, v = sub(u, 0.5), sub(v, 0.5)
-        return stack([add(y, mul(u, 2.032)), sub(sub(y, mul(u, 0.395)), mul(v, 0.581)), add(y, mul(v, 1.14))], 3)
+        return [add(y, mul(u, 2.032)), sub(sub(y, mul(u, 0.395)), mul(v, 0.581)), add(y, mul(v, 1.14))]
     u, v = sub(u, 128), sub(v, 128)
     terms = [mul(u, 33292), add(mul(u, -6472), mul(v, -9519)), mul(v, 18678)]
-    return _as_picture([add(y, _shifted(t, 14)) for t in terms])
+    return [add(y, _shifted(t, 14)) for t in terms]
 
 
-def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> Tensor:
-    """A picture (N, 3 H / 2, W, 1) of planes. studio: brightness in 16..235 (BT.601), else in 0..255."""
+def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> list[Tensor]:
+    """The channels of a picture (N, 3 H / 2, W, 1) of planes. studio: brightness in 16..235 (BT.601), else in 0..255."""
     n, rows, w, _ = x.shape
     h = rows // 3 * 2
-    y = strided_slice(x, (0, 0, 0, 0), (n, h, w, 1), (1, 1, 1, 1))
+    y = reshape(strided_slice(x, (0, 0, 0, 0), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
     if target == "GRAY":
-        return y
+        return [y]
     rest = strided_slice(x, (0, h, 0, 0), (n, h // 2, w, 1), (1, 1, 1, 1))
     order = (1, 0) if planes in ("NV21", "YV12") else (0, 1)  # V before U, or behind
     if planes.startswith("NV"):
@@ -100,7 +91,7 @@ def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> Tensor:
     else:
         halves = reshape(rest, (n, 2, h // 2, w // 2))
         u, v = (strided_slice(halves, (0, i, 0, 0), (n, 1, h // 2, w // 2), (1,) * 4) for i in order)
-    y, u, v = reshape(astype(y, int32), (n, h, w)), _doubled(u, n, h, w), _doubled(v, n, h, w)
+    y, u, v = astype(y, int32), _doubled(u, n, h, w), _doubled(v, n, h, w)
     if studio:
         light = mul(sub(y, 16), 298)
         r, g, b = add(light, mul(v, 409)), sub(sub(light, mul(u, 100)), mul(v, 208)), add(light, mul(u, 516))
@@ -108,7 +99,7 @@ def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> Tensor:
     else:
         r, b = add(y, right_shift(mul(v, 359), 8)), add(y, right_shift(mul(u, 454), 8))
         g = sub(y, right_shift(add(mul(u, 88), mul(v, 183)), 8))
-    return _as_picture([r, g, b] if target == "RGB" else [b, g, r])
+    return [r, g, b] if target == "RGB" else [b, g, r]
 
 
 def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
@@ -118,14 +109,17 @@ def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
 
 
 @composite(functional="vision nn")
-def cvt_color(inp: Tensor, mode: Color) -> Tensor:
-    """Pictures in other colours, channels last.
+def cvt_color(inp: Tensor, mode: Color, format: Literal["NHWC", "NCHW"] = "NHWC") -> Tensor:
+    """Pictures in other colours.
 
-    Shapes:   (N, H, W, C) -> (N, H, W, C'); from planes (NV12, NV21, YU12, YV12, YCrCb) (N, 3 H / 2, W, 1) -> (N, H, W, C')
-    Args:     mode: from what to what. float32 pictures have "RGB2GRAY", "BGR2GRAY", "GRAY2RGB", "RGB2YUV" and "YUV2RGB".
+    Shapes:   (N, H, W, C) -> (N, H, W, C'); from planes (NV12, NV21, YU12 or I420, YV12, YCrCb) (N, 3 H / 2, W, 1) -> (N, H, W, C'). With
+        format="NCHW" channels are axis 1 of both.
+    Args:     mode: from what to what. float32 pictures have "RGB2GRAY", "BGR2GRAY", "GRAY2RGB", "RGB2YUV" and "YUV2RGB". What cameras
+        give is mostly "BT601_YUV2RGB_NV12": brightness in 16..235, one plane of it, then pairs (U, V) for each 2 x 2 pixels.
     Dtypes:   uint8, or floats
     Numerics: the bits of MegEngine 1.13 in uint8, also where its "RGB2YUV" and "YUV2RGB" take the first channel of RGB for blue; "BT601_"
-        differ by at most 2. YUV of floats has its middle at 0.5
+        differ by at most 2 from it, and by at most 1 from OpenCV, which takes a brightness below 16 for 16. YUV of floats has its middle
+        at 0.5
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.cvt_color(Tensor([[[[10, 20, 30]]]], dtype="uint8"), "RGB2GRAY").tolist()
@@ -133,25 +127,33 @@ def cvt_color(inp: Tensor, mode: Color) -> Tensor:
     """
     studio = mode.startswith("BT601_")
     source, target = mode.removeprefix("BT601_").split("2", 1)
-    if source == "YCrCb":
-        return _from_planes(inp, "NV21", target, False)
     target, _, planes = target.partition("_")
-    return _from_planes(inp, planes, target, studio) if planes else _packed(inp, source, target)
+    planes = "NV21" if source == "YCrCb" else planes
+    x = inp if format == "NHWC" else permute(inp, (0, 2, 3, 1))
+    channels = _from_planes(x, planes, target, studio) if planes else _packed(x, source, target)
+    if not inp.dtype.is_float:
+        channels = [c if c.dtype is uint8 else astype(minimum(maximum(c, 0), 255), uint8) for c in channels]
+    n, h, w = channels[0].shape
+    if len(channels) == 1:
+        return reshape(channels[0], (n, h, w, 1) if format == "NHWC" else (n, 1, h, w))
+    return stack(channels, 3 if format == "NHWC" else 1)
 
 
 @cvt_color.canon
-def _(types, mode):
-    x = types[0]
+def _(types, mode, format):
+    x, mode = types[0], mode.replace("I420", "YU12")  # two names of one order
     if x.dtype is not uint8 and not (x.dtype.is_float and mode in FLOAT_MODES):
         raise DTypeError(f"mode {mode!r} takes uint8{' or floats' if mode in FLOAT_MODES else ''}, got {x}")
     source = mode.removeprefix("BT601_").split("2", 1)[0]
     planar = source == "YCrCb" or mode.rpartition("_")[2] in PLANES
     channels = 1 if planar else CHANNELS[source]
-    if x.ndim != 4 or as_int(x.shape[3]) != channels:
-        raise ShapeError(f"mode {mode!r} takes pictures (N, H, W, {channels}), got {x}")
-    if planar and (as_int(x.shape[1] % 3) not in (0, None) or as_int(x.shape[2] % 2) not in (0, None)):
-        raise ShapeError(f"mode {mode!r} takes planes (N, 3 H / 2, W, 1) with an even W, got {x}")
-    return {"mode": mode}
+    axis, rows = (3, 1) if format == "NHWC" else (1, 2)
+    if x.ndim != 4 or as_int(x.shape[axis]) != channels:
+        wanted = f"(N, H, W, {channels})" if format == "NHWC" else f"(N, {channels}, H, W)"
+        raise ShapeError(f"mode {mode!r} takes pictures {wanted}, got {x}")
+    if planar and (as_int(x.shape[rows] % 3) not in (0, None) or as_int(x.shape[rows + 1] % 2) not in (0, None)):
+        raise ShapeError(f"mode {mode!r} takes planes of 3 H / 2 rows with an even W, got {x}")
+    return {"mode": mode, "format": format}
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------
@@ -174,7 +176,10 @@ def _np_planes(x, planes):
     return y, u - 128, v - 128
 
 
-def _np_cvt_color(x, mode):
+def _np_cvt_color(x, mode, format="NHWC"):
+    if format == "NCHW":
+        return _np_cvt_color(x.transpose(0, 2, 3, 1), mode).transpose(0, 3, 1, 2)
+    mode = mode.replace("I420", "YU12")
     whole, x = x.dtype.kind != "f", x.astype(np.float64)
     picture = (lambda *c: np.clip(np.stack(c, -1), 0, 255)) if whole else (lambda *c: np.stack(c, -1))
     name, _, planes = mode.removeprefix("BT601_").partition("_")
@@ -213,5 +218,7 @@ _bytes = lambda *shape: lambda r: (r.integers(0, 256, shape).astype(np.uint8),)
 cvt_color.cases(
     *(Case(_bytes(2, 3, 17, CHANNELS[m.split("2")[0]]), {"mode": m}, grad=False) for m in (*FLOAT_MODES, "RGBA2BGR", "BGR2RGB")),
     *(Case(_bytes(1, 6, 4, 1), {"mode": m}, grad=False) for m in ("YUV2RGB_NV12", "YUV2BGR_YV12", "BT601_YUV2RGB_YU12", "YCrCb2RGB")),
+    Case(_bytes(2, 1, 6, 4), {"mode": "BT601_YUV2BGR_I420", "format": "NCHW"}, grad=False),
+    Case(_bytes(2, 3, 5, 7), {"mode": "RGB2GRAY", "format": "NCHW"}, grad=False),
     *(Case(lambda r, n=CHANNELS[m.split("2")[0]]: (r.uniform(0, 1, (2, 3, 2, n)),), {"mode": m}) for m in FLOAT_MODES),
 )

@@ -15,6 +15,7 @@ from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.shape import reshape
 from tengen.ops.vision_coords import CUBIC_GAIN, as_floats, as_pixels, computed_in, grid, taps_between
+from tengen.ops.vision_resample import np_resample, resample
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: Literal["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"] = "bilinear",
     align_corners: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """An image made larger or smaller.
 
@@ -42,6 +44,7 @@ def interpolate(
             "bilinear" and "bicubic" (Keys, a = -0.75) for two, "trilinear" for three.
         align_corners: False: pixels are squares, and the images' edges lie on one another. True: the middles of the corner pixels
             do. Not for "nearest".
+        antialias: for "bilinear" and "bicubic" with align_corners=False: a filter as wide as the step between pixels (`resample`).
     Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded, halves to even
     Numerics: where a pixel lies is a fraction of integers, so its weights are rounded once; then a product and an fma for each further
         pixel, rows first. As in MegEngine, and PyTorch's with recompute_scale_factor=True
@@ -51,6 +54,8 @@ def interpolate(
     >>> F.vision.interpolate(Tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), (1, 4)).tolist()
     [[[[2.0, 2.25, 2.75, 3.0]]]]
     """
+    if antialias:
+        return resample(inp, size, {"bilinear": "linear", "bicubic": "cubic"}[mode])
     d = computed_in(inp.dtype)
     n, c, *space = inp.shape
     x = as_floats(inp)
@@ -70,7 +75,7 @@ def _taps(space, size, mode: str, align_corners: bool, d: DType) -> list[tuple[l
 
 
 @interpolate.canon
-def _(types, size, scale_factor, mode, align_corners):
+def _(types, size, scale_factor, mode, align_corners, antialias):
     x = types[0]
     axes = x.ndim - 2
     if not 1 <= axes <= 3 or SPACE_EXTENT_COUNTS.get(mode, axes) != axes:
@@ -78,6 +83,8 @@ def _(types, size, scale_factor, mode, align_corners):
         raise ShapeError(f"mode {mode!r} takes images {takes}, got {x}")
     if align_corners is not None and mode.startswith("nearest"):
         raise ArgumentError(f"align_corners={align_corners} has no meaning for mode {mode!r}; help: leave it out")
+    if antialias and (mode not in ("bilinear", "bicubic") or align_corners):
+        raise ArgumentError(f"antialias=True is for 'bilinear' and 'bicubic' with align_corners=False, not {mode!r}, {align_corners}")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("takes one of size and scale_factor")
     if scale_factor is not None:
@@ -90,7 +97,8 @@ def _(types, size, scale_factor, mode, align_corners):
         raise ShapeError(f"size={size} must have {axes} extents, for {x}")
     if any(as_int(a) == 0 and as_int(b) != 0 for a, b in zip(x.shape[2:], size)):
         raise ShapeError(f"an image without pixels, {x}, cannot be enlarged to {size}")
-    return {"size": size, "scale_factor": None, "mode": mode, "align_corners": bool(align_corners) if "nearest" not in mode else None}
+    corners = bool(align_corners) if "nearest" not in mode else None
+    return {"size": size, "scale_factor": None, "mode": mode, "align_corners": corners, "antialias": antialias}
 
 
 def _scaled(n, factor: float):
@@ -132,10 +140,12 @@ def _np_matrix(n, out, mode, align):
     return m
 
 
-def _np_interpolate(x, size=None, scale_factor=None, mode="bilinear", align_corners=None):
+def _np_interpolate(x, size=None, scale_factor=None, mode="bilinear", align_corners=None, antialias=False):
     axes = x.ndim - 2
     if size is None:
         size = [math.floor(n * f) for n, f in zip(x.shape[2:], np.broadcast_to(scale_factor, axes))]
+    if antialias:
+        return np_resample(x, size, {"bilinear": "linear", "bicubic": "cubic"}[mode])
     y = x
     for axis, out in enumerate(np.broadcast_to(size, axes)):
         m = _np_matrix(x.shape[axis + 2], int(out), mode, align_corners)
@@ -155,6 +165,7 @@ interpolate.cases(
     Case(_image(1, 2, 3, 2, 4), {"size": (2, 4, 8), "mode": "trilinear"}),
     Case(_image(2, 2, 5, 3), {"scale_factor": (1.5, 2.0), "mode": "nearest"}),
     Case(_image(2, 2, 5, 3), {"size": (4, 7), "mode": "nearest-exact"}),
+    Case(_image(1, 2, 7, 9), {"size": (3, 4), "antialias": True}),
     Case(_image(0, 2, 5, 3), {"size": (4, 7)}),
     Case(_image(1, 1, 1, 1), {"size": (3, 2), "align_corners": True}),
 )

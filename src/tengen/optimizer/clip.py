@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+from weakref import WeakValueDictionary
 
 from tengen import functional as F
+from tengen.base.errors import DistributedError
 from tengen.tensor import Tensor, tracing
+
+
+class Shared(Protocol):
+    """What shares parameters out among processes, so that each has some of them: a pipeline."""
+
+    def norms_of_all(self, norms: Sequence[Tensor]) -> list[Tensor]:
+        """The norms of all processes' gradients, of those of all of this process's parameters that have one."""
+        ...
+
+    def parameters(self) -> Sequence[Tensor]:
+        """This process's parameters."""
+        ...
+
+
+SHARED: WeakValueDictionary[int, Shared] = WeakValueDictionary()  # by the id of a parameter, which it keeps alive
+
+
+def _norms_of_all(tensors: Sequence[Tensor], norms: list[Tensor]) -> list[Tensor]:
+    """The norms, with those of other processes' gradients where the parameters are shared out."""
+    owners = {id(s): s for t in tensors if (s := SHARED.get(id(t))) is not None}
+    if not owners:
+        return norms
+    (owner,) = owners.values() if len(owners) == 1 else (None,)
+    if owner is None or {id(t) for t in tensors} != {id(p) for p in owner.parameters()}:
+        raise DistributedError(
+            "clip_grad_norm: other processes have the rest of these parameters, and wait for the norms of all; help: "
+            "clip_grad_norm(pipeline.parameters(), max_norm)"
+        )
+    return owner.norms_of_all(norms)
 
 
 def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -20,10 +52,9 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     """
     if max_norm < 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     params = _with_grad(tensors)
-    norms = [F.norm(t.grad.reshape(-1), ord) for t in params]
-    if hasattr(tensors, "norms_of_all"):  # the parameters of one stage of a pipeline
-        norms = tensors.norms_of_all(norms)
+    norms = _norms_of_all(tensors, [F.norm(t.grad.reshape(-1), ord) for t in params])
     if not norms:
         return Tensor(0.0)
     total = F.norm(F.stack(norms), ord)
@@ -48,7 +79,7 @@ def clip_grad_norm_(
     Args: error_if_nonfinite: RuntimeError, before anything is scaled, where the norm is infinite or a NaN; not in a trace with
         symbolic=True, which does not know. foreach: accepted; it changes no number.
     """
-    params = _with_grad(parameters)
+    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if not error_if_nonfinite:
         return clip_grad_norm(params, max_norm, norm_type)
     if tracing.recorder is not None and not tracing.recorder.answers:

@@ -84,7 +84,7 @@ class LBFGS(Optimizer):
         for (p, _), x in zip(self._params(), start):
             pairs = as_real(x)
             moved = (pairs + d[at : at + pairs.size].reshape(pairs.shape) * t).astype(pairs.dtype)
-            p._reset(REGISTRY["view_as_complex"](moved) if x.dtype.is_complex else moved)
+            p._reset((REGISTRY["view_as_complex"](moved) if x.dtype.is_complex else moved).detach())
             at += pairs.size
 
     # -- a step --------------------------------------------------------------------------------------------------------------

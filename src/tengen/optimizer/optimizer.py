@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tengen.autodiff import GradManager
+from tengen.autodiff import GradManager, no_grad
 from tengen.base.changes import Watched, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import UsageWarning, warn_once
@@ -21,6 +21,7 @@ from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor, tensor_over, tracing
+from tengen.tensor.nodes import leaf_of
 
 
 @telling("__delitem__", "clear", "pop", "popitem")
@@ -183,12 +184,13 @@ class Optimizer(Watched):
                 returned in place of self.
         """
         loss, updated = None if closure is None else closure(), False
-        for p, group in self._params():
-            grad = p.grad
-            if grad is not None:
-                grad = grad.detach()
-                self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
-                updated = True
+        with no_grad():
+            for p, group in self._params():
+                grad = p.grad
+                if grad is not None:
+                    grad = grad.detach()
+                    self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
+                    updated = True
         if not updated:
             self._nothing_to_do()
         return self if closure is None else loss
@@ -227,9 +229,16 @@ class Optimizer(Watched):
         for p, _ in self._params():
             p.grad = p.overflow = None
 
-    def zero_grad(self) -> None:
-        """MegEngine 1.0: forgets all gradients, and starts recording for `backward`."""
-        self.clear_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients. As in MegEngine 1.0 it also starts recording for `backward`, unless the parameters are recorded by
+        themselves (`Tensor.requires_grad`), as in PyTorch. set_to_none: whether a gradient becomes None, or zeros."""
+        if not set_to_none:
+            for p, _ in self._params():
+                p.grad = None if p.grad is None else REGISTRY["zeros_like"](p.grad)
+        else:
+            self.clear_grad()
+        if all(leaf_of(p) is not None or p.frozen for p, _ in self._params()):
+            return
         if self._manager is None:
             self._manager = GradManager().attach(p for p, _ in self._params())
         self._manager.release()

@@ -1,7 +1,8 @@
 """Integers that are turned into what they stand for, and back into the same integers, stay integers.
 
 A quantised layer hands on numbers, so that any function may stand behind it. Where the next one takes the same integers from
-them, through nothing but views and maxima over windows, which do the same to both, nothing is turned.
+them, through nothing but views and maxima over windows, which do the same to both, nothing is turned. What clips numbers before they
+become integers that are clipped in the same places is left out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,39 @@ def keep_codes(graph: Graph) -> Graph:
             types = lookup(step.op).infer_types([q.type], step.attrs)
             q = g.add_node(step.op, [q], step.attrs, types, step.where).outputs[0]
         return [q]
+
+    return rebuild(graph, rule)
+
+
+def drop_clips(graph: Graph) -> Graph:
+    """A `relu` or `relu6` that only `quantize_linear` reads is dropped where what it cuts off has the smallest or the largest
+    integer anyway, if scale and zero point are known: rounded quotients are in the order of what was divided.
+
+    before: ``%a = relu(%x); %q = quantize_linear(%a, %s, low=0, high=255)``
+    after:  ``%q = quantize_linear(%x, %s, low=0, high=255)``
+    """
+    if not any(n.op == "quantize_linear" for n in graph.nodes):
+        return graph
+    data = {c.value: c.data for c in graph.constants.values() if c.data is not None}
+    kept, users = set(graph.results()), graph.users()
+
+    def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value] | None:
+        if n.op != "quantize_linear" or not ins[0] or n.inputs[1] not in data or not _is_plain(data[n.inputs[1]]):
+            return None
+        if n.inputs[2] is not None and n.inputs[2] not in data:
+            return None
+        zero = np.int64(0) if n.inputs[2] is None else data[n.inputs[2]].astype(np.int64)
+        old, new = n.inputs[0], ins[0]
+        while old is not None and old.node is not None and new is not None and new.node is not None:
+            inner = old.node
+            if inner.op not in ("relu", "relu6") or len(users[old]) > 1 or old in kept or (n.attrs["low"] < zero).any():
+                break
+            if inner.op == "relu6" and (np.rint(np.float32(6) / data[n.inputs[1]]) < (n.attrs["high"] - zero)).any():
+                break
+            old, new = inner.inputs[0], new.node.inputs[0]
+        if new is ins[0]:
+            return None
+        return g.add_node(n.op, [new, *ins[1:]], n.attrs, [v.type for v in n.outputs], n.where).outputs
 
     return rebuild(graph, rule)
 

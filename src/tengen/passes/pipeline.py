@@ -17,7 +17,7 @@ from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.ops.define import lookup
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_examples, remove_identities
-from tengen.passes.codes import keep_codes
+from tengen.passes.codes import drop_clips, keep_codes
 from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
@@ -37,7 +37,7 @@ def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> S
 
 
 GRAPH = Form(2, print_graph, lambda g: verify(g, infer))
-CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common, keep_codes]
+CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common, keep_codes, drop_clips]
 
 
 def graph_passes(evaluate: Evaluate | None = None) -> list[Pass]:

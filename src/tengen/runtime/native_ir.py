@@ -21,7 +21,7 @@ PYTHON_SYMBOLS = (
 def python_ir() -> str:
     """The LLVM IR of the builtins; it follows `memory_ir()` and `threads_ir()` in one module.
 
-    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed`` and ``py_plan``, all METH_FASTCALL, and
+    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed``, ``py_sole`` and ``py_plan``, all METH_FASTCALL, and
     ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
     """
     texts = {name: text.encode() for name, text in _MESSAGES.items()}
@@ -41,6 +41,7 @@ _MESSAGES = {
     "name.wrap": "wrap",
     "name.address": "address",
     "name.borrowed": "borrowed",
+    "name.sole": "sole",
     "name.plan": "a program",
 }
 
@@ -270,6 +271,40 @@ look:
   %is_view = icmp eq ptr %destructor, @release_owner
   %answer = zext i1 %is_view to i64
   %b = call ptr @PyBool_FromLong(i64 %answer)
+  ret ptr %b
+}
+
+; The number of references is the first 32 bits of an object, in every CPython from 3.11 to 3.14 on a little-endian machine.
+define ptr @py_sole(ptr %self, ptr %args, i64 %n) {
+entry:
+  br label %next
+next:
+  %i = phi i64 [0, %entry], [%j, %owned]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %look, label %answer
+look:
+  %a.p = getelementptr ptr, ptr %args, i64 %i
+  %a = load ptr, ptr %a.p
+  %p = call ptr @PyCapsule_GetPointer(ptr %a, ptr null)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %type, label %count
+type:
+  %e = call ptr @bad_type(ptr @name.sole, i64 %i, ptr %a)
+  ret ptr null
+count:
+  %references = load i32, ptr %a
+  %shared = icmp ugt i32 %references, 2
+  br i1 %shared, label %answer, label %owner
+owner:
+  %destructor = call ptr @PyCapsule_GetDestructor(ptr %a)
+  %is_view = icmp eq ptr %destructor, @release_owner
+  br i1 %is_view, label %answer, label %owned
+owned:
+  %j = add i64 %i, 1
+  br label %next
+answer:
+  %all = phi i64 [1, %next], [0, %count], [0, %owner]
+  %b = call ptr @PyBool_FromLong(i64 %all)
   ret ptr %b
 }
 """

@@ -6,13 +6,12 @@ In: bytes in memory, and a folder. Out: where they lie in a file without a name,
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from weakref import finalize
 
+from tengen.base.digest import blake2b
 from tengen.base.errors import BudgetError
 from tengen.base.sizes import in_words
 
@@ -52,6 +51,8 @@ class Spool:
     def _file(self) -> int:
         with self._lock:
             if self._fd is None:
+                import tempfile  # here, because few processes write values to disk
+
                 self._fd, name = tempfile.mkstemp(dir=self._folder)
                 finalize(self, os.close, self._fd)
                 os.unlink(name)
@@ -125,7 +126,12 @@ class Pages:
 
 def folder_of(offload: str | os.PathLike) -> str:
     """The folder that an option `offload` names. Errors: ValueError where it is none."""
-    folder = tempfile.gettempdir() if offload == "disk" else os.path.abspath(os.fspath(offload))
+    if offload == "disk":
+        import tempfile
+
+        folder = tempfile.gettempdir()
+    else:
+        folder = os.path.abspath(os.fspath(offload))
     if not os.path.isdir(folder):
         raise ValueError(f'offload={offload!r} is no folder; help: a folder that is there, or "disk"')
     return folder
@@ -133,4 +139,4 @@ def folder_of(offload: str | os.PathLike) -> str:
 
 def key_of(folder: str) -> int:
     """The key of a folder's store in programs: the same in every process, and no key of `tensor/host.py`."""
-    return -1 - (int.from_bytes(hashlib.blake2b(folder.encode(errors="surrogateescape"), digest_size=8).digest(), "little") >> 2)
+    return -1 - (int.from_bytes(blake2b(folder.encode(errors="surrogateescape"), digest_size=8).digest(), "little") >> 2)

@@ -140,6 +140,16 @@ Whether a buffer shows memory of another's: a view, or foreign memory. Nobody ma
 
 Errors: TypeError if buffer is none.""",
 )
+sole = _builtin(
+    "sole",
+    """sole(*buffers)
+--
+
+Whether each of these buffers is held by one object alone (besides this call) and has memory of its own: a run may write it. To be called
+with attributes, ``sole(t._data)``: a variable would hold the buffer too.
+
+Errors: TypeError if one is none.""",
+)
 
 
 def write(buffer, data) -> None:

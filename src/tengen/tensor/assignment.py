@@ -7,7 +7,6 @@ op `setitem` or the composite makes a new tensor instead, which x then stands fo
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ from tengen.tensor.batched import Batched
 from tengen.tensor.eager import check_values, explain, look, planned, slow_plan
 from tengen.tensor.elsewhere import refuse_writing
 from tengen.tensor.looking import looking
-from tengen.tensor.nodes import node_of
+from tengen.tensor.nodes import leaf_of, node_of
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Buffer, Tensor, assign
 from tengen.tensor.writes import watching
@@ -37,7 +36,7 @@ def own(t: Tensor) -> None:
     if t._layout.order is None:
         dense = REGISTRY["copy"](t.detach())
         t._data, t._layout = dense._data, dense._layout
-    elif sys.getrefcount(t._data) > 2 or native.borrowed(t._data):
+    elif not native.sole(t._data):
         t._data = native.copy(t._data, t.size * t.dtype.size)
 
 
@@ -100,10 +99,10 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
 
 
 def _alone(t: Tensor) -> bool:
-    """Whether the tensor's memory is dense, nothing else shares it, and the tensor is not on the tape."""
-    if type(t._data) is not Buffer or t._node is not None or not t._layout.contiguous or not t.size:
+    """Whether the tensor's memory is dense, nothing else shares it, and the tensor is not on the tape, unless as a leaf."""
+    if type(t._data) is not Buffer or (t._node is not None and leaf_of(t) is None) or not t._layout.contiguous or not t.size:
         return False
-    return sys.getrefcount(t._data) == 2 and not native.borrowed(t._data)
+    return native.sole(t._data)
 
 
 def _apart(t: Tensor, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ _keys = itertools.count()
 
 
 class Hooked:
-    """How often hooks were put on or taken off: `times`."""
+    """How often hooks were put on or taken off, or parameters frozen or trained again: `times`."""
 
     times = 0
 

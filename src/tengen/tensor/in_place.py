@@ -195,7 +195,7 @@ def methods(function: Callable[[str], Compute]) -> dict[str, Callable[..., Tenso
         ("masked_fill_", _filled, "A number where the mask is true"), ("scatter_", _scattered, "`functional.scatter` of the tensor"),
         ("scatter_add_", _scatter_added, "`functional.scatter_add` of the tensor"),
         *((f"{n}_", function(n), f"`functional.{n}` of the tensor") for n in (
-            "addcdiv", "addcmul", "addmm", "index_add", "index_copy", "index_fill", "masked_scatter",
+            "addcdiv", "addcmul", "addmm", "index_add", "index_copy", "index_fill", "index_reduce", "masked_scatter", "scatter_reduce",
         )),
     )  # fmt: skip
     return made | {name: writing(name, compute, says) for name, compute, says in special}

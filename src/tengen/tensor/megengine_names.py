@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 
 from tengen.ops.define import REGISTRY
+from tengen.tensor import leaves
 from tengen.tensor.in_place import data_of, set_data
 from tengen.tensor.tensor import Tensor
-
-
-def refused(name: str, instead: str) -> property:
-    """An attribute of another library's that would be set in vain: there is none, and setting it says so."""
-
-    def read(t: Tensor):
-        raise AttributeError(f"{type(t).__name__!r} object has no attribute {name!r}; help: {instead}")
-
-    def write(t: Tensor, value) -> None:
-        raise AttributeError(f"a {type(t).__name__} has no {name!r} to set; help: {instead}")
-
-    return property(read, write)
 
 
 def _name(self: Tensor) -> str:
@@ -84,7 +73,8 @@ def _wrap(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: b
 
 MEMBERS: dict[str, Any] = {
     "name": property(_name, _set_name, doc=_name.__doc__), "format": property(_format, doc=_format.__doc__),
-    "requires_grad": refused("requires_grad", "attach to the GradManager, and give the optimizer, only the tensors to train"),
+    "requires_grad": property(leaves.requires_grad, leaves.set_requires_grad, doc=leaves.requires_grad.__doc__),
+    "is_leaf": property(leaves.is_leaf, doc=leaves.is_leaf.__doc__), "grad_fn": property(leaves.grad_fn, doc=leaves.grad_fn.__doc__),
     "data": property(data_of, set_data, doc=data_of.__doc__),
     "qparams": property(_qparams, _set_qparams, doc=_qparams.__doc__),
     "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,

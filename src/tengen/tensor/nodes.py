@@ -17,8 +17,11 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from tengen.base.changes import changed
+from tengen.base.errors import GradientError, user_line
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tengen.tensor.tensor import Tensor
 
@@ -49,13 +52,15 @@ class TapeNode:
 
 
 class Walking(threading.local):
-    """node: the call whose gradient this thread computes now; None outside of a backward walk."""
+    """node: the call whose gradient this thread computes now; None outside of a backward walk. level: for which one."""
 
     node: TapeNode | None = None
+    level: Level | None = None
 
-    def go_to(self, node: TapeNode | None) -> TapeNode | None:
-        """Says which call it is from now on. Returns the one before."""
-        before, self.node = self.node, node
+    def go_to(self, node: TapeNode | None, level: Level | None) -> tuple[TapeNode | None, Level | None]:
+        """Says which call it is from now on, and for which level. Returns those before."""
+        before = self.node, self.level
+        self.node, self.level = node, level
         return before
 
 
@@ -88,11 +93,53 @@ def visible_node(op, inputs, attrs, outputs=None) -> TapeNode | None:
     return node
 
 
+class Leaves:
+    """What is common to all tensors that require gradients by themselves (`tengen.tensor.leaves`). level: theirs; None before the first.
+    parameters: whether new parameters are leaves."""
+
+    level: Level | None = None
+    parameters = False
+
+    def start(self, t: Tensor) -> None:
+        """From now on what is computed of t is recorded, wherever that is."""
+        if self.level is None:
+            self.level = Level()
+        node = TapeNode(None, (), ref(t))  # of its attributes a start node needs none: here it knows its tensor
+        node.level, node.order = self.level, self.level.order  # older than every `no_grad`, which so hides it
+        t._node = node
+        changed()
+
+    def of_parameters(self, value: bool) -> bool:
+        """Whether parameters that are made from now on are leaves. Returns what was said before."""
+        before, self.parameters = self.parameters, value
+        return before
+
+
+leaves = Leaves()
+
+
+def leaf_of(t: Tensor) -> TapeNode | None:
+    """The start node of a tensor that is a leaf; None of any other."""
+    node = t._node
+    return node if type(node) is TapeNode and node.op is None and leaves.level is not None and node.level is leaves.level else None
+
+
 def kept_place(target: Tensor, node: Any) -> Any:
     """The place of a tensor that takes a value whose place is `node`: an attached tensor that is written inside of `no_grad` stays
-    attached."""
+    attached, and a leaf stays one. Errors: GradientError for a leaf outside of `no_grad` whose new value has a gradient."""
     own = target._node
-    return own if limits and _is_hidden(own) and getattr(own, "op", own) is None else node
+    if own is None:
+        return node
+    if limits and _is_hidden(own) and getattr(own, "op", own) is None:
+        return own
+    if leaf_of(target) is None:
+        return node
+    if node is not None and is_live(node[0] if isinstance(node, tuple) else node):
+        raise GradientError(
+            f"{user_line()}: {target._layout.type!r}, which requires a gradient, is given a value that was computed from such tensors; help: "
+            "with no_grad(): around the update; or x = ..., another tensor"
+        )
+    return own
 
 
 def node_of(t: Tensor | None) -> tuple[TapeNode | None, int]:
@@ -107,14 +154,16 @@ levels: list[Level] = []  # the active ones of all threads
 class Level:
     """A gradient that is being recorded: active from its making to `end`. As a context manager it ends with the block.
 
+    Args: alone: whether gradients end at the tensors that it starts where those are leaves, in place of going on to the leaves' level.
     Attributes: owed: results that this process does not use and whose gradient it walks all the same, since other processes wait for
         its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it.
     """
 
-    __slots__ = ("order", "active", "owed", "awaited", "thread", "_starts", "__weakref__")
+    __slots__ = ("order", "active", "owed", "awaited", "thread", "alone", "_starts", "__weakref__")
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = False) -> None:
         self.order = next(_counter)
+        self.alone = alone
         self.active = True
         self.owed: list[Tensor] = []
         self.awaited: list[tuple[TapeNode | None, int]] = []
@@ -137,7 +186,7 @@ class Level:
             return node, index
         start = TapeNode(None, (), ())
         start.level = self
-        if on_tape(t):
+        if on_tape(t) and not (self.alone and leaf_of(t) is not None):
             start.saved = [(None, t._layout, t._node)]
         for x in (t, *aliases):
             self._starts.append([ref(x), start, x._node])
@@ -193,6 +242,21 @@ def is_live(node: TapeNode) -> bool:
             for n, _ in path:
                 n.level = found
             return True
+    return False
+
+
+def is_live_elsewhere(tensors: Iterable[Tensor], level: Level | None) -> bool:
+    """Whether another active level than this one may ask for a gradient through one of the tensors."""
+    path = [n for n in (node_of(t)[0] for t in tensors) if n is not None and not _is_hidden(n)]
+    seen = set()
+    while path:
+        n = path.pop()
+        if id(n) in seen:
+            continue
+        seen.add(id(n))
+        if n.op is None and n.level.active and n.level is not level:
+            return True
+        path.extend(n.parents())
     return False
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen.tensor.hooks import HookHandle, put
-from tengen.tensor.megengine_names import refused
+from tengen.tensor.nodes import leaf_of, leaves
 from tengen.tensor.tensor import Tensor
 
 
@@ -16,7 +16,8 @@ class Parameter(Tensor):
     Attributes:
         name: how files and messages call it. overflow: a 0-d bool that is true where the gradients it belongs to are not finite
             and must not be used, or None; `tengen.amp.GradScaler` sets it. spatial: of a convolution's filter, the axes of
-            space (its last ones): what tells a grouped one from one with an axis of space more. None for others.
+            space (its last ones): what tells a grouped one from one with an axis of space more. None for others. frozen: whether
+            `requires_grad` was set to False: no gradient is computed for it.
 
     >>> Parameter([1.0]).shape
     (1,)
@@ -24,13 +25,21 @@ class Parameter(Tensor):
 
     overflow: Tensor | None = None
     spatial: int | None = None
-    requires_grad = refused("requires_grad", "attach to the GradManager, and give the optimizer, only the parameters to train")
+    frozen = False
     name: Any = None
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
         super().__init__(data, dtype, device)
         self._node = None  # it is nobody's result
         self.name = name
+        if leaves.parameters and self.dtype.is_inexact:
+            leaves.start(self)
+
+    def __copy__(self):
+        made = super().__copy__()
+        if leaf_of(self) is not None:
+            leaves.start(made)
+        return made
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Calls hook(gradient) when a `GradManager` has computed the parameter's gradient, before it is added to ``grad``; what it

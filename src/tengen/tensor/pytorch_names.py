@@ -1,6 +1,6 @@
 """Methods of Tensor under the names that PyTorch users type: each is another spelling of what Tengen has.
 
-What PyTorch does to a tensor and Tengen does elsewhere (``loss.backward()``) is an error that says where.
+What PyTorch does to a tensor and Tengen does elsewhere is an error that says where.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import importlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
 from tengen.tensor.hooks import HookHandle, put
+from tengen.tensor.leaves import requires_grad_ as requires_grad_
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, contiguous
@@ -136,14 +137,6 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def cuda(self: Tensor, device: Any = None) -> Tensor:
     """The tensor on a GPU. Errors: DeviceError while there is none."""
     return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
-
-
-def backward(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
-    """Errors: GradientError always: gradients belong to a manager."""
-    raise GradientError(
-        f"{self._layout.type!r}: a tensor has no backward(); help: gm = GradManager().attach(net.parameters()), compute the loss inside "
-        "of `with gm:`, and call gm.backward(loss)"
-    )
 
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
@@ -316,8 +309,10 @@ OF_FUNCTIONS = {
         "index_copy",
         "index_fill", "inner", "isneginf", "isposinf", "kron", "kthvalue", "logaddexp2", "logit", "masked_scatter", "msort",
         "nanmean",
+        "cummax", "cummin", "index_reduce", "logcumsumexp", "mode", "nanmedian", "nanquantile", "scatter_reduce", "unique_consecutive",
         "nansum", "norm", "outer", "rad2deg", "rot90", "sinc", "tensor_split", "xlogy",
     ),
+    "tengen.fft": ("istft", "stft"),
     "tengen.linalg": ("cholesky", "det", "matrix_exp", "matrix_power", "pinv", "qr", "slogdet", "svd", "trace"),
 }  # fmt: skip
 _LINALG = {"inverse": "inv", "pinverse": "pinv"}
@@ -416,26 +411,25 @@ class Elsewhere:
 ELSEWHERE = {
     **{n: f"x = x.{n[:-1]}(...): a tensor's shape changes by another tensor" for n in ("unsqueeze_", "squeeze_", "transpose_",
     "t_", "swapaxes_")},
-    "resize_": "x.set_value(value)", "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager",
-    "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager", "is_cuda": "x.device", "get_device": "x.device",
+    "resize_": "x.set_value(value)", "is_cuda": "x.device", "get_device": "x.device",
     "stride": "x.strides", "cat": "functional.concat([x, y], axis)", "type": "x.astype(dtype)", "fill": "x.fill_(v)",
     "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
     "indices": "x.argmax(axis): max, min and median give values alone",
     "values": "the tensor itself: max, min and median give values alone",
-    "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new_empty", "ravel", "reshape_as",
+    "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new_empty", "ravel", "reshape_as",
     "take_along_dim", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
     "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor",
     "new_zeros", "numel",
-    "permute", "register_hook", "select", "split", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
+    "permute", "register_hook", "requires_grad_", "select", "split", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view",
+    "view_as",
 ]  # fmt: skip
 _SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)
@@ -444,6 +438,7 @@ METHODS |= {"nelement": METHODS["numel"], "ndimension": METHODS["dim"], "split_w
 METHODS |= {name: _cast(name, dtype) for name, dtype in CASTS.items()}
 METHODS |= {name: _of_op(name, op) for name, op in OF_OPS.items()}
 METHODS |= {name: function_of(module, name) for module, names in OF_FUNCTIONS.items() for name in names}
+METHODS |= {name: function_of("tengen.tensor.backward", name) for name in ("backward", "retain_grad")}
 METHODS |= {name: function_of("tengen.linalg", other) for name, other in _LINALG.items()}
 METHODS |= in_place.methods(lambda name: function_of("tengen.functional", name))
 METHODS |= {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -34,7 +34,7 @@ from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
 from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans, set_aside
 from tengen.tensor.elsewhere import Elsewhere
-from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
+from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.recording import tracing
 from tengen.tensor.tape import call_body
@@ -335,7 +335,7 @@ class Recorder:
                 "help: a traced program updates its state in place, so shape and dtype must stay"
             )
         if self.constants:
-            raise TraceError("a tensor is changed inside a trace with capture_as_const=True; help: trace without it")
+            raise TraceError("a tensor is changed inside a trace with capture_as_const=True, or in processing; help: compute a new one")
         v = self.value(value)
         if id(target) not in self._written:
             self.value(target)
@@ -365,17 +365,27 @@ class Recorder:
         """A `GradManager` is about to compute gradients, and ends."""
         if id(manager) in self.managers:
             return
-        outside = [*(t for ts in self.stand_ins.values() for t in ts), *self.captured]
-        if self.ended is not None or any(on_tape(t) and node_of(t)[0].op is not None for t in outside):
-            raise TraceError(
-                f"{user_line()}: backward() goes back into what was calculated before the traced function was called, which runs of the "
-                "trace would not calculate anew; help: `with gm:` and gm.backward() are both inside of the traced function, or both outside"
-            )
+        if self.ended is not None:
+            self._goes_outside()
+        self.walks_to_leaves()
         self.ended = self.managers[id(manager)] = manager
+
+    def walks_to_leaves(self) -> None:
+        """`backward` of a tensor is about to compute gradients."""
+        outside = [*(t for ts in self.stand_ins.values() for t in ts), *self.captured]
+        if any(on_tape(t) and node_of(t)[0].op is not None for t in outside):
+            self._goes_outside()
+
+    def _goes_outside(self) -> NoReturn:
+        raise TraceError(
+            f"{user_line()}: backward() goes back into what was calculated before the traced function was called, which runs of the "
+            "trace would not calculate anew; help: `with gm:` and gm.backward() are both inside of the traced function, or both outside"
+        )
 
     def open(self, outputs: Sequence[Tensor]) -> bool:
         """Whether a gradient that is recorded outside may be asked for through the outputs, or through what was written."""
-        return any(on_tape(t) for t in (*outputs, *(target for target, *_ in self._written.values())))
+        written = [t for t, *_ in self._written.values() if leaf_of(t) is None]
+        return any(on_tape(t) for t in (*outputs, *written))
 
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:

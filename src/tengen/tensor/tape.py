@@ -91,13 +91,13 @@ def _gradients(
         if node.order < level.order:
             continue
         if node.op is not None:
-            before = walking.go_to(node)
+            before = walking.go_to(node, level)
             try:
                 _step(node, slot, give, useful, others)
             finally:
-                walking.go_to(before)
+                walking.go_to(*before)
             if not again and key not in others:
-                node.saved, node.outputs = [], None
+                node.saved, node.outputs, node.level = [], None, None
         elif node.saved:
             give(tensor_on_tape(*node.saved[0]), slot[0])
     return cut(result[:asked], level)

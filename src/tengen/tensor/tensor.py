@@ -24,8 +24,9 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.elsewhere import Elsewhere, refuse_writing
-from tengen.tensor.nodes import kept_place, limits, on_tape
+from tengen.tensor.nodes import kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
+from tengen.tensor.sizes import Size, size_of
 from tengen.tensor.values import Values
 from tengen.tensor.writes import NAMELESS, assigns, note, watching
 
@@ -87,9 +88,9 @@ class Tensor(Values, TensorMethods):
         return len(self._layout.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._layout.size
+    def size(self) -> Size:
+        """The number of elements; ``x.size()`` and ``x.size(0)`` are PyTorch's extents."""
+        return size_of(self._layout.shape, self._layout.size)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -103,7 +104,7 @@ class Tensor(Values, TensorMethods):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `GradManager.backward` accumulated, or None."""
+        """The gradient that `GradManager.backward`, or `backward` of a tensor, accumulated, or None."""
         g = getattr(self, "_grad", None)
         if tracing.recorder is not None:
             tracing.recorder.read_grad(self, g)
@@ -169,7 +170,7 @@ class Tensor(Values, TensorMethods):
         t = type(self).__new__(type(self))
         same = self._off_tape()
         t._data, t._layout = same._data, same._layout  # values: a write will copy
-        t._node = self._node if type(self) is Tensor else None
+        t._node = self._node if type(self) is Tensor and leaf_of(self) is None else None
         if hasattr(self, "__dict__"):
             t.__dict__.update(_attributes(self))
         return t

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import DTypeLike, Precision, Shape
+from tengen.ops.attributes import Count, DTypeLike, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -157,7 +157,7 @@ class TensorMethods:
     def argmin(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
         smallest."""
-    def argsort(self, descending: bool = False, axis: int = -1) -> Tensor:
+    def argsort(self, descending: Any = False, axis: int = -1) -> Tensor:
         """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
     def argwhere(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.non_zero` of the tensor."""
@@ -181,7 +181,7 @@ class TensorMethods:
     def atanh(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.atanh` of the tensor."""
     def backward(self, *args: Any, **kwargs: Any) -> Any:
-        """Errors: GradientError always: gradients belong to a manager."""
+        """`tensor.backward.backward` of the tensor."""
     def baddbmm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.baddbmm` of the tensor."""
     def bfloat16(self) -> Tensor:
@@ -272,6 +272,10 @@ class TensorMethods:
         """`functional.cross` of the tensor."""
     def cuda(self, device: Any = None) -> Tensor:
         """The tensor on a GPU. Errors: DeviceError while there is none."""
+    def cummax(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cummax` of the tensor."""
+    def cummin(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cummin` of the tensor."""
     def cumprod(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.cumprod` of the tensor."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
@@ -384,6 +388,9 @@ class TensorMethods:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
     def ge(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.greater_equal` of the tensor."""
+    @property
+    def grad_fn(self) -> Any:
+        """The recorded call whose result the tensor is; None of a leaf."""
     def greater(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.greater` of the tensor."""
     def greater_equal(self, *args: Any, **kwargs: Any) -> Any:
@@ -418,6 +425,11 @@ class TensorMethods:
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.index_fill` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
         write would be lost."""
+    def index_reduce(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.index_reduce` of the tensor."""
+    def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.index_reduce` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
     def index_select(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.index_select` of the tensor."""
     def inner(self, *args: Any, **kwargs: Any) -> Any:
@@ -432,6 +444,9 @@ class TensorMethods:
         """Whether the elements lie densely in logical order."""
     def is_floating_point(self) -> bool:
         """Whether the dtype is one of floats; complex numbers are not."""
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor is no result of recorded calls."""
     def is_signed(self) -> bool:
         """Whether the dtype has negative numbers."""
     def isclose(self, *args: Any, **kwargs: Any) -> Any:
@@ -446,6 +461,8 @@ class TensorMethods:
         """`functional.isneginf` of the tensor."""
     def isposinf(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.isposinf` of the tensor."""
+    def istft(self, *args: Any, **kwargs: Any) -> Any:
+        """`fft.istft` of the tensor."""
     def kron(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.kron` of the tensor."""
     def kthvalue(self, *args: Any, **kwargs: Any) -> Any:
@@ -489,6 +506,8 @@ class TensorMethods:
         """`functional.logaddexp` of the tensor."""
     def logaddexp2(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logaddexp2` of the tensor."""
+    def logcumsumexp(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logcumsumexp` of the tensor."""
     def logical_and(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logical_and` of the tensor."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -564,6 +583,8 @@ class TensorMethods:
         would be lost."""
     def mm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.matmul` of the tensor."""
+    def mode(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.mode` of the tensor."""
     def moveaxis(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.moveaxis` of the tensor."""
     def movedim(self, *args: Any, **kwargs: Any) -> Any:
@@ -592,6 +613,10 @@ class TensorMethods:
         write would be lost."""
     def nanmean(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.nanmean` of the tensor."""
+    def nanmedian(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nanmedian` of the tensor."""
+    def nanquantile(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.nanquantile` of the tensor."""
     def nansum(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.nansum` of the tensor."""
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
@@ -690,12 +715,19 @@ class TensorMethods:
         an axis."""
     def repeat_interleave(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.repeat` of the tensor."""
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is recorded for the tensor; of a Parameter, whether it is to be trained."""
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Sets `requires_grad`; returns the tensor."""
     def reset_zero(self) -> None:
         """Every element becomes 0."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""
+    def retain_grad(self, *args: Any, **kwargs: Any) -> Any:
+        """`tensor.backward.retain_grad` of the tensor."""
     def roll(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.roll` of the tensor."""
     def rot90(self, *args: Any, **kwargs: Any) -> Any:
@@ -720,6 +752,11 @@ class TensorMethods:
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.scatter_add` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
         write would be lost."""
+    def scatter_reduce(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.scatter_reduce` of the tensor."""
+    def scatter_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """`functional.scatter_reduce` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view,
+        whose write would be lost."""
     def select(self, dim: int, index: int) -> Tensor:
         """The elements at an index of an axis, which is gone: a view."""
     def set_value(self, value: Any) -> None:
@@ -757,7 +794,7 @@ class TensorMethods:
         """`linalg.slogdet` of the tensor."""
     def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
-    def sort(self, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+    def sort(self, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
         """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as
         largest."""
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
@@ -778,8 +815,16 @@ class TensorMethods:
         would be lost."""
     def squeeze(self, axis: int | Sequence[int] | None = None) -> Tensor:
         """A view without these unit axes (all unit axes by default)."""
-    def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The standard deviation: the square root of `var`."""
+    def std(
+        self,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        correction: Count = 0,
+        unbiased: bool | None = None,
+    ) -> Tensor:
+        """The standard deviation: the square root of `var`, which see for `correction`."""
+    def stft(self, *args: Any, **kwargs: Any) -> Any:
+        """`fft.stft` of the tensor."""
     def sub(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.sub` of the tensor."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -820,7 +865,7 @@ class TensorMethods:
         `to("cpu", "int8")`, `to(other)`; itself where nothing changes. The processor is the only device so far."""
     def to_device(self, device: Any, *, stream: Any = None) -> Tensor:
         """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none."""
-    def topk(self, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
+    def topk(self, k: int, descending: Any = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.trace` of the tensor."""
@@ -854,10 +899,18 @@ class TensorMethods:
         lost."""
     def unique(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.unique` of the tensor."""
+    def unique_consecutive(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.unique_consecutive` of the tensor."""
     def unsqueeze(self, dim: int) -> Tensor:
         """`expand_dims`: an axis of extent 1 at a position."""
-    def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The variance: the mean of the squared distance from the mean (divided by n)."""
+    def var(
+        self,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        correction: Count = 0,
+        unbiased: bool | None = None,
+    ) -> Tensor:
+        """The variance: the mean of the squared distance from the mean."""
     def view(self, *shape: Any) -> Tensor:
         """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy."""
     def view_as(self, other: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ do, so that ranks that disagree get an error instead of each other's bytes, and 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.digest import blake2b
 from tengen.base.errors import DistributedError
 from tengen.transport.base import Request, Transport
 
@@ -33,7 +33,7 @@ def as_bytes(a: np.ndarray) -> np.ndarray:
 def _header(number: int, text: str) -> np.ndarray:
     said = text.encode()
     if len(said) > HEADER - 8:  # what does not fit still differs where it differs
-        said = said[: HEADER - 8 - 20] + hashlib.blake2b(said, digest_size=10).hexdigest().encode()
+        said = said[: HEADER - 8 - 20] + blake2b(said, digest_size=10).hexdigest().encode()
     record = np.zeros(HEADER, np.uint8)
     record[:8] = np.array([number], "<i8").view(np.uint8)
     record[8 : 8 + len(said)] = np.frombuffer(said, np.uint8)

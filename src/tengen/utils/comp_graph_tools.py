@@ -17,7 +17,8 @@ from tengen.tensor import Tensor
 from tengen.utils.network_node import OpNode, VarNode
 
 __all__ = [
-    "GraphInference", "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs", "get_owner_opr_type",
+    "GraphInference", "InputNode", "OutputNode", "convert_inputs", "convert_outputs", "embed_inputs",
+    "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs", "get_owner_opr_type",
     "graph_traversal", "load_and_inference", "replace_oprs", "replace_vars", "set_priority_to_id",
 ]  # fmt: skip
 
@@ -123,6 +124,105 @@ def replace_oprs(dst: Vars, oprmap: Any) -> list[VarNode]:
 
 def set_priority_to_id(dest_vars: Any) -> None:
     """Takes MegEngine's call; a graph's order is the order in which its operators were made already."""
+
+
+class InputNode:
+    """An input that is given a value before variables are computed from it; `convert_inputs` makes it.
+
+    Attributes: name, shape, dtype, device: of the input. outputs: its variable.
+    """
+
+    device = "cpu0"
+
+    def __init__(self, var: VarNode):
+        self.outputs = [var]
+
+    name = property(lambda self: self.outputs[0].name)
+    shape = property(lambda self: self.outputs[0].shape)
+    dtype = property(lambda self: self.outputs[0].dtype)
+
+    def set_value(self, value: Any) -> None:
+        """Gives it a value, a tensor or an array, whose shape and dtype are checked when something is computed."""
+        self.outputs[0].given = value
+
+    def reset(self) -> None:
+        """Takes the value away."""
+        self.outputs[0].given = None
+
+
+class OutputNode:
+    """A variable whose value is asked for; `convert_outputs` makes it. Attributes: outputs: the variable. name: its name."""
+
+    def __init__(self, var: VarNode):
+        self.outputs = [var]
+
+    name = property(lambda self: self.outputs[0].name)
+
+    def get_value(self) -> Tensor:
+        """Its value for what its inputs were given; what it needs is compiled and run in each call.
+
+        Errors: ValueError for an input that has no value; else as of a call of a model.
+        """
+        var = self.outputs[0]
+        inputs = _inputs_of([var])
+        if missing := [v.name for v in inputs if v.given is None]:
+            help = f"convert_inputs(vars)[1][{missing[0]!r}].set_value(x)"
+            raise ValueError(f"{var.name} depends on the input {missing[0]}, which has no value; help: {help}")
+        part = var.network.graph.extract([v._data for v in inputs], [var._data])
+        return part(*(v.given if isinstance(v.given, Tensor) else np.asarray(v.given) for v in inputs))
+
+
+def _inputs_of(dst: Vars) -> list[VarNode]:
+    return list(OrderedDict.fromkeys(get_dep_vars(dst, "Host2DeviceCopy")))
+
+
+def _in_place_of_inputs(dst: Vars, inputs: Vars | None, make: Any) -> tuple[list[VarNode], OrderedDict[str, VarNode]]:
+    """`dst`, made of other variables than its inputs; and these by the inputs' names."""
+    found = OrderedDict((v.name, (v, make(i, v))) for i, v in enumerate(_inputs_of(dst) if inputs is None else _list(inputs)))
+    return replace_vars(dst, list(found.values())), OrderedDict((name, new) for name, (_, new) in found.items())
+
+
+def convert_inputs(dst: Vars, inputs: Vars | None = None) -> tuple[list[VarNode], OrderedDict[str, InputNode]]:
+    """Variables like `dst` whose inputs are `InputNode`s, which are given values; and these by name.
+
+    Args: inputs: which inputs (default: all).
+
+    >>> import tengen, tempfile, os
+    >>> from tengen import Tensor
+    >>> from tengen.utils.network import Network
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.tgn")
+    >>> _ = tengen.trace(lambda x: x * 2 + 1, example_input=Tensor([1.0])).dump(path, arg_names=["x"], output_names=["y"])
+    >>> vars, inputs = convert_inputs(Network.load(path).output_vars)
+    >>> vars, outputs = convert_outputs(vars)
+    >>> inputs["x"].set_value(np.float32([3.0]))
+    >>> [o.get_value().tolist() for o in outputs.values()]
+    [[7.0]]
+    """
+    fresh = lambda i, v: v.network.make_input_node(v.shape, v.dtype, v.network.free_name(v.name))
+    made, found = _in_place_of_inputs(dst, inputs, fresh)
+    return made, OrderedDict((name, InputNode(v)) for name, v in found.items())
+
+
+def convert_outputs(dst: Vars) -> tuple[list[VarNode], OrderedDict[str, OutputNode]]:
+    """The variables, and for each an `OutputNode` by its name, which says its value."""
+    return _list(dst), OrderedDict((v.name, OutputNode(v)) for v in _list(dst))
+
+
+def embed_inputs(dst: Vars, data: Sequence[Any], inputs: Vars | None = None) -> tuple[list[VarNode], OrderedDict[str, VarNode]]:
+    """Variables like `dst` with constants in the place of inputs; and these constants by the inputs' names.
+
+    Args: data: a tensor or array for each input, in order. inputs: which inputs (default: all). Errors: ValueError for another number of
+        them, VerifyError for other shapes or dtypes.
+    """
+    replaced = _inputs_of(dst) if inputs is None else _list(inputs)
+    if len(data) != len(replaced):
+        raise ValueError(f"embed_inputs(): {len(data)} arrays for the inputs {', '.join(v.name for v in replaced) or 'none'}")
+
+    def constant(i: int, v: VarNode) -> VarNode:
+        array = data[i].numpy() if isinstance(data[i], Tensor) else np.array(data[i])
+        return v.network.var_of(v.network.graph.add_constant(v.network.free_name(v.name), array))
+
+    return _in_place_of_inputs(dst, replaced, constant)
 
 
 class GraphInference:

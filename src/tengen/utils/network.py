@@ -243,13 +243,14 @@ class Network:
         """A variable with these values. Python's numbers and float64 arrays are taken as float32, int64 as int32, as in MegEngine."""
         array = np.asarray(data)
         narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
-        return self.var_of(self.graph.add_constant(name or self._free("const"), array.astype(narrow.get(array.dtype, array.dtype))))
+        return self.var_of(self.graph.add_constant(name or self.free_name("const"), array.astype(narrow.get(array.dtype, array.dtype))))
 
     def make_input_node(self, shape: Sequence[Any], dtype: Any, name: str | None = None, device: Any = None) -> VarNode:
         """A new input. One that no output depends on is left out by `dump`."""
-        return self.var_of(self.graph.add_input(name or self._free("input"), TensorType(tuple(shape), dtype)))
+        return self.var_of(self.graph.add_input(name or self.free_name("input"), TensorType(tuple(shape), dtype)))
 
-    def _free(self, name: str) -> str:
+    def free_name(self, name: str) -> str:
+        """A name that begins so, and that no variable has."""
         taken, i = set(self.graph.labels().values()), 0
         while f"{name}{i}" in taken:
             i += 1

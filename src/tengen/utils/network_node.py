@@ -49,6 +49,7 @@ class VarNode(NetworkNode, Tensor):
     """
 
     network: Network
+    given: Any = None  # the value that an input has in runs of `comp_graph_tools.OutputNode`
 
     def __init__(self, network: Network, value: Value):
         self._node = None

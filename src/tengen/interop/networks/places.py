@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.functional.windows import larger
 from tengen.interop.networks.values import as_tensor
-from tengen.loops.lang import as_int, cdiv, maximum, minimum
+from tengen.loops.lang import cdiv
 from tengen.tensor import Tensor
 
 
@@ -19,33 +20,6 @@ def product(shape: Sequence) -> Any:
     for e in shape:
         found = found * e
     return found
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The larger of two extents, which may be open."""
-    return max(a, b) if as_int(a) is not None and as_int(b) is not None else maximum(a, b)
-
-
-def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two extents, which may be open."""
-    return min(a, b) if as_int(a) is not None and as_int(b) is not None else minimum(a, b)
-
-
-def is_zero(*extents: Any) -> bool:
-    """Whether all extents are known to be 0."""
-    return all(as_int(e) == 0 for e in extents)
-
-
-def window_count(extent: Any, before: Any, after: Any, span: int, stride: int, ceil_mode: bool) -> tuple[Any, Any]:
-    """How many windows of `span` elements a padded axis has, and how far the last one reaches behind the padding.
-
-    With `ceil_mode` the last window may reach behind it, but begins before the padding at the end. The extent may be open.
-    """
-    room = extent + before + after - span
-    if not ceil_mode:
-        return room // stride + 1, 0
-    count = smaller(cdiv(room, stride), (extent + before - 1) // stride) + 1
-    return count, larger((count - 1) * stride - room, 0)
 
 
 def same_paddings(extent: Any, span: int, stride: int) -> Any:

@@ -6,7 +6,7 @@ In: a `Source`. Out: a `Module` whose parameters are the graph's float arrays. R
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, TengenError
 from tengen.interop.onnx import expand
 from tengen.interop.onnx.ops import OPS
-from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, names, normal
-from tengen.interop.onnx.values import Coded, Value, as_tensor, is_text, value_of
+from tengen.interop.onnx.pairs import in_integers
+from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, names, normal, reads
+from tengen.interop.onnx.values import Coded, Value, as_tensor, is_coded, is_text, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
 
@@ -34,7 +35,9 @@ class OnnxNetwork(Module):
     variances are buffers.
 
     Attributes:
-        source: what was read, without what became tensors. weights: the parameters by name. statistics: of batch norms.
+        source: what was read, without what became tensors, with operators of integers in place of those between DequantizeLinear and
+            QuantizeLinear. weights: the parameters by name. statistics: of batch norms. in_float: the nodes that compute in floats
+            with numbers made of 8-bit integers, with the reason.
     """
 
     def __init__(self, source: Source):
@@ -44,9 +47,12 @@ class OnnxNetwork(Module):
         self.retries = 0  # of branches, in a recording (`ops/control.py`)
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
         refuse_unknown(source)
+        graph, self.in_float = in_integers(source.graph)
+        source = replace(source, graph=graph)
         arrays = dict(source.graph.arrays)
         for name in source.graph.arrays:
-            if arrays[name].dtype.kind == "f" or arrays[name].dtype.name == "bfloat16":
+            kind = arrays[name].dtype
+            if kind.name == "bfloat16" or kind.kind == "f" and not is_coded(kind):  # float8_e5m2 is of the kind "f" too
                 t = Tensor(arrays.pop(name))
                 (self.statistics if name in fixed else self.weights)[name] = t if name in fixed else Parameter(t)
         self.source = replace(source, graph=replace(source.graph, arrays=arrays))  # without those that are tensors now
@@ -169,17 +175,6 @@ class Scope:
         for p, v in zip(graph.inputs, inputs):
             scope[p.name] = v
         return scope.run(graph)
-
-
-def reads(n: NodeOf) -> Iterator[str]:
-    """The names that a node reads, those that its graphs read included."""
-    yield from n.inputs
-    for a in n.attributes.values():
-        for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
-            if isinstance(g, GraphOf):
-                for inner in g.nodes:
-                    yield from reads(inner)
-                yield from (p.name for p in g.outputs)
 
 
 def shown(v: Value) -> str:

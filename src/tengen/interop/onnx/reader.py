@@ -353,6 +353,17 @@ def misread(graph: GraphOf, around: Iterable[str]) -> Iterator[str]:
     yield from (f"  the output {p.name!r} of {graph.name or 'a graph'} is computed by no node" for p in graph.outputs if p.name not in known)
 
 
+def reads(n: NodeOf) -> Iterator[str]:
+    """The names that a node reads, those that its graphs read included."""
+    yield from n.inputs
+    for a in n.attributes.values():
+        for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
+            if isinstance(g, GraphOf):
+                for inner in g.nodes:
+                    yield from reads(inner)
+                yield from (p.name for p in g.outputs)
+
+
 def copied(message: Any) -> Any:
     """A message by itself: a part of another one keeps all of it in memory, a model with its arrays."""
     made = type(message)()

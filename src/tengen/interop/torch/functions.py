@@ -7,15 +7,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tengen import random
 from tengen.autodiff import Function, no_grad, vjp
 from tengen.base.errors import ArgumentError, TraceError
 from tengen.interop.torch.load import package
 from tengen.interop.torch.sharing import from_torch, to_torch
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor, tracing
-from tengen.tensor.nodes import on_tape
-
-TWICE = "the gradient of a Tengen function in a PyTorch model cannot be differentiated again; help: differentiate twice inside of Tengen"
+from tengen.tensor.nodes import is_live_elsewhere, on_tape, walking
 
 
 def as_torch_function(function: Callable[..., Any]) -> Any:
@@ -27,8 +26,8 @@ def as_torch_function(function: Callable[..., Any]) -> Any:
         module's names and copies of its values: PyTorch's optimizers train them. ``module.load_state_dict(from_torch(made.state_dict()))``
         takes them back. Buffers (running statistics) stay the Tengen module's; ``train()`` and ``eval()`` are handed on.
     Numerics: bits are Tengen's. Memory is shared in both directions, and a parameter that is written between the call and the backward walk is
-        PyTorch's usual error.
-    Errors: RuntimeError of PyTorch's for a gradient of a gradient, which does not cross the border.
+        PyTorch's usual error. Gradients of gradients (``create_graph=True``) run the function once more, with the same random numbers and a
+        module's buffers as they were.
 
     >>> import torch
     >>> from tengen import functional as F
@@ -78,7 +77,7 @@ def _call_class() -> Any:
                     made, ctx.pull = floats(*()), None
             rest = iter(made)
             outs = [to_torch(next(rest) if o.dtype.is_inexact else o) for o in others]
-            ctx.which, ctx.count, ctx.kinds = which, len(tensors), [o.dtype.is_inexact for o in others]
+            ctx.run, ctx.which, ctx.count, ctx.kinds = run, which, len(tensors), [o.dtype.is_inexact for o in others]
             ctx.like = [(tuple(o.shape), t.dtype) for o, t in zip(others, outs)]
             ctx.save_for_backward(*tensors)  # so that PyTorch notices who writes them before the backward walk
             ctx.mark_non_differentiable(*(t for t, kind in zip(outs, ctx.kinds) if not kind))
@@ -87,22 +86,57 @@ def _call_class() -> Any:
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            _ = ctx.saved_tensors
-            grads = tuple(None if g is None else g.detach() for g in grads)
+            tensors = ctx.saved_tensors
             given = [
-                from_torch(torch.zeros(shape, dtype=dtype) if g is None else g)
+                torch.zeros(shape, dtype=dtype) if g is None else g
                 for g, kind, (shape, dtype) in zip(grads, ctx.kinds, ctx.like)
                 if kind
             ]
-            found = dict(zip(ctx.which, ctx.pull(given)))
-            made = [to_torch(found[i]) if i in found else None for i in range(ctx.count)]
-            if torch.is_grad_enabled():  # a gradient of this gradient would lack what depends on the inputs
-                refuse = torch._C._functions.DelayedError(TWICE.encode(), len(made))
-                made = refuse(*(None if t is None else t.requires_grad_() for t in made))
-                made = made if isinstance(made, tuple) else (made,)
-            return None, *made
+            if torch.is_grad_enabled():  # somebody may ask for a gradient of this gradient
+                made = TengenCall.apply(functools.partial(_pulled, ctx.run, ctx.count, ctx.which), *tensors, *given)
+            else:
+                made = [to_torch(g) for g in ctx.pull([from_torch(g.detach()) for g in given])]
+            found = dict(zip(ctx.which, made))
+            return None, *(found.get(i) for i in range(ctx.count))
 
     return TengenCall
+
+
+def _pulled(run: Callable[..., list[Tensor]], count: int, which: Sequence[int], *given: Tensor) -> list[Tensor]:
+    """The gradients of run's results by its tensors number `which`, as a function of its `count` tensors and the results' gradients."""
+
+    def floats(*xs: Tensor) -> list[Tensor]:
+        full = list(given[:count])
+        for i, x in zip(which, xs):
+            full[i] = x
+        return [o for o in run(*full) if o.dtype.is_inexact]
+
+    return list(vjp(floats, *(given[i] for i in which))[1](list(given[count:])))
+
+
+@contextlib.contextmanager
+def _as_at_first(function: Any, first: list[Any]) -> Iterator[None]:
+    """A module's buffers, and the generator of random numbers, as they were when this was first entered with the same list, which notes it;
+    afterwards they are as they are now."""
+    buffers = list(function.buffers()) if isinstance(function, Module) else []
+    now = [(b._data, b._layout, b._node) for b in buffers], random.get_state()
+    if not first:
+        first.append(now)
+        yield
+        return
+    try:
+        _put(buffers, first[0][0])
+        random.set_state(first[0][1])
+        yield
+    finally:
+        _put(buffers, now[0])
+        random.set_state(now[1])
+
+
+def _put(tensors: Sequence[Tensor], values: Sequence[tuple]) -> None:
+    """Gives tensors values, and places on the tape."""
+    for t, (data, layout, node) in zip(tensors, values):
+        t._data, t._layout, t._node = data, layout, node
 
 
 @contextlib.contextmanager
@@ -110,12 +144,10 @@ def _standing_for(parameters: Sequence[Parameter], values: Sequence[Tensor]) -> 
     """Parameters with the values, and the places on the tape, of other tensors for a while."""
     before = [(p._data, p._layout, p._node) for p in parameters]
     try:
-        for p, x in zip(parameters, values):
-            p._data, p._layout, p._node = x._data, x._layout, x._node
+        _put(parameters, [(x._data, x._layout, x._node) for x in values])
         yield
     finally:
-        for p, (data, layout, node) in zip(parameters, before):
-            p._data, p._layout, p._node = data, layout, node
+        _put(parameters, before)
 
 
 def _through(function: Callable, args: tuple, kwargs: dict[str, Any], parameters: list[Parameter], weights: list[Any]) -> Any:
@@ -124,13 +156,14 @@ def _through(function: Callable, args: tuple, kwargs: dict[str, Any], parameters
     places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
     names = [k for k, a in kwargs.items() if isinstance(a, torch.Tensor)]
     several: list[Any] = [None]
+    first: list[Any] = []
 
     def run(*xs: Tensor) -> list[Tensor]:
         full, by_name = list(args), dict(kwargs)
         for i, x in zip(places, xs):
             full[i] = x
         by_name.update(zip(names, xs[len(places) :]))
-        with _standing_for(parameters, xs[len(places) + len(names) :]):
+        with _as_at_first(function, first), _standing_for(parameters, xs[len(places) + len(names) :]):
             out = function(*full, **by_name)
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
         if wrong := [type(o).__name__ for o in outs if not isinstance(o, Tensor)]:
@@ -181,7 +214,8 @@ def _module_class() -> Any:
 
 def from_torch_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function or ``nn.Module`` of PyTorch's as a Tengen function: it is called with PyTorch tensors over the memory of its arguments, and
-    gradients go through it, by PyTorch's rules. Parameters of an ``nn.Module`` get theirs in their own ``grad``.
+    gradients go through it, by PyTorch's rules, and gradients of gradients. Parameters of an ``nn.Module`` get theirs in their own ``grad``,
+    when a gradient is taken that is not differentiated again.
 
     Tensors are arguments by position or by name, not inside of lists. It runs eagerly, since no program can call PyTorch. `to_module` makes a
     module that is traced and shipped.
@@ -227,6 +261,7 @@ class TorchCall(Function):
     def forward(self, *inputs: Any) -> Any:
         torch = package()
         given = [to_torch(x) if isinstance(x, Tensor) else x for x in inputs]
+        self.inputs = [x for x in inputs if isinstance(x, Tensor)]
         self.leaves = [t for x, t in zip(inputs, given) if isinstance(x, Tensor)]
         if self.recorded:
             for t in self.leaves:
@@ -243,9 +278,34 @@ class TorchCall(Function):
 
     def backward(self, *grads: Any) -> Any:
         torch = package()
+        if is_live_elsewhere((*self.inputs, *(g for g in grads if g is not None)), walking.level):
+            found = TorchGradient(self, [g is not None for g in grads])(*self.inputs, *(g for g in grads if g is not None))
+            return tuple(g if t.requires_grad else None for g, t in zip(found, self.leaves))
         pairs = [(o, to_torch(g)) for o, g in zip(self.outs, grads) if g is not None and o.requires_grad]
         for t in self.leaves:
             t.grad = None
         if pairs:
             torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs], retain_graph=True)
         return tuple(None if t.grad is None else from_torch(t.grad) for t in self.leaves)
+
+
+class TorchGradient(TorchCall):
+    """The gradient of such a call, as a function of its inputs and of the gradients of its outputs that are there: PyTorch's graph of it."""
+
+    def __init__(self, call: TorchCall, there: list[bool]):
+        super().__init__(call.function, 0, [], {}, True)
+        self.call, self.there = call, there
+
+    def forward(self, *inputs: Any) -> Any:
+        torch, call = package(), self.call
+        self.inputs = list(inputs)
+        grads = [to_torch(g).requires_grad_() for g in inputs[len(call.leaves) :]]
+        self.leaves = [*call.leaves, *grads]
+        pairs = [(o, g) for o, g in zip((o for o, there in zip(call.outs, self.there) if there), grads) if o.requires_grad]
+        asked = [t for t in call.leaves if t.requires_grad]
+        with torch.enable_grad():
+            ends, seeds = [o for o, _ in pairs], [g for _, g in pairs]
+            found = iter(torch.autograd.grad(ends, asked, seeds, create_graph=True, allow_unused=True) if pairs else [None] * len(asked))
+            outs = [next(found) if t.requires_grad else None for t in call.leaves]
+            self.outs = [torch.zeros_like(t) if g is None else g for g, t in zip(outs, call.leaves)]
+        return tuple(from_torch(g) for g in self.outs)

@@ -36,19 +36,41 @@ class TorchCode(TorchState):
         self.training = module.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the code; buffers that it writes have new values afterwards."""
+        """Runs the code. Parameters, buffers and tensors among the arguments have what it wrote into them, or assigned to them, afterwards."""
         torch, module = package(), self._code.module
-        names = [n for n, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))]
+        held = dict((*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)))
+        names = list(held)
         own = {id(t): standing(t) for t in map(self.tensor, names)}
         state = {n: own[id(self.tensor(n))] for n in names}
-        stood = lambda x: nest(x, lambda v: standing(v if isinstance(v, Tensor) else Tensor(v)), (Tensor, np.ndarray))
-        args, kwargs = stood(args), stood(kwargs)
+        given: list[tuple[Any, Any]] = []
+
+        def stand_for(v: Any) -> Any:
+            given.append((v, standing(v if isinstance(v, Tensor) else Tensor(v))))
+            return given[-1][1]
+
+        args, kwargs = (nest(x, stand_for, (Tensor, np.ndarray)) for x in (args, kwargs))
+        after = dict(state)  # PyTorch puts there what the code has assigned to the names
         with in_mode(module, bool(self.training)), torch.enable_grad(), mode_class()():
-            made = torch.func.functional_call(module, dict(state), args, kwargs)
+            made = torch.func.functional_call(module, after, args, kwargs)
         for name in names:
-            if state[name].writes:
-                self.tensor(name)._reset(tengens(state[name].now()).detach())
+            self._take_over(name, state[name], state[name] if after[name] is held[name] else after[name])  # a module's second name
+        for v, stood in given:
+            if stood.writes and isinstance(v, Tensor):
+                v._reset(tengens(stood.now()))
         return nest(made, lambda v: tengens(v.now() if isinstance(v, standing_class()) else v), torch.Tensor)
+
+    def _take_over(self, name: str, before: Any, after: Any) -> None:
+        """Gives a parameter or buffer what the code wrote into it, or put in its place.
+
+        Errors: ArgumentError for what is no tensor of its shape and dtype.
+        """
+        if after is before and not before.writes:
+            return
+        t = self.tensor(name)
+        if not isinstance(after, standing_class()) or tuple(after.shape) != tuple(before.shape) or after.dtype != before.dtype:
+            said = f"{after.dtype}{list(after.shape)}" if hasattr(after, "shape") else type(after).__name__
+            raise ArgumentError(f"the module's code puts {said} in the place of {name}, which is and stays {before.dtype}{list(before.shape)}")
+        t._reset(tengens(after.now()).detach())
 
 
 @dataclass(frozen=True)

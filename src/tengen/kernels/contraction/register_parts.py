@@ -22,6 +22,7 @@ from tengen.loops.statements import Buffer
 # Stretches of a tile's loop over k, each after some prefetches: at least as many as a tile has rows, or a chunk cache lines.
 PREFETCH_STRETCHES = 16
 LEAST_STRETCH_POSITIONS = 4  # positions of k of a stretch, at least
+LEAST_STRETCH_GROUPS = 16  # the same of integers, whose short sums are over before prefetches pay
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Work:
         parts, blocks = pieces(p, t, target)
         tiles = as_int(cdiv(cdiv(p.rows, t.rows), blocks))
         depth = as_int(p.depth(p.chunks.longest)) or 1
-        stretch = max(LEAST_STRETCH_POSITIONS, -(-depth // PREFETCH_STRETCHES))
+        least = LEAST_STRETCH_POSITIONS if p.format.total.is_float else LEAST_STRETCH_GROUPS
+        stretch = max(least, -(-depth // PREFETCH_STRETCHES))
         high = min(t.schedule.high, tiles or t.schedule.high)
         return Work(parts, blocks, tiles, high, depth, stretch, as_int(p.chunks.count) == 1)
 

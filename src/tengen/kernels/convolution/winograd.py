@@ -13,7 +13,8 @@ in L2. A filter that one piece alone uses is transformed by it, a block of chann
 (`multiply_here`).
 
 The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
-tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Source: Lavin and Gray, arXiv 1509.09308.
+tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Integers of 8 bits have F(3x3, 3x3), which is exact,
+so there it is no more than a way to compute `conv_int`. Source: Lavin and Gray, arXiv 1509.09308.
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tengen.base.dtype import DType, bool_
+from tengen.base.dtype import bool_
 from tengen.base.errors import Undecided
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
-from tengen.kernels.contraction.problem import multiply_add
-from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, TRANSFORMS, TileTransform, Transform
+from tengen.kernels.contraction.formats import DotFormat, dot_format
+from tengen.kernels.convolution.winograd_filter import Filter
+from tengen.kernels.convolution.winograd_transforms import (
+    FILTER_TAPS,
+    MOST_INTEGER_CHANNELS,
+    TRANSFORMS,
+    TileTransform,
+    Transform,
+)
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 from tengen.loops.statements import Buffer
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
@@ -46,6 +54,8 @@ MOST_PIECE_TILES = 16  # tiles of a piece, by rule
 L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
 UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where numbers of channels and of image tiles are known
 OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
+# Of `pays_in_integers`: multiplications that a transformed value costs, and reading a transformed weight; the least gain.
+INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 5, 1.1
 OPEN_IMAGE_BYTES = 800 << 10  # of a piece's transformed tiles where the number of channels is open: as many as there is room for
 
 
@@ -98,6 +108,19 @@ def pays_for_any(c: int, o: int, h: Index, w: Index, values: tuple[int, int, int
     least = minimum(whole[2], whole[4]) if len(may) == 2 else whole[may[0]]
     best = select(whole[2] < whole[4], const(values[1]), const(values[2])) if len(may) == 2 else const(values[1 + (may == [4])])
     return select(least * gain.numerator < whole[1] * gain.denominator, best, const(values[0]))
+
+
+def pays_in_integers(c: Index, o: Index, h: Index, w: Index, terms: int) -> bool:
+    """Whether a convolution of integers of 8 bits, of c to o channels with h x w results, is to be computed in tiles of 3 x 3, where
+    a direct one multiplies `terms` of a sum at a time; here it is 2. Bits are the same. All extents have to be known."""
+    c, o, h, w = [as_int(n) or 0 for n in (c, o, h, w)]
+    if 0 in (c, o, h, w) or c > MOST_INTEGER_CHANNELS:
+        return False
+    pairs, across = c * o, sum(cdiv(n, LANES) * LANES for n in (c, o))
+    tiles, points = as_int(cdiv(h, 3) * cdiv(w, 3)) or 0, TRANSFORMS[3].points ** 2
+    direct = FILTER_TAPS * FILTER_TAPS * pairs * (h * w) // terms
+    cost = points * (tiles * (pairs // 2 + INTEGER_VALUE_COST * across) + pairs * INTEGER_WEIGHT_COST)
+    return bool(cost * INTEGER_LEAST_GAIN < direct)
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
@@ -222,116 +245,24 @@ def _cost(n: int, tiles: int, most: int) -> int:
 
 def winograd(
     lo: Lowering, x: Array, w: Array, out: Array, outputs: int, padding: tuple[Index, Index], epilogue: Epilogue | None = None,
-    name: str = "conv",
+    name: str = "conv", format: DotFormat | None = None,
 ) -> None:  # fmt: skip
     """out[n, o, y, x] = the sum over i, j, c of x[n, c, y + i - padding, x + j - padding] * w[o, c, i, j], with zeros around.
 
     Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C is known, or there are at most
               `numerics.WINOGRAD_MOST_CHANNELS` of at most 4 bytes
     Args:
-        outputs: 2 or 4, of a tile along an axis: changes bits. padding: may be negative, which crops.
+        outputs: 2 or 4 (of integers 3), of a tile along an axis: changes bits of floats. padding: may be negative, which crops.
         epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
-        name: of the kernels.
+        name: of the kernels. format: of the products; default: one by one, in out's dtype. "pairs of int16" is for images and
+            filters of 8 bits and at most `MOST_INTEGER_CHANNELS` channels, and exact: `_image3` says why.
     Numerics: the filter is transformed along y, then along x, the image along x, then along y, products along y, then along x;
         sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name).launch()
-
-
-@dataclass(frozen=True)
-class _Filter:
-    """Writes the kernel that packs the filter `w` (O, C, 3, 3), or transforms it, into panels of `columns` output channels."""
-
-    lo: Lowering
-    w: Array
-    t: Transform
-    columns: int
-    compute: DType
-    name: str
-
-    @property
-    def inputs(self) -> Index:
-        """Channels of the image."""
-        return self.w.shape[1]
-
-    @property
-    def outputs(self) -> Index:
-        """Channels of the result."""
-        return self.w.shape[0]
-
-    @property
-    def panels(self) -> Index:
-        """Panels of the packed filter."""
-        return cdiv(self.outputs, self.columns)
-
-    @property
-    def several(self) -> bool:
-        """Whether a sum over the image's channels may have several chunks."""
-        n = as_int(self.inputs)
-        return n is None or n > numerics.CHUNK_TERMS
-
-    def made(self, transformed: bool) -> Array:
-        """The filter, transformed or packed only; made once for all that read it so."""
-        key = ("winograd", self.t.points, not transformed, self.columns, self.compute)
-        return self.lo.once(self.w, key, self.transform if transformed else self.pack)
-
-    def pack(self) -> Array:
-        """The filter as [panel, c, tap, column], zeros past the last column."""
-        columns, w = self.columns, self.w
-        out = self.lo.temp(self.compute, (self.panels, self.inputs, FILTER_TAPS * FILTER_TAPS, columns))
-        k = self.lo.kernel(self.name)
-        src, dst = k.read(w), k.write(out)
-        blocks = cdiv(self.inputs, LANES)
-        piece = k.split(self.panels * blocks)
-        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
-        stop = minimum(start + LANES, as_expr(self.inputs))
-        with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
-            tap = self.taps(k, src, panel, c, v)
-            with k.loop(0, FILTER_TAPS, name="i") as i, k.loop(0, FILTER_TAPS, name="j") as j:
-                k.store(dst, as_expr(out.index((panel, c, i * FILTER_TAPS + j, v))), tap(i, j))
-        self.lo.launch(k)
-        return out
-
-    def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Callable[[Index, Index], Expr]:
-        """A function from row and column of a tap to its values in LANES columns from `v` of a panel, zeros past the last
-        column."""
-        w, column = self.w, k.let(panel * self.columns + v)
-        count = None if as_int(self.outputs % self.columns) == 0 else k.let(maximum(self.outputs - column, 0))
-        base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
-
-        def tap(i: Index, j: Index) -> Expr:
-            at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
-            index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
-            return cast(k.load(src, index, LANES, count), self.compute)
-
-        return tap
-
-    def transform(self) -> Array:
-        """The transformed filter, as [panel, point, c, column], zeros past the last column."""
-        t, columns, n = self.t, self.columns, self.t.points
-        depth = self.inputs + 1  # one more than there are channels, so that points lie in different cache sets
-        out = self.lo.temp(self.compute, (self.panels, n * n, depth, columns))
-        k = self.lo.kernel(self.name)
-        half = k.scratch("half", self.compute, FILTER_TAPS * n * LANES)
-        src, dst = k.read(self.w), k.write(out)
-        blocks = cdiv(self.inputs, LANES)
-        piece = k.split(self.panels * blocks)
-        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
-        stop = minimum(start + LANES, as_expr(self.inputs))
-        with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
-            tap = self.taps(k, src, panel, c, v)
-            with k.loop(0, FILTER_TAPS, name="j") as j:
-                for a, value in enumerate(t.weight([tap(i, j) for i in range(FILTER_TAPS)])):
-                    k.store(half, j * LANES + a * (FILTER_TAPS * LANES), value)
-            with k.loop(0, n, name="a") as a:
-                taps = [k.load(half, (a * FILTER_TAPS + j) * LANES, LANES) for j in range(FILTER_TAPS)]
-                for e, value in enumerate(t.weight(taps)):
-                    # filter[panel, point (a, e), c, column ..] = row a of W, times the taps [i, j], times column e of W
-                    k.store(dst, as_expr(out.index((panel, a * n + e, c, v))), value)
-        self.lo.launch(k)
-        return out
+    format = format or dot_format(out.dtype)
+    _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name, format).launch()
 
 
 @dataclass(frozen=True)
@@ -346,17 +277,19 @@ class _Scratch:
 class _Winograd:
     """Writes the kernels of one convolution."""
 
-    def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
-        self.lo, self.x, self.out, self.t, self.padding, self.epilogue = lo, x, out, t, padding, epilogue
+    def __init__(
+        self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str, format: DotFormat
+    ):  # fmt: skip
+        self.lo, self.x, self.out, self.t, self.padding, self.epilogue, self.format = lo, x, out, t, padding, epilogue, format
         self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
-        c, o, size = as_int(w.shape[1]), as_int(w.shape[0]), out.dtype.compute.size
+        c, o, size = as_int(w.shape[1]), as_int(w.shape[0]), format.total.size
         by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
         chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, lo.target))
         if c is None and size > 4:
             raise Undecided(f"{name}: tiles of an open number of channels in {out.dtype} may be too large for scratch memory")
         self.b = Blocks(chosen, _pitch(w.shape[1]), OPEN_IMAGE_BYTES // (size * t.points**2))
         self.chunks = Chunks((w.shape[1],))
-        self.f = _Filter(lo, w, t, self.b.columns, out.dtype.compute, f"{name}_filter")
+        self.f = Filter(lo, w, t, self.b.columns, format, f"{name}_filter")
         self.filter = self.f.made(not self.depth)
         self.k = lo.kernel(name)
         self.scratch = self._scratch()
@@ -364,7 +297,8 @@ class _Winograd:
     def problem_key(self, w: Array) -> str:
         """What is computed, as a text: the key under which tuning finds a schedule."""
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, w, self.out))
-        return f"winograd F({self.t.outputs}, {FILTER_TAPS}) of {arrays} padding {list(self.padding)}"
+        how = f" in {self.format.name}" if self.format.group > 1 else ""
+        return f"winograd F({self.t.outputs}, {FILTER_TAPS}) of {arrays} padding {list(self.padding)}{how}"
 
     @property
     def tiles(self) -> Expr:
@@ -379,7 +313,7 @@ class _Winograd:
         the launches are 9 taps for each pair of channels instead of 16 or 36 points. It needs scratch memory for a block of
         channels, one row of points at a time; where that does not fit, a launch does it."""
         tiles, b, n, inputs = as_int(self.tiles), self.b, self.t.points, as_int(self.f.inputs)
-        if tiles is None or inputs is None or tiles > b.most_tiles:
+        if tiles is None or inputs is None or tiles > b.most_tiles or self.format.group > 1:
             return 0
         most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.f.compute.size))
         depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
@@ -397,7 +331,7 @@ class _Winograd:
         part = k.let(piece // blocks)
         panel, stop = k.let(part * panels // parts), k.let((part + 1) * panels // parts)
         count = k.let(minimum(self.tiles - first, b.tiles))
-        tiles = TileTransform(k, self.x, self.t, self.f.compute, self.padding)
+        tiles = TileTransform(k, self.x, self.t, self.format.storage, self.padding)
         with k.loop(0, count, name="tile") as i:
             tile = unflatten(k, k.let(first + i), self.grid)
             tiles.write(tile, (0, self.f.inputs), scratch.image, k.let(i * b.pitch), b.image)
@@ -411,7 +345,7 @@ class _Winograd:
 
     def _scratch(self) -> _Scratch:
         """The scratch memory of a piece."""
-        k, b, n, dt = self.k, self.b, self.t.points, self.f.compute
+        k, b, n, dt, total = self.k, self.b, self.t.points, self.format.storage, self.format.total
         size = as_int(b.image)
         if size is None:  # a register tile reads rows past the last tile, whose sums are not stored
             largest = as_int(_pitch(numerics.WINOGRAD_MOST_CHANNELS)) or 0
@@ -419,8 +353,8 @@ class _Winograd:
         else:
             image = k.scratch("image", dt, n * n * size)
         sums = 2 if self.depth and self.f.several else 1  # of the first chunk, and of the one that is added up
-        products = k.scratch("products", dt, sums * n * n * b.products)
-        return _Scratch(image, products, k.scratch("row", dt, self.t.outputs * b.columns))
+        products = k.scratch("products", total, sums * n * n * b.products)
+        return _Scratch(image, products, k.scratch("row", total, self.t.outputs * b.columns))
 
     def parts(self, blocks: Expr) -> Expr:
         """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
@@ -441,14 +375,14 @@ class _Winograd:
 
     def multiply(self, panel: Expr, count: Expr) -> None:
         """products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]."""
-        k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
+        k, b, n, run, groups = self.k, self.b, self.t.points, self.chunks.run, self.f.groups
         weights = k.read(self.filter)
         each = -(-b.vectors * b.rows // b.most_tiles)  # cache lines of the next point's weights that a tile prefetches for each c
         with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
             share = minimum(r // b.rows * each, b.vectors - each)
-            ahead = k.let(here + (self.f.inputs + 1) * b.columns + (share * self.f.inputs) * LANES)
+            ahead = k.let(here + (groups + 1) * b.columns + (share * groups) * LANES)
 
             def prefetch(c: Expr) -> None:
                 for line in range(each):
@@ -456,7 +390,7 @@ class _Winograd:
 
             tile = lambda *cs: self.register_tile(weights, here, image, cs, prefetch)
             if not self.f.several:
-                return self.store_tile(tile(0, self.f.inputs), to)
+                return self.store_tile(tile(0, groups), to)
             with k.loop(0, self.f.inputs, run, name="chunk") as start:
                 acc = tile(start, k.let(minimum(start + run, self.f.inputs)))
                 with k.if_(equal(start, 0)):
@@ -518,8 +452,9 @@ class _Winograd:
             prefetch: called once for each `each` channels, whose number is a multiple of it. sums: (whether, where): the sums
                 begin with what lies there in `products`, if the condition holds; default: with zeros.
         """
-        k, b, dt = self.k, self.b, self.f.compute
-        acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        k, b, format = self.k, self.b, self.format
+        acc = [[k.var(const(0, format.total, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        read = k.load if format.group == 1 else k.load_group
         if sums is not None:
             with k.if_(sums[0]):
                 for r in range(b.rows):
@@ -532,12 +467,12 @@ class _Winograd:
                 prefetch(c)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]  # ws[v] = filter[point, c, vector v]
             for r in range(b.rows):
-                pixel = splat(k.load(self.scratch.image, image + r * b.pitch + c))  # image[point, tile r, c] in all lanes
+                pixel = splat(read(self.scratch.image, image + r * b.pitch + c * format.group))  # image[point, tile r, c] in all lanes
                 for v in range(b.vectors):
-                    acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
+                    acc[r][v].set(format.multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
 
         if each == 1:
-            whole = as_int(self.f.inputs % b.schedule.unroll) == 0 == self.chunks.run % b.schedule.unroll
+            whole = as_int(self.f.groups % b.schedule.unroll) == 0 == self.chunks.run % b.schedule.unroll
             unrolled_loop(k, *cs, b.schedule.unroll, step, "c", whole)
         else:
             with k.loop(*cs, each, name="c") as c:
@@ -579,7 +514,7 @@ class _Winograd:
             with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
                 channel = k.let(panel * b.columns + v)
                 count = None if as_int(self.f.outputs % LANES) == 0 else k.let(self.f.outputs - channel)
-                value = k.load(self.scratch.row, v + j * b.columns, LANES)
+                value = t.scaled(k.load(self.scratch.row, v + j * b.columns, LANES))
                 place = At((tile[0], channel, y, k.let(x + j)), 1, count)
                 value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
                 store_at(k, out, place, value)

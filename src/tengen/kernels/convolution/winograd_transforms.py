@@ -28,15 +28,18 @@ class Transform:
 
     Attributes:
         outputs: m. image, weight, result: m + 2 pixels, 3 taps and m + 2 products transformed along one axis.
-        gradient, weight_gradient: the transposes of `result` and `weight`: from m gradients to points, from points to 3 taps.
+        gradient, weight_gradient: the transposes of `result` and `weight`: from m gradients to points, from points to 3 taps; None:
+            nobody needs them.
+        scaled: what a result is of what `result` makes along both axes.
     """
 
     outputs: int
     image: Axis
     weight: Axis
     result: Axis
-    gradient: Axis
-    weight_gradient: Axis
+    gradient: Axis | None = None
+    weight_gradient: Axis | None = None
+    scaled: Callable[[Expr], Expr] = lambda x: x
 
     @property
     def points(self) -> int:
@@ -106,8 +109,40 @@ def _weight_gradient4(m: Sequence[Expr]) -> list[Expr]:
             fma(even_p, pp * p, fma(even_q, qq * q, m[5]))]  # fmt: skip
 
 
+# F(3, 3) in integers, at the points 0, 1, -1, 2 and infinity, with no fraction anywhere: `_result3` makes 6 times the results of an
+# axis. A pixel of 8 bits becomes at most 36 * 255 along both axes, a tap 49 * 128, so both are int16; sums of their products are
+# int32, modulo 2^32. Of 36 y modulo 2^32 the 9 is divided off by its inverse, and 4 y is itself where |y| < 2^29, which holds
+# for sums of at most 9 * MOST_INTEGER_CHANNELS products of 255 by 128: so y is exact, whatever the sums did in between.
+MOST_INTEGER_CHANNELS = ((1 << 29) - 1) // (FILTER_TAPS * FILTER_TAPS * 255 * 255)
+INVERSE_OF_9 = 954437177  # modulo 2^32
+
+
+def _twice(x: Expr) -> Expr:
+    return x + x
+
+
+def _image3(d: Sequence[Expr]) -> list[Expr]:
+    two, far = _twice(d[1]), d[3] - d[1]
+    return [_twice(d[0] - d[2]) + far, two + (d[2] - d[3]), d[2] + _twice(d[2]) - two - d[3], far, d[4] - d[2] - _twice(far)]
+
+
+def _weight3(g: Sequence[Expr]) -> list[Expr]:
+    even, four = g[0] + g[2], _twice(_twice(g[2]))
+    return [g[0], even + g[1], even - g[1], g[0] + _twice(g[1]) + four, g[2]]
+
+
+def _result3(m: Sequence[Expr]) -> list[Expr]:
+    one, two, last = m[1] + _twice(m[1]), _twice(m[3]), m[4] + _twice(m[4])
+    return [m[0] + _twice(m[0]) + one + m[2] + m[3], one - m[2] + two, one + m[2] + _twice(two + last)]
+
+
+def _scaled3(y: Expr) -> Expr:
+    return y * const(INVERSE_OF_9, y.dtype) >> const(2, y.dtype)
+
+
 TRANSFORMS = {
     2: Transform(2, _image2, _weight2, _result2, _gradient2, _weight_gradient2),
+    3: Transform(3, _image3, _weight3, _result3, scaled=_scaled3),
     4: Transform(4, _image4, _weight4, _result4, _gradient4, _weight_gradient4),
 }
 
@@ -169,7 +204,7 @@ class TileTransform:
 
     def _axis(self, values: Sequence[Expr]) -> list[Expr]:
         """The transform of one axis."""
-        return self.t.gradient(values) if self.gradient else self.t.image(values)
+        return self.t.gradient(values) if self.gradient and self.t.gradient else self.t.image(values)
 
     def _rows(self, pixel: Callable[[Expr, int], tuple[Index, Expr | None]], cs: tuple[Expr, Expr]) -> None:
         """The rows of a tile's channels `cs`, transformed along x, in `half`. `pixel` (row, column): where the pixel lies, and whether

@@ -1,11 +1,12 @@
-"""Sequences of different lengths as one tensor, under PyTorch's names. There are no packed sequences: recurrent layers take padded ones,
-and what they give beyond a sequence's end is left out by a mask."""
+"""Sequences of different lengths as one tensor, under PyTorch's names: padded, or packed (`module/packed.py`), as recurrent layers take
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tengen.base.errors import ShapeError
+from tengen.module.packed import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
@@ -40,5 +41,23 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Sequence[int], batch_first
     return [x[i, : int(n)] for i, n in enumerate(lengths)]
 
 
-__all__ = ["pad_sequence", "unpad_sequence"]
-all_with_line(globals(), __all__)
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs sequences (L, ...) of different lengths. See `pack_padded_sequence`.
+
+    >>> from tengen import Tensor, module as M
+    >>> M.utils.rnn.pack_sequence([Tensor([1]), Tensor([2, 3])], enforce_sorted=False).data.tolist()
+    [2, 1, 3]
+    """
+    return pack_padded_sequence(pad_sequence(sequences), [x.shape[0] for x in sequences], enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that `pack_sequence` has packed, each of its length."""
+    padded, lengths = pad_packed_sequence(packed_sequences)
+    return unpad_sequence(padded, lengths.tolist())
+
+
+__all__ = [
+    "PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+all_with_line(globals(), ["pack_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import is_zero, larger, product, same_paddings, smaller
+from tengen.functional.windows import is_zero, larger, smaller
+from tengen.interop.networks.places import product, same_paddings
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints
@@ -51,8 +52,8 @@ def conv(n: NodeOf, x: Value, w: Value, b: Value = None) -> Value:
     return convolved(n, as_tensor(x), as_tensor(w), None if b is None else as_tensor(b))
 
 
-def convolved(n: NodeOf, t: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-    """A convolution with the node's attributes."""
+def convolved(n: NodeOf, t: Tensor, w: Tensor, b: Tensor | None, by: Callable[..., Tensor] | None = None) -> Tensor:
+    """A convolution with the node's attributes; by: another function of (image, filters, stride, padding, dilation, groups) that makes it."""
     rank = len(w.shape) - 2
     stride, dilation = n.get("strides") or [1] * rank, n.get("dilations") or [1] * rank
     before, after = paddings(n, t.shape[2:], w.shape[2:], stride, dilation)
@@ -64,6 +65,9 @@ def convolved(n: NodeOf, t: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     one = lambda v: v[0] if rank == 1 else tuple(v)
     if groups > 1:
         w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    if by is not None:
+        y = by(t, w, stride, before, dilation, groups)
+        return y if bias is None else y + bias
     return CONV[rank](t, w, bias, one(stride), one(before), one(dilation), groups)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.networks.places import is_zero, product, window_count
+from tengen.functional.windows import is_zero, window_count
+from tengen.interop.networks.places import product
 from tengen.interop.onnx.ops.convolution import paddings, surrounded, windows
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -62,7 +63,7 @@ def max_pool(n: NodeOf, x: Value) -> Value | tuple[Value, ...]:
     t = as_tensor(x)
     w = Window(n, t)
     if len(n.outputs) == 1 or not n.outputs[1]:
-        if w.plain and t.dtype.is_inexact:
+        if w.plain and (t.dtype.is_inexact or t.dtype.size == 1 and t.dtype.is_int):
             return MAX[w.rank](t, w.one(w.kernel), w.one(w.stride), w.one(w.before))
         if t.dtype.is_inexact and all(d == 1 for d in w.dilation) and w.rank <= 3:
             wide = surrounded(t, w.before, [a + b for a, b in zip(w.after, w.beyond)], lowest(t))

@@ -1,6 +1,6 @@
 """Ops of ``com.microsoft`` on 8-bit numbers, as onnxruntime's quantiser writes them.
 
-Sums of products are exact: they are taken in float64. Where onnxruntime computes with the integers themselves, in float32, so do these:
+Sums of products are exact (`exact_product`). Where onnxruntime computes with the integers themselves, in float32, so do these:
 QLinearAdd, QLinearMul, QGemm and means give its numbers. Ops that it computes by tables of 256 results are dequantised, computed and
 quantised, which is what the tables hold.
 """
@@ -16,7 +16,16 @@ import tengen.functional as F
 from tengen.interop.onnx.ops.attention import of_projected
 from tengen.interop.onnx.ops.fused import MS, channels_last, embed_layer_norm, filled
 from tengen.interop.onnx.ops.pooling import average_pool, spatial
-from tengen.interop.onnx.ops.quantization import centred, dynamic_quantize, exact_product, qlinear_conv, requantised
+from tengen.interop.onnx.ops.quantization import (
+    centred,
+    dynamic_quantize,
+    exact_product,
+    factor,
+    is_nothing,
+    qlinear_conv,
+    requantised,
+    wide_product,
+)
 from tengen.interop.onnx.ops.recurrent import Layer, lstm_step
 from tengen.interop.onnx.ops.shapes import product as product_of_extents
 from tengen.interop.onnx.reader import NodeOf
@@ -38,7 +47,9 @@ def real(x: Value, scale: Value, zero: Value) -> Tensor:
 
 def coded(y: Tensor, scale: Value, zero: Value, like: Value) -> Value:
     """round(y / scale) + zero in 8 bits, saturated; like: what gives the dtype where there is no zero point."""
-    return requantised(y / number(scale), None, nothing(zero, like))
+    dtype, z = as_tensor(nothing(zero, like)).dtype, None if is_nothing(zero) else as_tensor(zero).reshape(())
+    info = np.iinfo(dtype.numpy)
+    return F.quantize_linear(y.detach(), number(scale).detach(), z, int(info.min), int(info.max), dtype)
 
 
 def nothing(zero: Value, like: Value) -> Value:
@@ -135,7 +146,7 @@ def gemm(
     n: NodeOf, a: Value, sa: Value, za: Value, b: Value, sb: Value, zb: Value = None, c: Value = None, sy: Value = None, zy: Value = None
 ) -> Value:
     """alpha a b + c in int32, as float32 or quantised again."""
-    x, y = centred(a, za), centred(b, zb, 0 if n.get("transB", 0) else 1)
+    x, y = factor(a, za), factor(b, zb, 0 if n.get("transB", 0) else 1)
     total = exact_product(F.swapaxes(x, 0, 1) if n.get("transA", 0) else x, F.swapaxes(y, 0, 1) if n.get("transB", 0) else y)
     total = total if c is None else total + as_tensor(c)
     scale = as_tensor(sb).astype("float32")
@@ -147,7 +158,7 @@ def product(a: Value, b: Value, sa: Value, sb: Value, za: Value, zb: Value, bias
     """a b in float32, from exact sums."""
     scales = [as_tensor(v).astype("float32") for v in (sa, sb)]
     first, second = (v.reshape(()) if v.size == 1 else v for v in scales)
-    total = exact_product(centred(a, za), centred(b, zb, -1)).astype("float32")
+    total = exact_product(factor(a, za), factor(b, zb, -1)).astype("float32")
     made = total * (F.expand_dims(first, -1) * second if first.shape else first * second)
     return made if bias is None else made + as_tensor(bias)
 
@@ -168,7 +179,7 @@ def dynamic_matmul(n: NodeOf, a: Value, b: Value, sb: Value, zb: Value = None, b
 @op(f"{MS}MatMulInteger16")
 def matmul_integer16(n: NodeOf, a: Value, b: Value) -> Value:
     """Of 16-bit numbers, exact in 32 bits."""
-    return exact_product(as_tensor(a), as_tensor(b))
+    return wide_product(as_tensor(a), as_tensor(b))
 
 
 @op(f"{MS}MulInteger")

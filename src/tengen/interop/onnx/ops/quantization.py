@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks import integers
+from tengen.interop.networks.integers import NARROW, in_int32
 from tengen.interop.onnx.ops.codes import decode, encode
 from tengen.interop.onnx.ops.convolution import convolved
+from tengen.interop.onnx.pairs import BIAS
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import BITS, Coded, Value, as_tensor, is_coded
+from tengen.quantization.qparams import bias_codes
 from tengen.tensor import Tensor
 
 
@@ -84,22 +88,45 @@ def dynamic_quantize(n: NodeOf | None, x: Value) -> tuple[Value, ...]:
 def centred(v: Value, zero: Value, axis: int | None = None) -> Tensor:
     """int32 numbers with their zero point taken off."""
     t = numbers(v).astype("int32")
-    if zero is None:
-        return t
-    z = numbers(zero).astype("int32")
-    if z.size == 1:
-        return t - z.reshape(())
-    return t - (along(z, t, axis, 0) if axis is not None and len(z.shape) == 1 else z)
+    return t if is_nothing(zero) else t - met(zero, t, axis).astype("int32")
+
+
+def factor(v: Value, zero: Value, axis: int | None = None) -> Tensor:
+    """The same as what `matmul_int` and `conv_int` multiply, where it has 8 bits."""
+    t = numbers(v)
+    if t.dtype not in NARROW or zero is not None and numbers(zero).dtype not in NARROW:
+        return centred(v, zero, axis)
+    return integers.factor(t, None if is_nothing(zero) else met(zero, t, axis))
+
+
+def is_nothing(zero: Value) -> bool:
+    """Whether a zero point is absent, or known to be 0."""
+    return zero is None or isinstance(zero, np.ndarray) and not zero.astype(np.int64).any()
+
+
+def met(zero: Value, t: Tensor, axis: int | None) -> Tensor:
+    """A zero point as it meets the elements."""
+    z = numbers(zero)
+    return z.reshape(()) if z.size == 1 else along(z, t, axis, 0) if axis is not None and len(z.shape) == 1 else z
 
 
 @op("MatMulInteger")
 def matmul_integer(n: NodeOf, a: Value, b: Value, za: Value = None, zb: Value = None) -> Value:
     """An exact product in int32."""
-    x = centred(a, za, -2 if len(as_tensor(a).shape) > 1 else None)
-    return exact_product(x, centred(b, zb, -1))
+    return exact_product(factor(a, za, -2 if len(as_tensor(a).shape) > 1 else None), factor(b, zb, -1))
 
 
 def exact_product(x: Tensor, y: Tensor) -> Tensor:
+    """Multiplies matrices of integers, which `factor` gave: in int32, or where that may not hold a sum in float64."""
+    if not in_int32(x, y, y.shape[-2:-1] or y.shape):
+        return wide_product(x, y)
+    made = F.matmul_int(x if x.ndim > 1 else x.reshape(1, -1), y if y.ndim > 1 else y.reshape(-1, 1))
+    if x.ndim == 1:
+        made = F.squeeze(made, -2)
+    return made if y.ndim > 1 else F.squeeze(made, -1)
+
+
+def wide_product(x: Tensor, y: Tensor) -> Tensor:
     """Multiplies matrices of integers of at most 17 bits by float64, in which all sums are exact that int32 holds."""
     return F.matmul(x.astype("float64"), y.astype("float64")).astype("int32")
 
@@ -107,23 +134,25 @@ def exact_product(x: Tensor, y: Tensor) -> Tensor:
 @op("ConvInteger")
 def conv_integer(n: NodeOf, x: Value, w: Value, zx: Value = None, zw: Value = None) -> Value:
     """An exact convolution in int32."""
-    return exact_conv(n, centred(x, zx), centred(w, zw, 0))
+    return exact_conv(n, factor(x, zx), factor(w, zw, 0))
 
 
 def exact_conv(n: NodeOf, x: Tensor, w: Tensor) -> Tensor:
-    """Convolves integers of at most 9 bits by float64, in which all sums are exact."""
+    """Convolves integers, which `factor` gave: in int32, or where that may not hold a sum in float64."""
+    if in_int32(x, w, w.shape[1:]):
+        return convolved(n, x, w, None, F.conv_int)
     return convolved(n, x.astype("float64"), w.astype("float64"), None).astype("int32")
 
 
-def requantised(total: Tensor, scale: Tensor | None, zero: Value) -> Value:
-    """Sums in the dtype of a zero point: scaled unless that is None, rounded, moved, saturated."""
+def requantised(total: Tensor, scale: Tensor, zero: Value) -> Value:
+    """Sums in the dtype of a zero point: scaled, rounded, moved, saturated."""
     z = numbers(zero)
     target = zero.dtype if isinstance(zero, (Coded, np.ndarray)) else z.dtype.numpy
-    wide = total.astype("float32")
-    made = F.round(wide if scale is None else wide * scale) + z.astype("float32").reshape(())
     if is_coded(target):
-        return encode(made, target, True)
-    return F.clip(made, float(np.iinfo(target).min), float(np.iinfo(target).max)).astype(target)
+        return encode(F.round(total.astype("float32") * scale) + z.astype("float32").reshape(()), target, True)
+    info = np.iinfo(target)
+    z = None if is_nothing(zero) else z.reshape(())
+    return F.requantize_linear(total.astype("int32"), scale.detach(), z, int(info.min), int(info.max), target.name)
 
 
 @op("QLinearMatMul")
@@ -136,7 +165,7 @@ def qlinear_matmul(n: NodeOf, a: Value, sa: Value, za: Value, b: Value, sb: Valu
     s = as_tensor(sa).astype("float32"), as_tensor(sb).astype("float32"), as_tensor(sy).astype("float32")
     s = tuple(v.reshape(()) if v.size == 1 else v for v in s)
     rows = s[0] if not s[0].shape else s[0].reshape(-1, 1)
-    total = exact_product(centred(a, za, -2), centred(b, zb, -1))
+    total = exact_product(factor(a, za, -2), factor(b, zb, -1))
     return requantised(total, rows * s[1] / s[2], zy)
 
 
@@ -145,9 +174,15 @@ def qlinear_conv(
     n: NodeOf, x: Value, sx: Value, zx: Value, w: Value, sw: Value, zw: Value, sy: Value, zy: Value, b: Value = None
 ) -> Value:
     """A convolution of quantised numbers, quantised."""
-    total = exact_conv(n, centred(x, zx), centred(w, zw, 0))
+    total = exact_conv(n, factor(x, zx), factor(w, zw, 0))
     shape = (1, -1, *[1] * (len(total.shape) - 2))
     total = total if b is None else total + as_tensor(b).reshape(*shape)
     scale = as_tensor(sw).reshape(-1)
     scale = scale.reshape(()) if scale.size == 1 else scale.reshape(*shape)
     return requantised(total, as_tensor(sx).reshape(()) * scale / as_tensor(sy).reshape(()), zy)
+
+
+@op(BIAS)
+def bias_codes_of(n: NodeOf, bias: Value, data: Value, weights: Value) -> Value:
+    """A bias of floats in units of the scale of products, as int32."""
+    return bias_codes(as_tensor(bias).detach(), (n["alpha"] * as_tensor(data).reshape(()) * as_tensor(weights)).detach())

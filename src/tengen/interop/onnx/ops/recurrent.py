@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tengen.functional as F
+from tengen.base.errors import ShapeError
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor
+from tengen.loops.lang import as_int
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
@@ -202,10 +204,11 @@ def lstm_step(layer: Layer, recurrent: Callable[[int, Tensor], Tensor], p: Value
 
 def whole_lstm(layer: Layer, x: Value, w: Value, r: Value, b: Value, h: Value, c: Value) -> tuple[Value, ...]:
     """By the op `lstm`, whose gates stand in the order i, f, c, o."""
-    def ordered(v: Value, axis: int) -> Tensor:
-        """Gates i, o, f, c along an axis, in the op's order."""
+    def ordered(v: Value, axis: int, count: int = 4) -> Tensor:
+        """Gates i, o, f, c along an axis, in the op's order; count: how many it holds."""
         k, t = layer.hidden, as_tensor(v)
-        count = t.shape[axis] // k
+        if as_int(t.shape[axis]) not in (None, count * k):
+            raise ShapeError(f"{count} gates of {k} numbers along axis {axis} are needed, the shape is {tuple(t.shape)}")
         order = [at + g for at in range(0, count, 4) for g in (0, 2, 3, 1)]
         return F.concat([t[(slice(None),) * axis + (slice(g * k, (g + 1) * k),)] for g in order], axis)
 
@@ -216,4 +219,4 @@ def whole_lstm(layer: Layer, x: Value, w: Value, r: Value, b: Value, h: Value, c
         last = 0 if back else -1
         return hs[:-1] if back else hs[1:], hs[last], cs[last]
 
-    return layer.run(x, layer.projection(ordered(w, 1), layer.biases(None if b is None else ordered(b, 1))), [h, c], over)
+    return layer.run(x, layer.projection(ordered(w, 1), layer.biases(None if b is None else ordered(b, 1, 8))), [h, c], over)

@@ -172,6 +172,8 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
     flipped: list[int] = []
     for a, lo, hi, step in zip(where, begin, end, by):
         extent = s[a]
+        if step < 0 and isinstance(lo, int) and isinstance(extent, int) and lo < -extent:
+            lo = 0  # the first element, as the standard says; Python takes nothing
         if step < 0 and isinstance(hi, int) and isinstance(extent, int) and hi < -extent:
             hi = None
         if isinstance(hi, int) and hi >= (AT_THE_END if isinstance(extent, Expr) else 1 << 31):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks.integers import in_int32
 from tengen.interop.networks.places import product, same_paddings
 from tengen.interop.networks.values import as_tensor, ints
 from tengen.interop.tflite.ops.elementwise import fused
@@ -65,7 +66,7 @@ def dilations_of(n: OpOf) -> tuple[int, int]:
 
 
 def convolved(n: OpOf, t: Tensor, w: Tensor, b: Tensor | None, groups: int, fill: Any = 0) -> Tensor:
-    """A convolution of (N, C, H, W) by (O, C / groups, h, w) with the operator's strides; all in one dtype."""
+    """A convolution of (N, C, H, W) by (O, C / groups, h, w) with the operator's strides: in one dtype, or of integers of 9 bits, exactly."""
     stride, dilation = strides_of(n), dilations_of(n)
     pads = paddings(n, t.shape[2:], w.shape[2:], stride, dilation)
     even = all(isinstance(a, int) and a == b for a, b in pads)
@@ -73,6 +74,8 @@ def convolved(n: OpOf, t: Tensor, w: Tensor, b: Tensor | None, groups: int, fill
     t = t if even else surrounded(t, pads, fill)
     if groups > 1:
         w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    if b is None and in_int32(t, w, w.shape[-3:]):
+        return F.conv_int(t, w, stride, before, dilation, groups)
     return F.conv2d(t, w, None if b is None else b.reshape(1, -1, 1, 1), stride, before, dilation, groups)
 
 

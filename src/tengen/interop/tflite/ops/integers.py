@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.base.dtype import int16
+from tengen.interop.networks.integers import NARROW, factor, in_int32
 from tengen.interop.networks.places import product
 from tengen.interop.networks.values import as_tensor, ints
 from tengen.interop.tflite.fixed import divided, multiplied, multiplied_once, multiplied_wide, multipliers, quantised_multiplier
@@ -56,12 +58,40 @@ def centred(x: Any, t: TensorOf, dtype: str = "int64") -> Tensor:
     return as_tensor(x).astype(dtype) - quant_of(t).zero
 
 
-def weights_of(w: Any, t: TensorOf, dtype: str) -> Tensor:
-    """The same for weights, which may have a scale for each filter: their zero points are all 0 then."""
+def zero_of(t: TensorOf) -> int:
+    """The zero point of weights, which may have a scale for each filter: their zero points are all 0 then."""
     assert t.quant is not None
     if t.quant.scales.size > 1 and t.quant.zeros.any():
         raise ValueError(f"tensor {t.name!r} has zero points along its axis {t.quant.axis}")
-    return as_tensor(w).astype(dtype) - t.quant.zero
+    return t.quant.zero
+
+
+def weights_of(w: Any, t: TensorOf, dtype: str) -> Tensor:
+    """The same as `centred` for weights."""
+    return as_tensor(w).astype(dtype) - zero_of(t)
+
+
+def operands(n: OpOf, x: Any, w: Any, data: int, weights: int, terms: Any = None) -> tuple[Tensor, Tensor]:
+    """Both operands of a product without their zero points: of 8 bits as `matmul_int` and `conv_int` take them, where int32 holds the sums.
+
+    Args: data, weights: the numbers of the inputs. terms: extents that are summed over; default: those of the weights but the first.
+    """
+    t, k = as_tensor(x), as_tensor(w)
+    both = [(t, quant_of(n.of(data)).zero), (k, zero_of(n.of(weights)))]
+    if all(v.dtype in NARROW and limits(v.dtype.numpy)[0] <= zero <= limits(v.dtype.numpy)[1] for v, zero in both):
+        found = [factor(v, Tensor(np.int16(zero)) if zero else None) for v, zero in both]
+        if in_int32(found[0], found[1], k.shape[1:] if terms is None else terms):
+            return found[0], found[1]
+    dtype = "int64" if n.of(data).kind == "INT16" else "int32"
+    return t.astype(dtype) - both[0][1], k.astype(dtype) - both[1][1]
+
+
+def multiply(x: Tensor, y: Tensor, **turned: bool) -> Tensor:
+    """The product of matrices of operands."""
+    narrow = x.dtype in (*NARROW, int16)
+    if narrow and min(x.ndim, y.ndim) > 1:
+        return F.matmul_int(x, y, **turned)
+    return F.matmul(x.astype("int32"), y.astype("int32"), **turned) if narrow else F.matmul(x, y, **turned)
 
 
 def factors(n: OpOf, data: int, weights: int, single: bool) -> tuple[Any, Any]:
@@ -93,7 +123,8 @@ def accumulator(n: OpOf, data: int, bias: int) -> tuple[str, Callable[..., Tenso
 def conv(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     """A cross-correlation in integers."""
     dtype, by = accumulator(n, 0, 2)
-    t, weight = channels_first(centred(x, n.of(0), dtype)), weights_of(w, n.of(1), dtype)
+    t, weight = operands(n, x, w, 0, 1)
+    t = channels_first(t)
     deep = n.op == "DEPTHWISE_CONV_2D"
     weight = depthwise_filters(t, weight) if deep else filters(weight)
     total = convolved(n, t, weight, None, int(t.shape[1]) if deep else groups_of(t, weight))
@@ -114,8 +145,8 @@ def transpose_conv(n: OpOf, shape: Any, w: Any, x: Any, b: Any = None) -> Tensor
 def fully_connected(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     """x W.T + b in integers."""
     dtype, _ = accumulator(n, 0, 2)
-    weight = weights_of(w, n.of(1), dtype)
-    total = F.matmul(rows_of(n, centred(x, n.of(0), dtype), weight), weight, transpose_b=True)
+    t, weight = operands(n, x, w, 0, 1)
+    total = multiply(rows_of(n, t, weight), weight, transpose_b=True)
     total = total if b is None else total + as_tensor(b).astype(dtype)
     return requantised(n, total, *factors(n, 0, 1, n.of(0).kind == "UINT8"), multiplied_once)
 
@@ -123,13 +154,9 @@ def fully_connected(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
 @quantised("BATCH_MATMUL")
 def batch_matmul(n: OpOf, x: Any, y: Any) -> Tensor:
     """Products of matrices in integers."""
-    dtype, by = accumulator(n, 0, 2)
-    total = F.matmul(
-        centred(x, n.of(0), dtype),
-        centred(y, n.of(1), dtype),
-        transpose_a=bool(n.get("AdjX", False)),
-        transpose_b=bool(n.get("AdjY", False)),
-    )
+    _, by = accumulator(n, 0, 2)
+    turned = [bool(n.get(name, False)) for name in ("AdjX", "AdjY")]
+    total = multiply(*operands(n, x, y, 0, 1, as_tensor(x).shape[-2 if turned[0] else -1 :][:1]), transpose_a=turned[0], transpose_b=turned[1])
     return requantised(n, total, *factors(n, 0, 1, n.of(0).kind == "UINT8"), by)
 
 

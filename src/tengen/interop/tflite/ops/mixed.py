@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks.integers import in_int32
 from tengen.interop.networks.values import as_tensor
 from tengen.interop.tflite.ops.elementwise import fused
 from tengen.interop.tflite.ops.images import channels_first, channels_last, convolved, depthwise_filters, filters, groups_of
@@ -59,6 +60,14 @@ def rows(n: OpOf, t: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
     return symmetric(t, axes)
 
 
+def multiply(q: Tensor, weight: Tensor, terms: Any, **turned: bool) -> Tensor:
+    """The exact product of what `rows` gave and weights of 8 bits; of wider ones in int32."""
+    q = q.astype("int16")
+    if q.ndim > 1 and in_int32(q, weight, terms):
+        return F.matmul_int(q, weight, **turned)
+    return F.matmul(q.astype("int32"), weight.astype("int32"), **turned)
+
+
 def along(scales: np.ndarray, rank: int, axis: int) -> Tensor:
     """Scales of weights as they meet the result."""
     if scales.size == 1:
@@ -69,10 +78,10 @@ def along(scales: np.ndarray, rank: int, axis: int) -> Tensor:
 @hybrid("FULLY_CONNECTED")
 def fully_connected(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     """x W.T + b."""
-    weight, scales = as_tensor(w).astype("int32"), quant_for(n, 1).scales
+    weight, scales = as_tensor(w), quant_for(n, 1).scales
     t = rows_of(n, as_tensor(x), weight)
     q, scale = rows(n, t, [len(t.shape) - 1])
-    y = F.matmul(q, weight, transpose_b=True).astype("float32") * (scale * along(scales, len(t.shape), -1))
+    y = multiply(q, weight, weight.shape[1:], transpose_b=True).astype("float32") * (scale * along(scales, len(t.shape), -1))
     return fused(n, y if b is None else y + as_tensor(b))
 
 
@@ -86,8 +95,11 @@ def conv(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
         q, scale = symmetric(t, [1, 2, 3])
     else:
         q = q - zero
-    weight = as_tensor(w).astype("int32")
+    weight = as_tensor(w)
     weight = depthwise_filters(t, weight) if deep else filters(weight)
+    q = q.astype("int16")  # 9 bits
+    if not in_int32(q, weight, weight.shape[1:]):
+        q, weight = q.astype("int32"), weight.astype("int32")
     total = convolved(n, q, weight, None, int(t.shape[1]) if deep else groups_of(t, weight))
     y = total.astype("float32") * (scale * along(scales, 4, 1))
     return channels_last(fused(n, y if b is None else y + as_tensor(b).reshape(1, -1, 1, 1)))
@@ -96,10 +108,10 @@ def conv(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
 @hybrid("BATCH_MATMUL")
 def batch_matmul(n: OpOf, x: Any, y: Any) -> Tensor:
     """Products of matrices, of which the second is integers."""
-    t, weight = as_tensor(x), as_tensor(y).astype("int32")
+    t, weight = as_tensor(x), as_tensor(y)
     t = F.transpose(t, [*range(len(t.shape) - 2), len(t.shape) - 1, len(t.shape) - 2]) if n.get("AdjX", False) else t
     q, scale = rows(n, t, [len(t.shape) - 1])
-    total = F.matmul(q, weight, transpose_b=bool(n.get("AdjY", False)))
+    total = multiply(q, weight, t.shape[-1:], transpose_b=bool(n.get("AdjY", False)))
     return total.astype("float32") * (scale * along(quant_for(n, 1).scales, len(total.shape), -1))
 
 

@@ -1,0 +1,168 @@
+"""Images made smaller by a filter that is as wide as what a pixel covers: `resample`. Nothing is left out, so nothing is aliased.
+
+Rows first, then columns: each pass is a weighted sum of taps (`tap_sum`), whose places are integers and whose weights are fractions of
+integers, computed in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tengen.base.dtype import DType, float64
+from tengen.base.errors import ArgumentError, ShapeError, Undecided
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import Shape
+from tengen.ops.define import Case, composite
+from tengen.ops.division import floor_div
+from tengen.ops.elementwise import abs as abs_
+from tengen.ops.elementwise import add, astype, div, fma, maximum, minimum, mul, sub, where
+from tengen.ops.joining import stack
+from tengen.ops.logic import equal, less
+from tengen.ops.reduce import sum_
+from tengen.ops.shape import permute, reshape
+from tengen.ops.vision_coords import as_floats, as_pixels, computed_in, iota
+from tengen.ops.vision_taps import tap_sum
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+REACH = {"linear": 1, "cubic": 2}  # pixels on each side that a filter reaches where an image keeps its size
+SHARPNESS = -0.5  # Keys' parameter a of the antialiased "cubic", as in PyTorch and Pillow
+
+
+@composite(functional="vision")
+def resample(
+    inp: Tensor, size: Shape, filter: Literal["area", "linear", "cubic"] = "linear", format: Literal["NCHW", "NHWC"] = "NCHW"
+) -> Tensor:
+    """An image of another size, in which each pixel is a mean of all that it covers.
+
+    Shapes:   (N, C, H, W) -> (N, C, *size); with format="NHWC" (N, H, W, C) -> (N, *size, C)
+    Args:     filter: "linear" and "cubic": a triangle, or Keys' cubic with a = -0.5, as wide as the step between pixels, which is PyTorch's
+        antialias=True. "area": the mean over the rectangle that a pixel covers, OpenCV's INTER_AREA, for images that become smaller.
+    Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded once, at the end, halves to even
+    Numerics: weights are rounded once; then a product and an fma for each further pixel: down the columns first, then along the rows.
+        PyTorch and OpenCV round integers in between, and differ by 1 at most
+    Errors:   ShapeError for other ranks, extents that are open, and "area" with a larger size
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.vision.resample(Tensor([[[[1.0, 3.0, 5.0, 7.0]]]]), (1, 2), "area").tolist()
+    [[[[2.0, 6.0]]]]
+    """
+    d = computed_in(inp.dtype)
+    x, (h, w) = as_floats(inp), size
+    if format == "NHWC":
+        n, rows, columns, c = x.shape
+        down = _along(reshape(x, (n, rows, columns * c)), h, filter, d)  # rows as long as they lie in memory
+        return as_pixels(reshape(_along(reshape(down, (n * h, columns, c)), w, filter, d), (n, h, w, c)), inp.dtype)
+    n, c, rows, columns = x.shape
+    down = _along(reshape(x, (n * c, rows, columns)), h, filter, d)
+    return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, d), (n, c, h, w)), inp.dtype)
+
+
+def _along(x: Tensor, out: int, filter: str, d: DType) -> Tensor:
+    """(M, N, C) -> (M, out, C)."""
+    index, weight = _taps(int(x.shape[1]), out, filter, d)
+    weight = weight if weight.dtype is x.dtype else astype(weight, x.dtype)
+    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weight), (0, 2, 1))
+
+
+def _span(n: int, out: int, filter: str) -> tuple[int, int, int]:
+    """The first pixel that a result i may need is (first + i step) // below: these three. It may be one before the image."""
+    if filter == "area":
+        return 0, n, max(out, 1)
+    reach = REACH[filter] * max(n, out)
+    return n - 2 * reach + out, 2 * n, max(2 * out, 1)
+
+
+def _taps(n: int, out: int, filter: str, d: DType) -> tuple[Tensor, Tensor]:
+    """The taps along an axis: (index, weight), both (1, T, out). Places are integers, weights fractions of them."""
+    first, step, below = _span(n, out, filter)
+    low = [(first + i * step) // below for i in range(out)]
+    wide = -(-n // below) + 1 if filter == "area" else 4 * REACH[filter] * max(n, out) // below + 1
+    count = max((min(a + wide, n) - max(a, 0) for a in low), default=0)
+    i = iota(out)
+    places = [add(maximum(floor_div(add(mul(i, step), first), below), 0), t) for t in range(max(count, 1))]
+    weights = [_weight(j, i, n, out, filter) for j in places]
+    weights = [where(less(j, n), w, 0.0) for j, w in zip(places, weights)]
+    total = sum_(stack(weights, 0), 0)
+    index = stack([where(equal(w, 0.0), -1, j) for j, w in zip(places, weights)], 0)  # a NaN beside a pixel is none of its own
+    weight = astype(div(stack(weights, 0), total), d)
+    return reshape(index, (1, max(count, 1), out)), reshape(weight, (1, max(count, 1), out))
+
+
+def _weight(j: Tensor, i: Tensor, n: int, out: int, filter: str) -> Tensor:
+    """The weight of pixel j for the result i, before it is divided by the sum of all."""
+    if filter == "area":  # what they share, in parts of a pixel of which there are `out` in one
+        end, begin = minimum(mul(add(j, 1), out), mul(add(i, 1), n)), maximum(mul(j, out), mul(i, n))
+        return astype(maximum(sub(end, begin), 0), float64)
+    apart = sub(mul(add(mul(j, 2), 1), out), mul(add(mul(i, 2), 1), n))
+    x = abs_(div(astype(apart, float64), float(2 * max(n, out))))
+    if filter == "linear":
+        return maximum(sub(1.0, x), 0.0)
+    a = SHARPNESS
+    near = fma(mul(x, x), sub(mul(x, a + 2), a + 3), 1.0)
+    far = mul(sub(mul(add(mul(sub(x, 5.0), x), 8.0), x), 4.0), a)
+    return where(less(x, 1.0), near, where(less(x, 2.0), far, 0.0))
+
+
+@resample.canon
+def _(types, size, filter, format):
+    x = types[0]
+    if x.ndim != 4:
+        raise ShapeError(f"takes images ({', '.join(format)}), got {x}")
+    size = tuple(size) * 2 if len(size) == 1 else tuple(size)
+    space = x.shape[2:] if format == "NCHW" else x.shape[1:3]
+    if len(size) != 2:
+        raise ShapeError(f"size={size} must be one or two extents, for {x}")
+    if any(as_int(a) is None for a in (*space, *size)):
+        raise Undecided(f"the filter of {x} for the size {size}")
+    if any(b and not a for a, b in zip(space, size)):
+        raise ShapeError(f"an image without pixels, {x}, cannot be enlarged to {size}")
+    if filter == "area" and any(b > a for a, b in zip(space, size)):
+        raise ArgumentError(f"filter='area' makes images smaller, not {x} to {size}; help: 'linear'")
+    return {"size": size, "filter": filter, "format": format}
+
+
+# ---- reference and samples -------------------------------------------------------------------------------------------
+
+
+def _np_weights(n, out, filter):
+    """The (out, n) matrix of one axis, from the filters' definitions."""
+    m = np.zeros((out, n))
+    scale = n / out
+    for o in range(out):
+        for j in range(n):
+            if filter == "area":
+                m[o, j] = max(0.0, min(j + 1, (o + 1) * scale) - max(j, o * scale))
+                continue
+            x = abs(j + 0.5 - (o + 0.5) * scale) / max(scale, 1.0)
+            if filter == "linear":
+                m[o, j] = max(0.0, 1 - x)
+            else:
+                a = SHARPNESS
+                m[o, j] = (a + 2) * x**3 - (a + 3) * x**2 + 1 if x < 1 else a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
+    return m / m.sum(1, keepdims=True) if n else m
+
+
+def np_resample(x, size, filter="linear", format="NCHW"):
+    """`resample` by the matrices of both axes."""
+    first = 2 if format == "NCHW" else 1
+    y = x.astype(np.float64)
+    for axis, out in zip((first, first + 1), np.broadcast_to(size, 2)):
+        y = np.moveaxis(np.tensordot(y, _np_weights(y.shape[axis], int(out), filter), (axis, 1)), -1, axis)
+    return y if x.dtype.kind == "f" else np.clip(np.round(y), np.iinfo(x.dtype).min, np.iinfo(x.dtype).max).astype(x.dtype)
+
+
+resample.reference(np_resample)
+_image = lambda *shape: lambda r: (r.uniform(-1, 1, shape),)
+resample.cases(
+    Case(_image(2, 3, 9, 7), {"size": (4, 3)}),
+    Case(_image(1, 8, 6, 3), {"size": (4, 2), "filter": "area", "format": "NHWC"}),
+    Case(_image(1, 2, 7, 11), {"size": (3, 4), "filter": "area"}),
+    Case(lambda r: (r.uniform(1, 2, (2, 9, 13, 2)),), {"size": (4, 3), "filter": "cubic", "format": "NHWC"}),
+    Case(_image(1, 2, 4, 3), {"size": (7, 5), "filter": "cubic"}),
+    Case(_image(1, 1, 1, 1), {"size": (3, 2)}),
+    Case(_image(0, 2, 5, 3), {"size": (2, 3)}),
+)
