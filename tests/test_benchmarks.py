@@ -57,7 +57,7 @@ def run(who, name, how, patience_s=0):
     return {"peak": {"tengen": 100, "torch": 90 if how == "0.5" else 300}[who] << 20, "seconds": 2.0 if who == "torch" else 1.0}
 b.run = run
 b.contenders = lambda name: [("tengen", "0.8"), *(("torch", str(s)) for s in (1.0, 0.5, 0.25))]
-for more in (["--stop-after", "-1"], [], [], ["--again", "--who", "torch, 1.0"]):
+for more in (["--minutes", "-1"], [], [], ["--again", "--who", "torch, 1.0"]):
     sys.argv[1:] = ["--quick", "--file", sys.argv[-1]] if not more else ["--quick", *more, "--file", sys.argv[-1]]
     b.main()
 print(json.dumps(asked))

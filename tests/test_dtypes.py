@@ -80,6 +80,7 @@ ARGUMENTS = {  # of every function that takes a dtype
     "arange": (3,), "eye": (2,), "full": ((2,), 1.5), "full_like": (X, 2), "linspace": (0, 1, 5), "logspace": (0, 1, 5), "one_hot": (X, 3),
     "ones": (3,), "ones_like": (X,), "zeros": ((2, 3),), "zeros_like": (X,), "quantize_linear": (Tensor([1.0, -3.0]), Tensor(0.5)),
     "requantize_linear": (Tensor([100, -300], "int32"), Tensor(0.05)),
+    **{f"{kind}_window": (5,) for kind in ("bartlett", "blackman", "hamming", "hann", "kaiser")},
 }  # fmt: skip
 
 

@@ -90,7 +90,7 @@ MODULES = {
     "PixelShuffle": ((SHUFFLED,), {"upscale_factor": (2, 1)}), "Elemwise": ((VECTORS,), {"method": ("RELU", "SIGMOID")}),
     "SlidingWindow": ((IMAGES,), SLIDING),
     "LocalConv2d": ((IMAGES,), {"input_height": (9, 8), "input_width": (9, 8)} | LOCAL),
-    "Resize": ((IMAGES,), {"size": ((5, 4), (3, 3)), "format": ("NCHW", "NHWC"), "imode": ("linear", "nearest")}),
+    "Resize": ((IMAGES,), {"size": ((5, 4), (3, 3)), "format": ("NCHW", "NHWC"), "imode": ("linear", "nearest"), "antialias": (False, True)}),
     "Flip": ((IMAGES,), {"vertical": (True, False), "horizontal": (True, False)}), "Rot90": ((IMAGES,), {"clockwise": (True, False)}),
     "Rotate": ((IMAGES,), {"angle": (10.0, 30.0), "format": ("NCHW", "NHWC"), "interp_mode": ("bilinear", "nearest")}),
     "Flatten": ((IMAGES,), {"start_axis": (1, 2), "end_axis": (-1, -2)}),
@@ -272,11 +272,8 @@ def test_numpy_integers_are_sizes():
     assert M.LayerNorm(n).normalized_shape == M.LayerNorm([n]).normalized_shape == (4,)
 
 
-def test_pytorchs_way_to_freeze_is_refused():
-    """It would be set and do nothing."""
+def test_marks_on_a_parameter_are_kept():
     p = M.Linear(2, 2).weight
-    with pytest.raises(AttributeError, match="no 'requires_grad' to set; help: .*GradManager"):
-        p.requires_grad = False
-    assert not hasattr(p, "requires_grad")
+    p.requires_grad = False
     p.no_decay = True  # a mark of the user's own
-    assert copy.deepcopy(p).no_decay and pickle.loads(pickle.dumps(p)).no_decay
+    assert copy.deepcopy(p).frozen and copy.deepcopy(p).no_decay and pickle.loads(pickle.dumps(p)).no_decay

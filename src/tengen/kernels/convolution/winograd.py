@@ -90,8 +90,8 @@ def _costs(c: Index, o: Index) -> dict[int, tuple[Index, Index]]:
     pairs, across = c * o, sum(cdiv(n, LANES) * LANES for n in (c, o))
     direct = FILTER_TAPS * FILTER_TAPS * pairs
     costs = {1: (direct, direct * numerics.WEIGHT_MULTIPLICATIONS)}
-    for m, t in TRANSFORMS.items():
-        points = t.points**2
+    for m in (2, 4):  # of floats; tiles of 3 are for integers alone
+        points = TRANSFORMS[m].points ** 2
         costs[m] = points * (pairs + numerics.VALUE_MULTIPLICATIONS * across), points * pairs * numerics.WEIGHT_MULTIPLICATIONS
     return costs
 
