@@ -1,0 +1,85 @@
+"""What stands in `torch` itself and is about whole programs: files, compilation, threads, switches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tengen.base.config import config
+from tengen.deploy.checkpoint import load as _load
+from tengen.deploy.checkpoint import save as _save
+from tengen.jit.trace import trace as _trace
+from tengen.pytorch.func import vmap
+from tengen.pytorch.functions.creation import from_numpy
+from tengen.pytorch.nn.module import Module
+from tengen.runtime import native
+from tengen.tensor import Tensor
+
+
+def save(obj: Any, f: Any, **how: Any) -> None:
+    """Writes nested dicts, lists, tensors and numbers to a file, as Tengen does (safetensors; no pickle). A module: its state_dict()."""
+    if isinstance(obj, Module):
+        raise TypeError("torch.save of a whole module would pickle its code; help: torch.save(net.state_dict(), file)")
+    _save(obj, f)
+
+
+def load(f: Any, map_location: Any = None, weights_only: bool = True, mmap: bool = False, **how: Any) -> Any:
+    """Reads what `save` wrote. A pickle of PyTorch's own is an error that says how to convert it. map_location: the processor alone."""
+    return _tensors(_load(f, mmap=mmap))
+
+
+def _tensors(x: Any) -> Any:
+    """The values of a file with tensors in place of arrays."""
+    if isinstance(x, dict):
+        return type(x)((k, _tensors(v)) for k, v in x.items())
+    if isinstance(x, (list, tuple)):
+        return type(x)(_tensors(v) for v in x)
+    return from_numpy(x) if hasattr(x, "dtype") and hasattr(x, "__array__") and not isinstance(x, Tensor) else x
+
+
+def compile(model: Any = None, **how: Any) -> Any:
+    """A function or a module as a program for each shape of its inputs: `tengen.trace`. mode, backend, fullgraph, dynamic, options:
+    accepted; they change no number."""
+    if model is None:
+        return lambda f: compile(f, **how)
+    return _trace(model)
+
+
+def get_num_threads() -> int:
+    """How many threads programs use."""
+    return config.threads
+
+
+def set_num_threads(n: int) -> None:
+    """`tengen.set_threads`: how many threads programs use; no result depends on it."""
+    native.set_threads(n)
+
+
+def set_printoptions(**how: Any) -> None:
+    """NumPy's, which is what prints. sci_mode and profile are accepted; they change nothing."""
+    np.set_printoptions(**{k: v for k, v in how.items() if k in ("precision", "threshold", "edgeitems", "linewidth")})
+
+
+def use_deterministic_algorithms(mode: Any, *, warn_only: Any = False) -> None:
+    """Nothing: every result has the same bits each time."""
+
+
+def are_deterministic_algorithms_enabled() -> Any:
+    """True: every result has the same bits each time."""
+    return True
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Nothing: products of float32 are computed in float32."""
+
+
+def get_float32_matmul_precision() -> str:
+    """"highest"."""
+    return "highest"
+
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "compile", "get_float32_matmul_precision", "get_num_threads", "load", "save",
+    "set_float32_matmul_precision", "set_num_threads", "set_printoptions", "use_deterministic_algorithms", "vmap",
+]  # fmt: skip
