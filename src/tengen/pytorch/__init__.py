@@ -20,7 +20,7 @@ from typing import Any
 from tengen.base.lazy import NoSuchName
 from tengen.base.version import VERSION
 from tengen.fft import istft, stft
-from tengen.linalg import cholesky, det, inv, matrix_exp, matrix_power, pinv, qr, slogdet, svd
+from tengen.linalg import cholesky, det, inv, matrix_exp, matrix_power, pinv, qr, slogdet
 from tengen.linalg import inv as inverse
 from tengen.linalg import pinv as pinverse
 from tengen.pytorch import (
@@ -68,6 +68,6 @@ __all__ = [
     *creation.__all__, *dtypes.__all__, *elementwise.__all__, *modes.__all__, *programs.__all__, *reductions.__all__, *shaping.__all__,
     "FloatTensor", "amp", "autocast", "autograd", "backends", "channels_last", "cholesky", "contiguous_format", "cuda", "det", "distributions",
     "e", "fft", "func", "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
-    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "svd", "testing",
+    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils",
 ]  # fmt: skip

@@ -21,6 +21,6 @@ class _Backend:
 
 cudnn, mps, mkldnn, mkl, openmp = _Backend(), _Backend(), _Backend(), _Backend(), _Backend()
 cuda = _Backend()
-cuda.matmul = _Backend()  # type: ignore[attr-defined]  # torch.backends.cuda.matmul.allow_tf32
+cuda.matmul = _Backend()  # for torch.backends.cuda.matmul.allow_tf32
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

@@ -9,7 +9,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError
 from tengen.module.transformer import visible
-from tengen.pytorch.nn.layers import Linear
+from tengen.pytorch.nn.layers import LayerNorm, Linear
 from tengen.pytorch.nn.module import Module, finished
 from tengen.tensor import Parameter, Tensor
 
@@ -108,7 +108,9 @@ class _Attention(MultiheadAttention):
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True):
         super().__init__(embed_dim, num_heads, dropout, bias, batch_first=True)
 
-    def forward(self, query: Tensor, key: Any = None, value: Any = None, attn_mask: Any = None, is_causal: Any = False) -> Any:
+    def forward(  # type: ignore[override]  # Tengen's transformer layers call it so
+        self, query: Tensor, key: Any = None, value: Any = None, attn_mask: Any = None, is_causal: Any = False
+    ) -> Any:
         key = query if key is None else key
         q, k, v = self._projected(query, key, key if value is None else value)
         share = self.dropout if self.training else 0.0
@@ -120,6 +122,8 @@ def _in_pytorch_s_way(layer: Any, d_model: int, nhead: int, dropout: float, bias
     """Gives a layer attentions and linear maps with PyTorch's parameters and first draws."""
     for name in layer.attentions:
         setattr(layer, name, _Attention(d_model, nhead, dropout, bias))
+    for i in range(1, len(layer.attentions) + 2):
+        setattr(layer, f"norm{i}", LayerNorm(d_model, layer.layer_norm_eps, bias=bias))
     hidden = layer.dim_feedforward
     layer.linear1, layer.linear2 = Linear(d_model, hidden, bias), Linear(hidden, d_model, bias)
 
@@ -130,7 +134,8 @@ class _Layer(Module):
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
         dtype: Any = None,
     ):  # fmt: skip
-        super().__init__(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        how = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        super().__init__(d_model, nhead, *how)  # type: ignore[call-arg]  # the layer beside it
         _in_pytorch_s_way(self, d_model, nhead, dropout, bias)
         finished(self, device, dtype)
 

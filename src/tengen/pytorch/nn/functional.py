@@ -458,7 +458,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             axis = input.ndim - 1 - i
             input = input.narrow(axis, max(-a, 0), input.shape[axis] - max(-a, 0) - max(-b, 0))
     every = [(0, 0)] * (input.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
-    return F.pad(input, every, _PADDED[mode], 0.0 if value is None else value)  # type: ignore[arg-type]  # one of the four
+    return F.pad(input, every, _PADDED[mode], 0.0 if value is None else value)
 
 
 def interpolate(

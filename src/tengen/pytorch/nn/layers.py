@@ -6,6 +6,7 @@ Each is a Tengen layer of the same name. Weights of grouped convolutions are (ou
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tengen import functional as F
@@ -171,7 +172,7 @@ class _BatchNorm(Module):
     ):  # fmt: skip
         if momentum is None:
             raise ArgumentError(f"{type(self).__name__}: momentum=None is not there; help: a number, or nn.utils' update_bn after training")
-        super().__init__(num_features, eps, 0.9, affine, track_running_stats)
+        super().__init__(num_features, eps, 0.9, affine, track_running_stats)  # type: ignore[call-arg]  # the layer beside it
         self.momentum = momentum
         for name in ("weight", "bias", "running_mean", "running_var"):
             t = getattr(self, name)
@@ -254,7 +255,7 @@ class RMSNorm(Module, M.RMSNorm):
         self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None, dtype: Any = None
     ):
         super().__init__(normalized_shape, 1e-6, elementwise_affine)
-        self.eps = eps  # type: ignore[assignment]  # None is looked up in forward
+        self.eps = eps  # None is looked up in forward
         finished(self, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -300,19 +301,7 @@ class PReLU(Module):
         return elementwise.prelu(input, self.weight)
 
 
-# ---- recurrent networks: Tengen's, whose parameters are named by cells -----------------------------------------------
-
-
-class RNN(Module, M.RNN):
-    """`tengen.module.RNN`; ``RNN(input, hidden, layers, nonlinearity="relu")``."""
-
-
-class LSTM(Module, M.LSTM):
-    """`tengen.module.LSTM`."""
-
-
-class GRU(Module, M.GRU):
-    """`tengen.module.GRU`."""
+# ---- recurrent networks ------------------------------------------------------------------------------------------------
 
 
 class RNNCell(Module, M.RNNCell):
@@ -325,6 +314,52 @@ class LSTMCell(Module, M.LSTMCell):
 
 class GRUCell(Module, M.GRUCell):
     """`tengen.module.GRUCell`."""
+
+
+class _Recurrent(Module):
+    """A network of cells whose parameters have PyTorch's names, weight_ih_l0, bias_hh_l1_reverse and so on."""
+
+    cells: list[list[M.Module]]
+
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        for layer, directions in enumerate(self.cells):
+            for cell, end in zip(directions, ("", "_reverse")):
+                yield from ((f"{name}_l{layer}{end}", t) for name, t in cell._attributes())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("weight_", "bias_")) and "cells" in self.__dict__:
+            for known, t in self._attributes():
+                if known == name:
+                    return t
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def flatten_parameters(self) -> None:
+        """Nothing: parameters lie as they are."""
+
+
+class RNN(_Recurrent, M.RNN):
+    """`tengen.module.RNN` with PyTorch's names of parameters; ``RNN(input, hidden, layers, nonlinearity="relu")``."""
+
+    def create_cell(self, layer: int) -> RNNCell:
+        """A cell for a layer."""
+        size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
+        return RNNCell(size, self.hidden_size, self.bias, self.nonlinearity)
+
+
+class LSTM(_Recurrent, M.LSTM):
+    """`tengen.module.LSTM` with PyTorch's names of parameters.
+
+    >>> [name for name, _ in LSTM(3, 4).named_parameters()]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
+    """
+
+    cell = LSTMCell
+
+
+class GRU(_Recurrent, M.GRU):
+    """`tengen.module.GRU` with PyTorch's names of parameters."""
+
+    cell = GRUCell
 
 
 # ---- without parameters, with other defaults -----------------------------------------------------------------------------

@@ -28,7 +28,8 @@ class _AnyModule(ABCMeta):
 
 
 class Module(M.Module, metaclass=_AnyModule):
-    """Tengen's `Module` with PyTorch's arguments. What it holds is listed in the order in which it was set.
+    """Tengen's `Module` with PyTorch's arguments. Its own parameters come first, then its buffers, then
+    those of the modules inside, each in the order in which it was set.
 
     >>> class Net(Module):
     ...     def __init__(self):
@@ -41,9 +42,10 @@ class Module(M.Module, metaclass=_AnyModule):
     _stands_for_all = True
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
-        for name, value in self.__dict__.items():
-            if name not in HOOKS:
-                yield from parts_of(value, name)
+        every = [part for name, value in self.__dict__.items() if name not in HOOKS for part in parts_of(value, name)]
+        yield from (part for part in every if isinstance(part[1], Parameter))
+        yield from (part for part in every if isinstance(part[1], Tensor) and not isinstance(part[1], Parameter))
+        yield from (part for part in every if not isinstance(part[1], Tensor))
 
     def _module_info_string(self) -> str:
         return self.extra_repr()
@@ -52,19 +54,27 @@ class Module(M.Module, metaclass=_AnyModule):
         """What `repr` says of the module's settings."""
         return super()._module_info_string()
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True, **mge: Any) -> Iterator[Any]:
+    def named_parameters(  # type: ignore[override]  # PyTorch's arguments, and Tengen's by name
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True, **mge: Any
+    ) -> Iterator[Any]:
         """The parameters with their dotted names, each once. Args: recurse: those of modules inside too."""
         return super().named_parameters(prefix, mge.get("recursive", recurse))
 
-    def parameters(self, recurse: bool = True, **mge: Any) -> Iterator[Parameter]:
+    def parameters(  # type: ignore[override]  # PyTorch's arguments, and Tengen's by name
+        self, recurse: bool = True, **mge: Any
+    ) -> Iterator[Parameter]:
         """The parameters, each once."""
         return super().parameters(mge.get("recursive", recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True, **mge: Any) -> Iterator[Any]:
+    def named_buffers(  # type: ignore[override]  # PyTorch's arguments, and Tengen's by name
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True, **mge: Any
+    ) -> Iterator[Any]:
         """The tensors that are no parameters, with their dotted names."""
         return super().named_buffers(prefix, mge.get("recursive", recurse))
 
-    def buffers(self, recurse: bool = True, **mge: Any) -> Iterator[Tensor]:
+    def buffers(  # type: ignore[override]  # PyTorch's arguments, and Tengen's by name
+        self, recurse: bool = True, **mge: Any
+    ) -> Iterator[Tensor]:
         """The tensors that are no parameters."""
         return super().buffers(mge.get("recursive", recurse))
 
