@@ -1,13 +1,10 @@
 """Whole programs written for PyTorch run with the dialect, and give the numbers that PyTorch gave (`saved_strangers.json`)."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 
 import tengen.pytorch as torch

@@ -212,7 +212,12 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def _source(src: Any, value: Any, index: Tensor, like: Tensor) -> Tensor:
     given = value if src is None else src
-    return given if isinstance(given, Tensor) else F.full(index.shape, given, like.dtype)
+    return _within(given, index) if isinstance(given, Tensor) else F.full(index.shape, given, like.dtype)
+
+
+def _within(src: Tensor, index: Tensor) -> Tensor:
+    """The part of a source that an index asks for; PyTorch's may be larger than the index."""
+    return src if src.shape == index.shape or src.ndim != index.ndim else src[tuple(slice(0, n) for n in index.shape)]
 
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
@@ -225,12 +230,12 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Elements of `src` added to the places of `index` along an axis."""
-    return F.scatter_add(input, dim, index, src)
+    return F.scatter_add(input, dim, index, _within(src, index))
 
 
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: Any, *, include_self: bool = True) -> Tensor:
     """Elements of `src` reduced at the places of `index`: "sum", "prod", "mean", "amax" or "amin"."""
-    return F.scatter_reduce(input, dim, index, src, reduce, include_self)
+    return F.scatter_reduce(input, dim, index, _within(src, index), reduce, include_self)
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:

@@ -250,8 +250,15 @@ def conv3d(
     return _spatial(3, F.conv3d, input, weight, bias, stride, padding, dilation, groups)
 
 
-def _by_groups(weight: Tensor, groups: int) -> Tensor:
-    return weight if groups == 1 else weight.reshape((groups, -1, *weight.shape[1:]))
+def _transposed(
+    n: int, convolve: Any, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, extra: Any, dilation: Any, groups: int
+) -> Tensor:
+    """A transposed convolution of parameters in PyTorch's shapes, also of an image without a batch."""
+    weight = weight if groups == 1 else weight.reshape((groups, -1, *weight.shape[1:]))
+    bias = None if bias is None else bias.reshape((1, -1, *(1,) * n))
+    one = input.ndim == n + 1
+    y = convolve(F.expand_dims(input, 0) if one else input, weight, bias, stride, padding, extra, dilation, groups)
+    return y[0] if one else y
 
 
 def conv_transpose1d(
@@ -259,7 +266,7 @@ def conv_transpose1d(
     dilation: Any = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution of (N, C, L); weight (C, O / groups, K)."""
-    return F.conv_transpose1d(input, _by_groups(weight, groups), bias, stride, padding, output_padding, dilation, groups)
+    return _transposed(1, F.conv_transpose1d, input, weight, bias, stride, padding, output_padding, dilation, groups)
 
 
 def conv_transpose2d(
@@ -267,7 +274,7 @@ def conv_transpose2d(
     dilation: Any = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution of (N, C, H, W); weight (C, O / groups, KH, KW)."""
-    return F.conv_transpose2d(input, _by_groups(weight, groups), bias, stride, padding, output_padding, dilation, groups)
+    return _transposed(2, F.conv_transpose2d, input, weight, bias, stride, padding, output_padding, dilation, groups)
 
 
 def conv_transpose3d(
@@ -275,7 +282,7 @@ def conv_transpose3d(
     dilation: Any = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution of (N, C, D, H, W); weight (C, O / groups, KD, KH, KW)."""
-    return F.conv_transpose3d(input, _by_groups(weight, groups), bias, stride, padding, output_padding, dilation, groups)
+    return _transposed(3, F.conv_transpose3d, input, weight, bias, stride, padding, output_padding, dilation, groups)
 
 
 # ---- pooling -------------------------------------------------------------------------------------------------------------

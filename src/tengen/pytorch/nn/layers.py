@@ -15,6 +15,7 @@ from tengen.base.errors import ArgumentError
 from tengen.module.settings import one_of
 from tengen.pytorch.functions import elementwise
 from tengen.pytorch.functions.dtypes import finfo
+from tengen.pytorch.nn import functional
 from tengen.pytorch.nn.module import Module, finished
 from tengen.tensor import Parameter, Tensor
 
@@ -107,7 +108,7 @@ class Conv3d(_Conv, M.Conv3d):
 
 
 class _ConvTranspose(Module, M.ConvTranspose2d):
-    convolve = staticmethod(F.conv_transpose2d)
+    convolve = staticmethod(functional.conv_transpose2d)
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
@@ -132,18 +133,14 @@ class _ConvTranspose(Module, M.ConvTranspose2d):
             wanted = tuple(output_size)[-self.n :]
             of = zip(wanted, x.shape[-self.n :], self.stride, self.padding, self.dilation, self.kernel_size)
             extra = tuple(w - ((s - 1) * st - 2 * p + d * (k - 1) + 1) for w, s, st, p, d, k in of)
-        one = x.ndim == self.n + 1
-        x = x.unsqueeze(0) if one else x
-        weight = self.weight if self.groups == 1 else self.weight.reshape((self.groups, -1, *self.weight.shape[1:]))
-        y = self.convolve(x, weight, self.bias, self.stride, self.padding, extra, self.dilation, self.groups)
-        return y[0] if one else y
+        return self.convolve(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTranspose):
     """Transposed convolution of (N, C, L); weight (C, O / groups, K)."""
 
     n = 1
-    convolve = staticmethod(F.conv_transpose1d)
+    convolve = staticmethod(functional.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTranspose):
@@ -154,7 +151,7 @@ class ConvTranspose3d(_ConvTranspose):
     """Transposed convolution of (N, C, D, H, W); weight (C, O / groups, KD, KH, KW)."""
 
     n = 3
-    convolve = staticmethod(F.conv_transpose3d)
+    convolve = staticmethod(functional.conv_transpose3d)
 
 
 class _BatchNorm(Module):
