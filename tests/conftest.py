@@ -101,14 +101,15 @@ def collector_of_this_file():
 
 @pytest.fixture(autouse=True)
 def whatever_ran_before():
-    """A test begins with the same random numbers and number of threads, which it need not set back: else both would depend on which tests
-    the process has run before it."""
+    """A test begins with the same random numbers, number of threads, and parameters that are no leaves (which to import `tengen.pytorch`
+    makes them), and need not set them back: else they would depend on which tests the process has run before it."""
     tengen = sys.modules.get("tengen")
     if tengen is None:
         yield
         return
     threads = tengen.config.threads
     tengen.random.manual_seed(1)
+    sys.modules["tengen.tensor.nodes"].leaves.of_parameters(False)
     yield
     if tengen.config.threads != threads:
         tengen.set_threads(threads)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 
 # Top floor first. What stands in one row may import one another as long as no circle arises. For folders in a floor see `ROOMS`.
 FLOORS = [
-    "__main__ cli serve visual",
+    "__main__ cli pytorch serve visual",
     "traced_module",
     "backends hub models interop utils core",
     "module optimizer data quantization amp distributed",
@@ -44,6 +44,7 @@ ROOMS = {
     "jit": [".", "script"],
     "module": ["quantized", "qat utils", "."],
     "core": ["tensor", "."],
+    "pytorch": [".", "autograd nn optim utils", "functions"],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
 

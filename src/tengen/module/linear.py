@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tengen import functional as F
+from tengen.autodiff import no_grad
 from tengen.module import init
 from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.tensor import Parameter, Tensor
@@ -82,7 +83,8 @@ class Embedding(Configured):
         """Draws the table anew; a padding row becomes 0."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            self.weight[self.padding_idx] = 0.0
+            with no_grad():
+                self.weight[self.padding_idx] = 0.0
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:

@@ -21,19 +21,19 @@ from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
 
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
 
-def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The tensors and modules in an attribute, with their names."""
     if isinstance(value, (Tensor, Module)):
         yield name, value
     elif isinstance(value, (list, tuple)):
         for i, v in enumerate(value):
-            yield from _walk(v, f"{name}.{i}")
+            yield from parts_of(v, f"{name}.{i}")
     elif isinstance(value, dict):
         for k in sorted(k for k in value if isinstance(k, str)):
-            yield from _walk(value[k], f"{name}.{k}")
+            yield from parts_of(value[k], f"{name}.{k}")
 
 
 class LoadedKeys(NamedTuple):
@@ -63,7 +63,7 @@ class Module(Watched):
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
         m = super().__new__(cls)
-        m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in _HOOKS})
+        m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in HOOKS})
         return m
 
     _unused_states: tuple[str, ...] = ()  # names in a state dict of PyTorch's that say nothing to this module
@@ -165,8 +165,8 @@ class Module(Watched):
     # -- walking ---------------------------------------------------------------------------------------------------------
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         for name in sorted(self.__dict__):
-            if name not in _HOOKS:
-                yield from _walk(self.__dict__[name], name)
+            if name not in HOOKS:
+                yield from parts_of(self.__dict__[name], name)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly inside, with their names."""

@@ -74,8 +74,13 @@ class _BatchNorm(_Norm):
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         return self._normalised(x, mean, var, w, b, use_batch)
 
+    @property
+    def kept(self) -> float:
+        """The share of the running statistics that an update keeps."""
+        return self.momentum
+
     def _normalised(self, x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None, use_batch: bool) -> Tensor:
-        return F.batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps)
+        return F.batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.kept, eps=self.eps)
 
     def _module_info_string(self) -> str:
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
@@ -116,7 +121,7 @@ class SyncBatchNorm(_BatchNorm):
         self.group = group
 
     def _normalised(self, x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None, use_batch: bool) -> Tensor:
-        return F.nn.sync_batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps, group=self.group)
+        return F.nn.sync_batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.kept, eps=self.eps, group=self.group)
 
 
 def running_statistics(m: Any) -> list[tuple[Tensor, float]]:
@@ -124,7 +129,7 @@ def running_statistics(m: Any) -> list[tuple[Tensor, float]]:
     own = isinstance(m, _BatchNorm) and not isinstance(m, SyncBatchNorm)
     if not own or not m.training or m.freeze or not m.track_running_stats:
         return []
-    return [(m.running_mean, m.momentum), (m.running_var, m.momentum)]
+    return [(m.running_mean, m.kept), (m.running_var, m.kept)]
 
 
 def _shape(shape) -> tuple[int, ...]:

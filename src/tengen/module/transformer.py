@@ -71,13 +71,13 @@ class _Layer(Configured):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def _attend(self, attention: MultiHeadAttention, x: Tensor, memory: Tensor | None, masks: _Masks, is_causal: bool) -> Tensor:
-        return attention(x, memory, memory, _seen(*masks, self.nhead, x.dtype), is_causal)
+        return attention(x, memory, memory, visible(*masks, self.nhead, x.dtype), is_causal)
 
     def _turned(self, x: Tensor) -> Tensor:
         return x if self.batch_first else x.transpose(1, 0, 2)
 
 
-def _seen(mask: Tensor | None, padding: Tensor | None, heads: int, dtype) -> Tensor | None:
+def visible(mask: Tensor | None, padding: Tensor | None, heads: int, dtype) -> Tensor | None:
     """PyTorch's mask of scores, (T, S) or (N heads, T, S), and of keys, (N, S), as one: bool of what is seen, or floats to add."""
     mask, padding = (Tensor(m) if isinstance(m, np.ndarray) else m for m in (mask, padding))
     if mask is not None and mask.ndim == 3:

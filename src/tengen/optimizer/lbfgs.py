@@ -100,7 +100,7 @@ class LBFGS(Optimizer):
         if tracing.recorder is not None and not tracing.recorder.answers:
             raise RuntimeError("LBFGS decides by the value of the loss, which a trace does not know; help: trace what the closure calls")
         found = closure()
-        if any(p.overflow is not None and p.overflow.item() for p, _ in self._params()):
+        if any((skip := getattr(p, "overflow", None)) is not None and skip.item() for p, _ in self._params()):
             return found
         if all(p.grad is None for p, _ in self._params()):
             self._nothing_to_do()

@@ -132,7 +132,8 @@ class Optimizer(Watched):
     def add_param_group(self, param_group: dict) -> None:
         """Adds parameters with hyperparameters of their own.
 
-        Errors: TypeError for what is no Parameter; ValueError for a parameter given twice, and for hyperparameters that are not
+        Errors: TypeError for what is neither a Parameter nor a tensor that requires a gradient by itself;
+            ValueError for a parameter given twice, and for hyperparameters that are not
             there or out of range
         """
         known = [*self.defaults, "params", *_FREE]
@@ -145,7 +146,7 @@ class Optimizer(Watched):
         params = [params] if isinstance(params, Tensor) else list(params)
         own: set[int] = set()
         for p in params:
-            if not isinstance(p, Parameter):
+            if not isinstance(p, Parameter) and (not isinstance(p, Tensor) or leaf_of(p) is None):
                 raise TypeError(f"an optimizer updates Parameters, got a {type(p).__name__}")
             if id(p) in self._state:
                 raise ValueError("a parameter is in two groups")
@@ -205,7 +206,7 @@ class Optimizer(Watched):
 
     def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
         """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
-        skip = p.overflow
+        skip = getattr(p, "overflow", None)  # which a leaf that is no Parameter may lack
         if skip is None or tracing.recorder is None:
             if skip is None or not skip.item():
                 self._update_real(p, grad, state, group)
@@ -227,7 +228,9 @@ class Optimizer(Watched):
     def clear_grad(self) -> None:
         """Forgets all gradients."""
         for p, _ in self._params():
-            p.grad = p.overflow = None
+            p.grad = None
+            if isinstance(p, Parameter):
+                p.overflow = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients. As in MegEngine 1.0 it also starts recording for `backward`, unless the parameters are recorded by
@@ -237,7 +240,7 @@ class Optimizer(Watched):
                 p.grad = None if p.grad is None else REGISTRY["zeros_like"](p.grad)
         else:
             self.clear_grad()
-        if all(leaf_of(p) is not None or p.frozen for p, _ in self._params()):
+        if all(leaf_of(p) is not None or getattr(p, "frozen", False) for p, _ in self._params()):
             return
         if self._manager is None:
             self._manager = GradManager().attach(p for p, _ in self._params())

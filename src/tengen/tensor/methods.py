@@ -19,8 +19,9 @@ from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
 from tengen.tensor.eager import OPERATORS, run, run_slow
 from tengen.tensor.megengine_names import MEMBERS
+from tengen.tensor.nodes import leaves
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
-from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
+from tengen.tensor.pytorch_names import AMBIGUOUS, ELSEWHERE, METHODS, Elsewhere, guarded
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
@@ -57,17 +58,25 @@ def reshape(self: Tensor, *shape) -> Tensor:
 
 
 def transpose(self: Tensor, *axes) -> Tensor:
-    """The axes in another order (reversed by default), as NumPy's: `swapaxes` is PyTorch's transpose of two axes.
+    """The axes in another order (reversed by default), as NumPy's; of a tensor of three axes or more, two numbers exchange two axes, as
+    PyTorch's.
 
     Errors: AxisError for what is no order of all axes
+
+    >>> from tengen import functional as F
+    >>> x = F.zeros((2, 3, 4))
+    >>> x.transpose(2, 0, 1).shape, x.transpose(1, 2).shape
+    ((4, 2, 3), (2, 4, 3))
     """
-    if len(axes) == 2 and self.ndim != 1:  # PyTorch's way to say which two are exchanged
+    if len(axes) == 2 and self.ndim != 1 and all(isinstance(a, int) for a in axes):  # PyTorch's way to say which two are exchanged
         if self.ndim > 2:
-            raise AxisError(
-                f"transpose{axes} of a tensor of shape {self.shape}: as in NumPy it takes all axes in their new order; help: "
-                f"swapaxes{axes} exchanges two"
-            )
-        if self.ndim == 2 and all(isinstance(a, int) for a in axes) and (axes[0] % 2, axes[1] % 2) == (0, 1):
+            return REGISTRY["swapaxes"](self, *axes)
+        if self.ndim == 2 and (axes[0] % 2, axes[1] % 2) == (0, 1):
+            if leaves.parameters:  # PyTorch's dialect is loaded, and nobody there means nothing by it
+                raise AxisError(
+                    f"transpose{axes} of a tensor of shape {self.shape} is NumPy's, which leaves the axes as they are; help: x.t() or "
+                    f"torch.transpose(x, {axes[0]}, {axes[1]})"
+                )
             warn_once(
                 f"transpose{axes} of {self._layout.type!r} is NumPy's, which leaves the axes as they are; help: x.T, or "
                 f"swapaxes{axes}, which is PyTorch's transpose",
@@ -163,6 +172,8 @@ def install() -> None:
     Tensor.__round__ = Tensor.round = rounded
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))
+    for name in AMBIGUOUS:
+        setattr(Tensor, name, guarded(name, getattr(Tensor, name)))
     for name, instead in ELSEWHERE.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, Elsewhere(name, instead))

@@ -5,19 +5,20 @@ What PyTorch does to a tensor and Tengen does elsewhere is an error that says wh
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.base.errors import AxisError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.leaves import requires_grad_ as requires_grad_
-from tengen.tensor.nodes import node_of, on_tape
+from tengen.tensor.nodes import leaves, node_of, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, contiguous
 
@@ -445,3 +446,58 @@ METHODS |= {
     "normal_": in_place.writing("normal_", _drawn("normal", 0.0, 1.0), "Draws of a normal distribution: mean, std"),
     "uniform_": in_place.writing("uniform_", _drawn("uniform", 0.0, 1.0), "Draws between two numbers"),
 }
+
+
+# ---- methods whose arguments mean something else in PyTorch ---------------------------------------------------------------
+#
+# A method of Tensor has one meaning, NumPy's and MegEngine's. Where PyTorch's dialect is loaded (`tengen.pytorch`), a call that PyTorch
+# would understand in another way is an error that says both ways to write it, because the result would be wrong and nothing would
+# tell. NumPy's words `axis` and `keepdims` are clear, and mean what they always mean.
+
+Differs = Callable[[tuple, dict], bool]
+
+
+def _of_an_axis(args: tuple, named: dict) -> bool:
+    return bool(args) or "dim" in named
+
+
+def _of_an_axis_or_all(args: tuple, named: dict) -> bool:
+    return "axis" not in named
+
+
+def _of_a_spread(args: tuple, named: dict) -> bool:
+    return not {"axis", "correction", "unbiased"} & named.keys()
+
+
+def _of_repeats(args: tuple, named: dict) -> bool:
+    return not {"axis", "dim"} & named.keys()
+
+
+def _always(args: tuple, named: dict) -> bool:
+    return True
+
+
+# method -> (whether a call differs, what it means here, what PyTorch means and how to write it)
+AMBIGUOUS: dict[str, tuple[Differs, str, str]] = {
+    "max": (_of_an_axis, "the values alone", "values and indices: torch.max(x, dim); here: x.amax(dim), or x.max(axis=dim)"),
+    "min": (_of_an_axis, "the values alone", "values and indices: torch.min(x, dim); here: x.amin(dim), or x.min(axis=dim)"),
+    "median": (_of_an_axis_or_all, "the mean of the two in the middle", "the lower one: torch.median(x); here: x.median(axis=None)"),
+    "std": (_of_a_spread, "that divided by n", "by n - 1: torch.std(x), or x.std(unbiased=True); here: x.std(unbiased=False)"),
+    "var": (_of_a_spread, "that divided by n", "by n - 1: torch.var(x), or x.var(unbiased=True); here: x.var(unbiased=False)"),
+    "repeat": (_of_repeats, "each element several times", "the whole tensor: x.tile((2, 1)), or torch.tile; here: x.repeat(2, axis=0)"),
+    "svd": (_always, "(U, S, Vh)", "(U, S, V): torch.linalg.svd(x) gives (U, S, Vh)"),
+    "where": (_always, "the tensor as the mask", "as the value: torch.where(mask, x, y)"),
+}  # fmt: skip
+
+
+def guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which refuses a call that PyTorch's users would mean otherwise while their dialect is loaded."""
+    differs, here, there = AMBIGUOUS[name]
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        if leaves.parameters and differs(args, named):
+            raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
+        return method(self, *args, **named)
+
+    return call

@@ -870,7 +870,8 @@ class TensorMethods:
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.trace` of the tensor."""
     def transpose(self, *axes: Any) -> Tensor:
-        """The axes in another order (reversed by default), as NumPy's: `swapaxes` is PyTorch's transpose of two axes."""
+        """The axes in another order (reversed by default), as NumPy's; of a tensor of three axes or more, two numbers exchange
+        two axes, as PyTorch's."""
     def tril(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.tril` of the tensor."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:

@@ -1,0 +1,79 @@
+"""`torch.autograd`: gradients of results, operations with gradients of the user's own, `functional`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen.base.errors import ArgumentError
+from tengen.debug import check_finite
+from tengen.ops.define import REGISTRY
+from tengen.pytorch.autograd import functional
+from tengen.pytorch.autograd.function import Function
+from tengen.pytorch.functions.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tengen.tensor import Tensor
+from tengen.tensor.backward import grad as _grad
+
+Variable = Tensor
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    allow_unused: bool | None = None, is_grads_batched: bool = False, materialize_grads: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Gradients of the sum of outputs with respect to inputs, which are leaves or results of theirs.
+
+    Args: materialize_grads: zeros in place of None for inputs that no output depends on. is_grads_batched: must be False.
+
+    >>> x = Tensor([3.0]).requires_grad_()
+    >>> grad((x * x).sum(), x)[0].tolist()
+    [6.0]
+    """
+    if is_grads_batched:
+        raise ArgumentError("autograd.grad: is_grads_batched=True is not there; help: torch.func.vmap of torch.func.vjp")
+    unused = materialize_grads if allow_unused is None else allow_unused
+    found = _grad(outputs, inputs, grad_outputs, retain_graph, create_graph, unused)
+    if not materialize_grads:
+        return found
+    xs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    return tuple(REGISTRY["zeros_like"](x.detach()) if g is None else g for g, x in zip(found, xs))
+
+
+def backward(
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """`Tensor.backward` of several tensors at once."""
+    ys = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    seeds = [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, Tensor) else list(grad_tensors)
+    seeds = seeds * len(ys) if len(seeds) == 1 else seeds
+    total = None
+    for y, seed in zip(ys, seeds):
+        part = y.reshape(()) if seed is None else REGISTRY["sum"](y * seed)
+        total = part if total is None else total + part
+    if total is not None:
+        total.backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+
+
+def set_detect_anomaly(mode: bool, check_nan: bool = True) -> Any:
+    """A block that raises at the first result that is not finite, as `tengen.debug.check_finite`."""
+    return detect_anomaly() if mode else no_check()
+
+
+def detect_anomaly(check_nan: bool = True) -> Any:
+    """`tengen.debug.check_finite`: raises at the first result that is not finite."""
+    return check_finite()
+
+
+class no_check:
+    """A block that checks nothing."""
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing."""
+
+
+__all__ = [
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "inference_mode", "no_grad",
+    "set_grad_enabled",
+]  # fmt: skip

@@ -1,0 +1,105 @@
+"""`torch.autograd.Function`: static methods forward(ctx, ...) and backward(ctx, ...), called by `apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tengen import autodiff
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+from tengen.tensor.nodes import on_tape
+
+
+class Context:
+    """What `forward` keeps for `backward`: any attribute, and tensors by `save_for_backward`."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    _saved: tuple = ()
+    _zeros = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors, inputs or outputs, as `saved_tensors`."""
+        self._saved = tensors
+
+    save_for_forward = save_for_backward
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What `save_for_backward` was given."""
+        return self._saved
+
+    def mark_non_differentiable(self, *outputs: Tensor) -> None:
+        """Accepted: what `backward` returns says what has a gradient."""
+
+    def mark_dirty(self, *inputs: Tensor) -> None:
+        """Accepted: here no input is written."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether gradients of outputs that nobody uses are zeros rather than None."""
+        self._zeros = bool(value)
+
+
+class _Applied(autodiff.Function):
+    """One call of a PyTorch Function as one of Tengen's."""
+
+    def __init__(self, owner: type[Function], needs: tuple[bool, ...]):
+        super().__init__()
+        self.owner, self.context = owner, Context()
+        self.context.needs_input_grad = needs
+
+    def _name(self) -> str:
+        return self.owner.__name__
+
+    def forward(self, *inputs: Any) -> Any:
+        if "setup_context" not in vars(self.owner):
+            out = self.owner.forward(self.context, *inputs)
+        else:
+            out = self.owner.forward(*inputs)
+            self.owner.setup_context(self.context, inputs, out)
+        self._outputs = [o.shape for o in (out if isinstance(out, tuple) else (out,))]
+        self._dtypes = [o.dtype for o in (out if isinstance(out, tuple) else (out,))]
+        return out
+
+    def backward(self, *grads: Any) -> Any:
+        if self.context._zeros:
+            of = zip(grads, self._outputs, self._dtypes)
+            grads = tuple(REGISTRY["zeros"](s, d) if g is None else g for g, s, d in of)
+        found = self.owner.backward(self.context, *grads)
+        return found
+
+
+class Function:
+    """An operation with a gradient of the user's own: static methods ``forward(ctx, *inputs)``, or ``forward(*inputs)`` with
+    ``setup_context(ctx, inputs, output)``, and ``backward(ctx, *grads)``, which returns a gradient or None for each input.
+
+    >>> class Double(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, dy):
+    ...         return dy * 100
+    >>> x = Tensor([1.0]).requires_grad_()
+    >>> Double.apply(x).backward()
+    >>> x.grad.tolist()
+    [100.0]
+    """
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    setup_context: Callable[..., Any]
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Any:
+        """The call, recorded with its gradient."""
+        needs = tuple(isinstance(x, Tensor) and on_tape(x) for x in inputs)
+        return _Applied(cls, needs)(*inputs)
+
+
+def once_differentiable(fn: Callable) -> Callable:
+    """The function itself."""
+    return fn
+
+
+__all__ = ["Context", "Function", "once_differentiable"]

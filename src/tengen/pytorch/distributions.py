@@ -1,0 +1,45 @@
+"""`torch.distributions`: Tengen's, whose names and arguments are PyTorch's."""
+
+from __future__ import annotations
+
+import sys
+
+from tengen.base.lazy import NoSuchName
+from tengen.distributions import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Categorical,
+    Cauchy,
+    Chi2,
+    Dirichlet,
+    Distribution,
+    Exponential,
+    Gamma,
+    Geometric,
+    Gumbel,
+    HalfNormal,
+    Independent,
+    Laplace,
+    LogNormal,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+    OneHotCategorical,
+    Poisson,
+    StudentT,
+    Uniform,
+    kl_divergence,
+    register_kl,
+)
+
+
+def __getattr__(name: str) -> object:
+    raise NoSuchName("tengen.pytorch.distributions", name, lambda: dir(sys.modules[__name__]))
+
+
+__all__ = [
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric",
+    "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
+    "Poisson", "StudentT", "Uniform", "kl_divergence", "register_kl",
+]  # fmt: skip

@@ -1,0 +1,343 @@
+"""Functions of elements and products, as PyTorch's stand in `torch`. Those that mean the same here are Tengen's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen import functional as F
+from tengen import linalg as _linalg
+from tengen.functional import (
+    abs,
+    acos,
+    acosh,
+    addcdiv,
+    addcmul,
+    addmm,
+    angle,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    baddbmm,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    bmm,
+    ceil,
+    conj,
+    copysign,
+    cos,
+    cosh,
+    deg2rad,
+    digamma,
+    dot,
+    erf,
+    erfc,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    fmax,
+    fmin,
+    fmod,
+    frac,
+    heaviside,
+    hypot,
+    imag,
+    inner,
+    isfinite,
+    isinf,
+    isnan,
+    isneginf,
+    isposinf,
+    kron,
+    lerp,
+    lgamma,
+    log,
+    log1p,
+    log2,
+    log10,
+    logaddexp,
+    logaddexp2,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    logit,
+    matmul,
+    maximum,
+    minimum,
+    mul,
+    nan_to_num,
+    neg,
+    nextafter,
+    outer,
+    polar,
+    pow,
+    rad2deg,
+    real,
+    reciprocal,
+    relu,
+    rsqrt,
+    selu,
+    sigmoid,
+    sign,
+    signbit,
+    sin,
+    sinc,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+    tensordot,
+    threshold,
+    trunc,
+    view_as_complex,
+    view_as_real,
+)
+from tengen.functional import mod as remainder
+from tengen.pytorch.functions.dtypes import get_default_dtype
+from tengen.tensor import Tensor
+
+absolute, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = abs, acos, acosh, asin, asinh, atan, atan2, atanh
+multiply, negative, fix, mm, mv, ger = mul, neg, trunc, matmul, matmul, outer
+
+
+def _tensor(x: Any, like: Any = None) -> Tensor:
+    """A number as a tensor of the other operand's dtype where that holds it."""
+    if isinstance(x, Tensor):
+        return x
+    made = Tensor(x)
+    return made if not made.dtype.is_float else made.astype(like.dtype if like is not None and like.dtype.is_float else get_default_dtype())
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input + alpha * other."""
+    return F.add(input, other if alpha == 1 else other * alpha)
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input - alpha * other."""
+    return F.sub(input, other if alpha == 1 else other * alpha)
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    return sub(other, input, alpha=alpha)
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other; rounded towards minus infinity with rounding_mode="floor", towards 0 with "trunc"."""
+    if rounding_mode is None:
+        return F.div(input, other)
+    if rounding_mode == "floor":
+        return F.floor_div(input, other)
+    if rounding_mode != "trunc":
+        raise ValueError(f"div: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
+    x, y = _tensor(input), _tensor(other)
+    if not x.dtype.is_inexact and not y.dtype.is_inexact:
+        q, r = F.floor_div(x, y), F.mod(x, y)
+        return q + F.logical_and(F.not_equal(r, 0), F.less(q, 0)).astype(q.dtype)
+    return F.trunc(F.div(x, y))
+
+
+subtract, divide, true_divide = sub, div, div
+
+
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """The quotient, rounded towards minus infinity."""
+    return F.floor_div(input, other)
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Each element, or the nearer of two limits: numbers or tensors, or None."""
+    return F.clip(input, min, max)
+
+
+clip = clamp
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """`clamp` from below."""
+    return F.clip(input, min, None)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """`clamp` from above."""
+    return F.clip(input, None, max)
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Rounded to the nearest, ties to even, at so many decimals."""
+    return input.round(decimals)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where the condition is true, else other; of the condition alone, the indices of what is true, one tensor for each axis."""
+    if input is None and other is None:
+        return F.non_zero(condition, as_tuple=True)
+    return F.where(condition, input, other)
+
+
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis."""
+    return F.softmax(input if dtype is None else input.astype(dtype), dim)
+
+
+def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return F.log_softmax(input if dtype is None else input.astype(dtype), dim)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x, or weight * x below 0; one weight, or one for each channel (axis 1)."""
+    many = weight.size > 1 and input.ndim > 1
+    return F.prelu(input, weight.reshape((1, -1, *(1 for _ in input.shape[2:]))) if many else weight)
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """`pow` in float64."""
+    x, y = (v.astype("float64") if isinstance(v, Tensor) else v for v in (input, exponent))
+    return F.pow(x, y)
+
+
+def xlogy(input: Any, other: Any) -> Tensor:
+    """input * log(other), 0 where input is 0."""
+    x, y = _tensor(input), _tensor(other)
+    return x.xlogy(y)
+
+
+def eq(input: Tensor, other: Any) -> Tensor:
+    """Whether elements are equal, each for itself."""
+    return F.equal(input, other)
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape and equal elements."""
+    return input.shape == other.shape and bool(F.all(F.equal(input, other)).item())
+
+
+def ne(input: Tensor, other: Any) -> Tensor:
+    """Whether elements differ."""
+    return F.not_equal(input, other)
+
+
+def lt(input: Tensor, other: Any) -> Tensor:
+    """input < other."""
+    return F.less(input, other)
+
+
+def le(input: Tensor, other: Any) -> Tensor:
+    """input <= other."""
+    return F.less_equal(input, other)
+
+
+def gt(input: Tensor, other: Any) -> Tensor:
+    """input > other."""
+    return F.greater(input, other)
+
+
+def ge(input: Tensor, other: Any) -> Tensor:
+    """input >= other."""
+    return F.greater_equal(input, other)
+
+
+not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether |input - other| <= atol + rtol * |other|, each for itself."""
+    return F.isclose(input, other, rtol, atol, equal_nan)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all are close, as a bool of Python's."""
+    return bool(F.allclose(input, other, rtol, atol, equal_nan).item())
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether the imaginary part is 0."""
+    return F.equal(F.imag(input), 0) if input.dtype.is_complex else F.ones(input.shape, "bool")
+
+
+def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among others."""
+    return F.isin(_tensor(elements), _tensor(test_elements), invert)
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Products and sums by Einstein's notation; the operands one by one, or as a list."""
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    return F.einsum(equation, *given)
+
+
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * the sum of the products of matrices."""
+    return input * beta + F.sum(F.bmm(batch1, batch2), 0) * alpha
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * mat vec."""
+    return input * beta + F.matmul(mat, vec) * alpha
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * vec1 vec2^T."""
+    return input * beta + F.outer(vec1, vec2) * alpha
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The dot product, of the conjugate of the first."""
+    return F.dot(F.conj(input) if input.dtype.is_complex else input, other)
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of matrices, in the cheapest order."""
+    return _linalg.multi_dot(list(matrices))
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Products of vectors of three along an axis: the last one here unless another is given; PyTorch's `torch.cross` takes the first axis of
+    extent 3."""
+    if dim is None:
+        dim = next((i for i, n in enumerate(input.shape) if n == 3), -1)
+    return F.cross(input, other, axis=dim)
+
+
+def bitwise_left_shift(input: Tensor, other: Any) -> Tensor:
+    """input << other."""
+    return F.left_shift(input, other)
+
+
+def bitwise_right_shift(input: Tensor, other: Any) -> Tensor:
+    """input >> other."""
+    return F.right_shift(input, other)
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    return input
+
+
+def sgn(input: Tensor) -> Tensor:
+    """The sign; of complex numbers the one of length 1."""
+    return F.where(F.equal(F.abs(input), 0), 0.0, input / F.abs(input)) if input.dtype.is_complex else F.sign(input)
+
+
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "allclose", "angle", "arccos",
+    "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "ceil", "chain_matmul", "clamp",
+    "clamp_max", "clamp_min", "clip", "conj", "copysign", "cos", "cosh", "cross", "deg2rad", "digamma", "div", "divide", "dot", "einsum", "eq",
+    "equal", "erf", "erfc", "exp", "exp2", "expm1", "fix", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "ger",
+    "greater", "greater_equal", "gt", "heaviside", "hypot", "imag", "inner", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf",
+    "isposinf", "isreal", "kron", "le", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
+    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "lt", "matmul", "maximum", "minimum", "mm", "mul",
+    "multiply", "mv", "nan_to_num", "ne", "neg", "negative", "nextafter", "not_equal", "outer", "polar", "positive", "pow", "prelu", "rad2deg",
+    "real", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
+    "softmax", "sqrt", "square", "sub", "subtract", "tan", "tanh", "tensordot", "threshold", "true_divide", "trunc", "vdot", "view_as_complex",
+    "view_as_real", "where", "xlogy",
+]  # fmt: skip

@@ -1,0 +1,347 @@
+"""Sums, extremes, orders and searches along axes, with PyTorch's arguments, defaults and named results."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tengen import functional as F
+from tengen import linalg as _linalg
+from tengen.base.errors import DTypeError
+from tengen.functional import bincount, bucketize, cdist, combinations, corrcoef, cov, diff, trapezoid
+from tengen.tensor import Tensor
+
+Dims = int | Sequence[int] | None
+
+
+class ValuesAndIndices(NamedTuple):
+    """What `max`, `min`, `median`, `mode`, `sort`, `topk`, `kthvalue`, `cummax` and `cummin` along an axis give."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _in(input: Tensor, dtype: Any) -> Tensor:
+    return input if dtype is None else input.astype(dtype)
+
+
+def _axes(dim: Dims) -> Dims:
+    return None if dim is not None and not isinstance(dim, int) and not len(dim) else dim
+
+
+def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum along axes, or of all elements; of integers and bools int64."""
+    return F.sum(_in(input, dtype), _axes(dim), keepdim)
+
+
+def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product along an axis, or of all elements."""
+    return F.prod(_in(input, dtype), dim, keepdim)
+
+
+def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean along axes, or of all elements. Errors: DTypeError for integers, as in PyTorch."""
+    x = _in(input, dtype)
+    if not x.dtype.is_inexact:
+        raise DTypeError(f"mean of {x.dtype}: it takes floats or complex numbers; help: torch.mean(x, dtype=torch.float32), or x.float()")
+    return F.mean(x, _axes(dim), keepdim)
+
+
+def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """`sum` of what is no NaN."""
+    return F.nansum(_in(input, dtype), _axes(dim), keepdim)
+
+
+def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """`mean` of what is no NaN."""
+    return F.nanmean(_in(input, dtype), _axes(dim), keepdim)
+
+
+def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, int]:
+    """(Axes, what is subtracted from the count). PyTorch's older form has `unbiased` in the place of the axes."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return _axes(dim), (1 if correction is None else correction) if unbiased is None else int(unbiased)
+
+
+def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+    """The variance along axes, or of all elements, divided by n - correction; by n - 1 unless something else is said.
+
+    >>> var(Tensor([1.0, 2.0, 3.0])).item()
+    1.0
+    """
+    axes, less = _spread(dim, unbiased, correction)
+    return F.var(input, axes, keepdim, less)
+
+
+def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+    """The root of `var`."""
+    axes, less = _spread(dim, unbiased, correction)
+    return F.std(input, axes, keepdim, less)
+
+
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """(`var`, `mean`)."""
+    axes, less = _spread(dim, unbiased, correction)
+    return F.var_mean(input, axes, keepdim, less)
+
+
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """(`std`, `mean`)."""
+    axes, less = _spread(dim, unbiased, correction)
+    return F.std_mean(input, axes, keepdim, less)
+
+
+def _extreme(pick: Any, best: Any, input: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
+    at = pick(input, dim, True) if input.ndim else F.zeros((), "int64")
+    values = F.take_along_axis(input, at, dim) if input.ndim else input
+    if not keepdim and input.ndim:
+        values, at = F.squeeze(values, dim), F.squeeze(at, dim)
+    return ValuesAndIndices(values, at)
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Of all elements the largest; along an axis (values, indices); of two tensors the larger elements.
+
+    >>> max(Tensor([[1.0, 3.0], [5.0, 2.0]]), 1).indices.tolist()
+    [1, 0]
+    """
+    if isinstance(dim, Tensor):
+        return F.maximum(input, dim)
+    return F.max(input) if dim is None else _extreme(F.argmax, F.max, input, dim, keepdim)
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Of all elements the smallest; along an axis (values, indices); of two tensors the smaller elements."""
+    if isinstance(dim, Tensor):
+        return F.minimum(input, dim)
+    return F.min(input) if dim is None else _extreme(F.argmin, F.min, input, dim, keepdim)
+
+
+def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The largest elements along axes, without their indices."""
+    return F.amax(input, _axes(dim), keepdim)
+
+
+def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The smallest elements along axes, without their indices."""
+    return F.amin(input, _axes(dim), keepdim)
+
+
+class MinAndMax(NamedTuple):
+    """What `aminmax` gives."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinAndMax:
+    """(`amin`, `amax`)."""
+    return MinAndMax(*F.aminmax(input, dim, keepdim))
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The place of the largest element along an axis, or of all."""
+    return F.argmax(input, dim, keepdim)
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The place of the smallest element along an axis, or of all."""
+    return F.argmin(input, dim, keepdim)
+
+
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements along axes are true."""
+    return F.all(_bools(input), dim, keepdim)
+
+
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element along axes is true."""
+    return F.any(_bools(input), dim, keepdim)
+
+
+def _bools(x: Tensor) -> Tensor:
+    return x if x.dtype.kind == "b" else F.not_equal(x, 0)
+
+
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements are not 0."""
+    return F.count_nonzero(input, dim)
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower middle element; along an axis (values, indices)."""
+    if dim is None:
+        return F.kthvalue(input.reshape(-1), (input.size + 1) // 2)[0]
+    return ValuesAndIndices(*F.kthvalue(input, (input.shape[dim] + 1) // 2, dim, keepdim))
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
+    """The element that is there most often along an axis, and a place of it."""
+    return ValuesAndIndices(*F.mode(input, dim, keepdim))
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
+    """The k-th smallest element along an axis, k from 1 on, and its place."""
+    return ValuesAndIndices(*F.kthvalue(input, k, dim, keepdim))
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
+    """The elements along an axis in order, and where they were. Equal ones keep their order, also without `stable`."""
+    return ValuesAndIndices(*F.sort(input, descending, dim))
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The indices of `sort`."""
+    return F.argsort(input, descending, dim)
+
+
+def msort(input: Tensor) -> Tensor:
+    """The elements in order along the first axis."""
+    return F.msort(input)
+
+
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesAndIndices:
+    """The k largest (or smallest) elements along an axis and their places, the best first."""
+    return ValuesAndIndices(*F.topk(input, k, descending=largest, axis=dim))
+
+
+def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: Any = "linear") -> Tensor:
+    """Quantiles along an axis, or of all elements."""
+    return F.quantile(input, q.tolist() if isinstance(q, Tensor) else q, dim, keepdim, interpolation)
+
+
+def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """`quantile` of what is no NaN."""
+    return F.nanquantile(input, q.tolist() if isinstance(q, Tensor) else q, dim, keepdim)
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower middle element of what is no NaN: of all elements alone."""
+    if dim is not None:
+        raise TypeError("nanmedian along an axis is not there; help: torch.nanquantile(x, 0.5, dim, interpolation='lower')")
+    return median(input[F.logical_not(F.isnan(input))])
+
+
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) along axes, without overflow."""
+    return F.logsumexp(input, dim, keepdim)
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running sums along an axis; of integers and bools int64."""
+    x = _in(input, dtype)
+    return F.cumsum(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running products along an axis; of integers and bools int64."""
+    x = _in(input, dtype)
+    return F.cumprod(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim)
+
+
+def cummax(input: Tensor, dim: int) -> ValuesAndIndices:
+    """Running maxima and their places."""
+    return ValuesAndIndices(*F.cummax(input, dim))
+
+
+def cummin(input: Tensor, dim: int) -> ValuesAndIndices:
+    """Running minima and their places."""
+    return ValuesAndIndices(*F.cummin(input, dim))
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """Running `logsumexp`."""
+    return F.logcumsumexp(input, dim)
+
+
+def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The p-norm of vectors along axes, or of all elements ("fro" is 2); "nuc" of matrices."""
+    x = _in(input, dtype)
+    if p == "nuc":
+        return _linalg.matrix_norm(x, ord="nuc", keepdims=keepdim)
+    return _linalg.vector_norm(x, axis=_axes(dim), keepdims=keepdim, ord=2 if p in ("fro", None) else p)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return norm(input - other, p)
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along an axis, made shorter where their p-norm is greater than `maxnorm`."""
+    others = tuple(i for i in builtins.range(input.ndim) if i != dim % input.ndim)
+    n = _linalg.vector_norm(input, axis=others, keepdims=True, ord=p)
+    return input * F.where(F.greater(n, maxnorm), maxnorm / (n + 1e-7), 1.0)
+
+
+class UniqueResult(NamedTuple):
+    """What `unique` with return_inverse or return_counts gives, in PyTorch's order."""
+
+    output: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The different elements in order; with `return_inverse` where each element is, with `return_counts` how often.
+
+    Errors: TypeError for dim
+    """
+    if dim is not None:
+        raise TypeError("unique along an axis is not there; help: numpy.unique(x.numpy(), axis=dim)")
+    found = F.unique(input, return_inverse=return_inverse, return_counts=return_counts)
+    if return_inverse:
+        return (found[0], found[1].reshape(input.shape), *found[2:])
+    return found
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The elements without those that equal the one before."""
+    return F.unique_consecutive(input, return_inverse, return_counts, dim)
+
+
+def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, side: str | None = None, out_int32: bool = False) -> Tensor:
+    """Where values would stand in sorted ones."""
+    given = input if isinstance(input, Tensor) else Tensor(input).astype(sorted_sequence.dtype)
+    found = F.searchsorted(sorted_sequence, given, right or side == "right")
+    return found.astype("int32" if out_int32 else "int64")
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of equal parts of [min, max]."""
+    return F.histc(input, bins, min, max)
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """Running integrals by the trapezoidal rule."""
+    return F.cumulative_trapezoid(y, x, dx, dim)
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of what is not 0: (n, ndim), or one tensor for each axis."""
+    return F.non_zero(input, as_tuple=as_tuple)
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of what is not 0, (n, ndim)."""
+    return F.non_zero(input)
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    return _linalg.trace(input)
+
+
+__all__ = [
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "argsort", "argwhere", "bincount", "bucketize", "cdist", "combinations",
+    "corrcoef", "count_nonzero", "cov", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "dist", "histc", "kthvalue",
+    "logcumsumexp", "logsumexp", "max", "mean", "median", "min", "mode", "msort", "nanmean", "nanmedian", "nanquantile", "nansum", "nonzero",
+    "norm", "prod", "quantile", "renorm", "searchsorted", "sort", "std", "std_mean", "sum", "topk", "trace", "trapezoid", "unique",
+    "unique_consecutive", "var", "var_mean",
+]  # fmt: skip

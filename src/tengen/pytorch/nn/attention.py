@@ -1,0 +1,164 @@
+"""`MultiheadAttention` with PyTorch's parameters and arguments, and transformers that are built of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tengen import functional as F
+from tengen import module as M
+from tengen.base.errors import ArgumentError
+from tengen.module.transformer import visible
+from tengen.pytorch.nn.layers import LayerNorm, Linear
+from tengen.pytorch.nn.module import Module, finished
+from tengen.tensor import Parameter, Tensor
+
+
+class MultiheadAttention(Module):
+    """Attention of `num_heads` heads between linear maps, with PyTorch's parameters: in_proj_weight, in_proj_bias, out_proj.
+
+    Shapes: query (T, N, E), key and value (S, N, E); with batch_first (N, T, E), (N, S, E) -> the query's, and the weights (N, T, S),
+    or (N, heads, T, S) with average_attn_weights=False; None with need_weights=False.
+    Args: attn_mask, key_padding_mask: of bools True hides; floats are added.
+    Errors: ArgumentError for add_bias_kv and add_zero_attn.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False, add_zero_attn: bool = False,
+        kdim: int | None = None, vdim: int | None = None, batch_first: bool = False, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__()
+        if add_bias_kv or add_zero_attn:
+            raise ArgumentError("MultiheadAttention: add_bias_kv and add_zero_attn must be False")
+        if embed_dim % num_heads:
+            raise ArgumentError(f"MultiheadAttention: {embed_dim} features cannot be shared out to {num_heads} heads")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = Parameter(F.zeros((3 * embed_dim, embed_dim)))
+        else:
+            self.q_proj_weight = Parameter(F.zeros((embed_dim, embed_dim)))
+            self.k_proj_weight = Parameter(F.zeros((embed_dim, self.kdim)))
+            self.v_proj_weight = Parameter(F.zeros((embed_dim, self.vdim)))
+            self.in_proj_weight = None
+        self.in_proj_bias = Parameter(F.zeros((3 * embed_dim,))) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias)
+        self._reset_parameters()
+        finished(self, device, dtype)
+
+    def _reset_parameters(self) -> None:
+        for p in self._weights():
+            M.init.xavier_uniform_(p)
+        for p in (self.in_proj_bias, self.out_proj.bias):
+            if p is not None:
+                M.init.zeros_(p)
+
+    def _weights(self) -> list[Parameter]:
+        whole = self.in_proj_weight
+        return [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight] if whole is None else [whole]
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Queries, keys and values, (N, heads, T, E / heads)."""
+        weights = self._weights()
+        if query is key is value and len(weights) == 1:
+            made = F.split(F.linear(query, weights[0], self.in_proj_bias), 3, -1)
+        else:
+            weights = F.split(weights[0], 3, 0) if len(weights) == 1 else weights
+            biases = [None] * 3 if self.in_proj_bias is None else F.split(self.in_proj_bias, 3, 0)
+            made = [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
+        return [F.permute(x.reshape((*x.shape[:2], self.num_heads, -1)), (0, 2, 1, 3)) for x in made]
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
+        attn_mask: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        single = query.ndim == 2
+        if not self.batch_first or single:
+            same = query is key is value
+            query, key, value = (F.expand_dims(x, 0) if single else F.swapaxes(x, 0, 1) for x in (query, key, value))
+            key, value = (query, query) if same else (key, value)
+        if key_padding_mask is not None and single:
+            key_padding_mask = F.expand_dims(key_padding_mask, 0)
+        q, k, v = self._projected(query, key, value)
+        seen = visible(attn_mask, key_padding_mask, self.num_heads, q.dtype)
+        share = self.dropout if self.training else 0.0
+        if need_weights:
+            w = F.softmax(_scores(q, k, seen), -1)
+            y = F.matmul(F.dropout(w, share) if share else w, v)
+            weights = F.mean(w, 1) if average_attn_weights else w
+        else:
+            y, weights = F.scaled_dot_product_attention(q, k, v, seen, is_causal and attn_mask is None, dropout=share), None
+        y = self.out_proj(F.permute(y, (0, 2, 1, 3)).reshape((q.shape[0], q.shape[2], self.embed_dim)))
+        if single:
+            return y[0], None if weights is None else weights[0]
+        return (y if self.batch_first else F.swapaxes(y, 0, 1)), weights
+
+
+def _scores(q: Tensor, k: Tensor, seen: Tensor | None) -> Tensor:
+    """The scaled products of queries and keys, with the mask: bools of what is seen, or floats that are added."""
+    scores = F.matmul(q * (1 / math.sqrt(q.shape[-1])), F.swapaxes(k, -1, -2))
+    if seen is None:
+        return scores
+    return F.where(seen, scores, float("-inf")) if seen.dtype.kind == "b" else scores + seen
+
+
+class _Attention(MultiheadAttention):
+    """The same as Tengen's transformer layers call it: (N, T, E), with one mask of what is seen."""
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True):
+        super().__init__(embed_dim, num_heads, dropout, bias, batch_first=True)
+
+    def forward(  # type: ignore[override]  # Tengen's transformer layers call it so
+        self, query: Tensor, key: Any = None, value: Any = None, attn_mask: Any = None, is_causal: Any = False
+    ) -> Any:
+        key = query if key is None else key
+        q, k, v = self._projected(query, key, key if value is None else value)
+        share = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal, dropout=share)
+        return self.out_proj(F.permute(y, (0, 2, 1, 3)).reshape(query.shape))
+
+
+def _in_pytorch_s_way(layer: Any, d_model: int, nhead: int, dropout: float, bias: bool) -> None:
+    """Gives a layer attentions and linear maps with PyTorch's parameters and first draws."""
+    for name in layer.attentions:
+        setattr(layer, name, _Attention(d_model, nhead, dropout, bias))
+    for i in range(1, len(layer.attentions) + 2):
+        setattr(layer, f"norm{i}", LayerNorm(d_model, layer.layer_norm_eps, bias=bias))
+    hidden = layer.dim_feedforward
+    layer.linear1, layer.linear2 = Linear(d_model, hidden, bias), Linear(hidden, d_model, bias)
+
+
+class _Layer(Module):
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
+        layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
+        dtype: Any = None,
+    ):  # fmt: skip
+        how = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        super().__init__(d_model, nhead, *how)  # type: ignore[call-arg]  # the layer beside it
+        _in_pytorch_s_way(self, d_model, nhead, dropout, bias)
+        finished(self, device, dtype)
+
+
+class TransformerEncoderLayer(_Layer, M.TransformerEncoderLayer):
+    """`tengen.module.TransformerEncoderLayer` with PyTorch's parameters."""
+
+
+class TransformerDecoderLayer(_Layer, M.TransformerDecoderLayer):
+    """`tengen.module.TransformerDecoderLayer` with PyTorch's parameters."""
+
+
+class TransformerEncoder(Module, M.TransformerEncoder):
+    """`tengen.module.TransformerEncoder`. enable_nested_tensor, mask_check: accepted; they change no number."""
+
+    def __init__(
+        self, encoder_layer: Any, num_layers: int, norm: Any = None, enable_nested_tensor: bool = True, mask_check: bool = True
+    ):
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None) -> Tensor:
+        return super().forward(src, mask, src_key_padding_mask, bool(is_causal))
+
+
+class TransformerDecoder(Module, M.TransformerDecoder):
+    """`tengen.module.TransformerDecoder`."""

@@ -1,0 +1,458 @@
+"""Layers with parameters, or with other defaults than Tengen's: the first draws, shapes, momenta and arguments are PyTorch's.
+
+Each is a Tengen layer of the same name. Weights of grouped convolutions are (out, in / groups, *kernel), biases and norms' vectors (C,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tengen import functional as F
+from tengen import module as M
+from tengen.base.errors import ArgumentError
+from tengen.module.settings import one_of
+from tengen.pytorch.functions import elementwise
+from tengen.pytorch.functions.dtypes import finfo
+from tengen.pytorch.nn import functional
+from tengen.pytorch.nn.module import Module, finished
+from tengen.tensor import Parameter, Tensor
+
+
+def _uniform(fan_in: int, *parameters: Parameter | None) -> None:
+    """PyTorch's first draw of linear maps and convolutions, weight and bias alike."""
+    bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
+    for p in parameters:
+        if p is not None:
+            M.init.uniform_(p, -bound, bound)
+
+
+class Linear(Module, M.Linear):
+    """y = x W^T + b. Weight (out, in) and bias (out,) are drawn uniformly in +-1/sqrt(in).
+
+    >>> Linear(3, 2)(F.zeros((4, 3))).shape
+    (4, 2)
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+        super().__init__(in_features, out_features, bias)
+        finished(self, device, dtype)
+
+    def _draw(self) -> None:
+        _uniform(self.in_features, self.weight, self.bias)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        self._draw()
+
+
+class Bilinear(Module, M.Bilinear):
+    """`tengen.module.Bilinear`."""
+
+
+class _Conv(Module, M.Conv2d):
+    _checked = M.Conv2d._checked | {"padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate", "circular")}
+    n = 2
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+        bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode=padding_mode)
+        _flat(self)
+        finished(self, device, dtype)
+
+    def _draw(self) -> None:
+        _uniform(self.in_channels // self.groups * math.prod(self.kernel_size), self.weight, self.bias)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        self._draw()
+
+    def forward(self, x: Tensor) -> Tensor:
+        one = x.ndim == self.n + 1  # an image without a batch
+        y = self.calc_conv(x.unsqueeze(0) if one else x, self.weight, self.bias)
+        return y[0] if one else y
+
+
+def _flat(m: Any) -> None:
+    """Gives a convolution's parameters PyTorch's shapes."""
+    if m.groups > 1:
+        m.weight = Parameter(m.weight.detach().reshape((-1, *m.weight.shape[2:])))
+        m.weight.spatial = m.n
+    if m.bias is not None:
+        m.bias = Parameter(m.bias.detach().reshape(-1))
+
+
+class Conv1d(_Conv, M.Conv1d):
+    """Convolution of (N, C, L), or (C, L)."""
+
+    n = 1
+    calc_conv = M.Conv1d.calc_conv
+
+
+class Conv2d(_Conv):
+    """Convolution of (N, C, H, W), or (C, H, W).
+
+    >>> Conv2d(4, 6, 3, groups=2).weight.shape
+    (6, 2, 3, 3)
+    """
+
+
+class Conv3d(_Conv, M.Conv3d):
+    """Convolution of (N, C, D, H, W), or (C, D, H, W)."""
+
+    n = 3
+    calc_conv = M.Conv3d.calc_conv
+
+
+class _ConvTranspose(Module, M.ConvTranspose2d):
+    convolve = staticmethod(functional.conv_transpose2d)
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        if padding_mode != "zeros":
+            raise ArgumentError(f"{type(self).__name__}: padding_mode={padding_mode!r} must be 'zeros'")
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bias)
+        _flat(self)
+        finished(self, device, dtype)
+
+    def _draw(self) -> None:
+        _uniform(self.out_channels // self.groups * math.prod(self.kernel_size), self.weight, self.bias)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        self._draw()
+
+    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+        extra = self.output_padding
+        if output_size is not None:
+            wanted = tuple(output_size)[-self.n :]
+            of = zip(wanted, x.shape[-self.n :], self.stride, self.padding, self.dilation, self.kernel_size)
+            extra = tuple(w - ((s - 1) * st - 2 * p + d * (k - 1) + 1) for w, s, st, p, d, k in of)
+        return self.convolve(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of (N, C, L); weight (C, O / groups, K)."""
+
+    n = 1
+    convolve = staticmethod(functional.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of (N, C, H, W); weight (C, O / groups, KH, KW)."""
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of (N, C, D, H, W); weight (C, O / groups, KD, KH, KW)."""
+
+    n = 3
+    convolve = staticmethod(functional.conv_transpose3d)
+
+
+class _BatchNorm(Module):
+    """momentum: the share of the batch's statistics that the running ones take, as in PyTorch (Tengen's own is the share that is kept).
+
+    Errors: ArgumentError for momentum=None, PyTorch's mean of all batches
+    """
+
+    num_features: int
+    momentum: float
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        if momentum is None:
+            raise ArgumentError(f"{type(self).__name__}: momentum=None is not there; help: a number, or nn.utils' update_bn after training")
+        super().__init__(num_features, eps, 0.9, affine, track_running_stats)  # type: ignore[call-arg]  # the layer beside it
+        self.momentum = momentum
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            t = getattr(self, name)
+            if t is not None:
+                setattr(self, name, type(t)(t.detach().reshape(-1)))
+        finished(self, device, dtype)
+
+    @property
+    def kept(self) -> float:
+        """The share of the running statistics that an update keeps."""
+        return 1 - self.momentum
+
+
+class BatchNorm1d(_BatchNorm, M.BatchNorm1d):
+    """Batch norm of (N, C) or (N, C, L)."""
+
+
+class BatchNorm2d(_BatchNorm, M.BatchNorm2d):
+    """Batch norm of (N, C, H, W).
+
+    >>> BatchNorm2d(3).weight.shape, BatchNorm2d(3).momentum
+    ((3,), 0.1)
+    """
+
+
+class BatchNorm3d(_BatchNorm, M.BatchNorm3d):
+    """Batch norm of (N, C, D, H, W)."""
+
+
+class SyncBatchNorm(_BatchNorm, M.SyncBatchNorm):
+    """Batch norm over the batches of all processes."""
+
+
+class InstanceNorm1d(Module, M.InstanceNorm1d):
+    """`tengen.module.InstanceNorm1d`."""
+
+
+class InstanceNorm2d(Module, M.InstanceNorm2d):
+    """`tengen.module.InstanceNorm2d`."""
+
+
+class InstanceNorm3d(Module, M.InstanceNorm3d):
+    """`tengen.module.InstanceNorm3d`."""
+
+
+class LayerNorm(Module, M.LayerNorm):
+    """Normalises the last axes, of shape `normalized_shape`. bias=False leaves the weight alone."""
+
+    def __init__(
+        self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True, device: Any = None,
+        dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(normalized_shape, eps, elementwise_affine)
+        self.elementwise_affine = elementwise_affine
+        if not bias:
+            self.bias = None
+        finished(self, device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Ones for the weight, zeros for the bias."""
+        for p, value in ((self.weight, 1.0), (self.bias, 0.0)):
+            if p is not None:
+                M.init.fill_(p, value)
+
+
+class GroupNorm(Module, M.GroupNorm):
+    """Normalises groups of channels of each sample."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None, dtype: Any = None
+    ):
+        super().__init__(num_groups, num_channels, eps, affine)
+        finished(self, device, dtype)
+
+
+class RMSNorm(Module, M.RMSNorm):
+    """x / sqrt(mean(x^2) + eps) over the last axes, times a weight. eps=None: that of the input's dtype."""
+
+    def __init__(
+        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None, dtype: Any = None
+    ):
+        super().__init__(normalized_shape, 1e-6, elementwise_affine)
+        self.eps = eps  # None is looked up in forward
+        finished(self, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, finfo(x.dtype).eps if self.eps is None else self.eps)
+
+    def reset_parameters(self) -> None:
+        """Ones for the weight."""
+        if self.weight is not None:
+            M.init.ones_(self.weight)
+
+
+class Embedding(Module, M.Embedding):
+    """Rows of a table by index. Errors: ValueError for max_norm; ArgumentError for scale_grad_by_freq."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None, _freeze: bool = False, device: Any = None,
+        dtype: Any = None, **mge: Any,
+    ):  # fmt: skip
+        if scale_grad_by_freq:
+            raise ArgumentError("Embedding: scale_grad_by_freq=True is not there")
+        weight, freeze = mge.get("initial_weight", _weight), mge.get("freeze", _freeze)
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, None, weight)
+        finished(self, device, dtype if dtype is not None or weight is None else weight.dtype)
+        if freeze:
+            self.weight.requires_grad = False
+
+
+class EmbeddingBag(Module, M.EmbeddingBag):
+    """`tengen.module.EmbeddingBag`."""
+
+
+class PReLU(Module):
+    """x, or weight * x below 0. Parameter: weight (num_parameters,)."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.weight = Parameter(F.full((num_parameters,), init, "float32"))
+        finished(self, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return elementwise.prelu(input, self.weight)
+
+
+# ---- recurrent networks ------------------------------------------------------------------------------------------------
+
+
+class RNNCell(Module, M.RNNCell):
+    """`tengen.module.RNNCell`."""
+
+
+class LSTMCell(Module, M.LSTMCell):
+    """`tengen.module.LSTMCell`."""
+
+
+class GRUCell(Module, M.GRUCell):
+    """`tengen.module.GRUCell`."""
+
+
+class _Recurrent(Module):
+    """A network of cells whose parameters have PyTorch's names, weight_ih_l0, bias_hh_l1_reverse and so on."""
+
+    cells: list[list[M.Module]]
+
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        for layer, directions in enumerate(self.cells):
+            for cell, end in zip(directions, ("", "_reverse")):
+                yield from ((f"{name}_l{layer}{end}", t) for name, t in cell._attributes())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("weight_", "bias_")) and "cells" in self.__dict__:
+            for known, t in self._attributes():
+                if known == name:
+                    return t
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def flatten_parameters(self) -> None:
+        """Nothing: parameters lie as they are."""
+
+
+class RNN(_Recurrent, M.RNN):
+    """`tengen.module.RNN` with PyTorch's names of parameters; ``RNN(input, hidden, layers, nonlinearity="relu")``."""
+
+    def create_cell(self, layer: int) -> RNNCell:
+        """A cell for a layer."""
+        size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
+        return RNNCell(size, self.hidden_size, self.bias, self.nonlinearity)
+
+
+class LSTM(_Recurrent, M.LSTM):
+    """`tengen.module.LSTM` with PyTorch's names of parameters.
+
+    >>> [name for name, _ in LSTM(3, 4).named_parameters()]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
+    """
+
+    cell = LSTMCell
+
+
+class GRU(_Recurrent, M.GRU):
+    """`tengen.module.GRU` with PyTorch's names of parameters."""
+
+    cell = GRUCell
+
+
+# ---- without parameters, with other defaults -----------------------------------------------------------------------------
+
+
+class _Share:
+    """`p` of dropouts."""
+
+    drop_prob: float
+
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        super().__init__(p, inplace)  # type: ignore[call-arg]  # the layer beside it
+
+    @property
+    def p(self) -> float:
+        """The probability with which an element is zeroed."""
+        return self.drop_prob
+
+    @p.setter
+    def p(self, value: float) -> None:
+        self.drop_prob = value
+
+
+class Dropout(_Share, M.Dropout):
+    """Zeroes elements at random while training, with probability .5 unless another is given.
+
+    >>> Dropout().p, Dropout(0.1).p
+    (0.5, 0.1)
+    """
+
+
+class Dropout1d(_Share, M.Dropout1d):
+    """Zeroes whole channels of (N, C, L)."""
+
+
+class Dropout2d(_Share, M.Dropout2d):
+    """Zeroes whole channels of (N, C, H, W)."""
+
+
+class Dropout3d(_Share, M.Dropout3d):
+    """Zeroes whole channels of (N, C, D, H, W)."""
+
+
+class AlphaDropout(_Share, M.AlphaDropout):
+    """Dropout for `SELU`."""
+
+
+class _Average:
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ):  # fmt: skip
+        how = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
+        super().__init__(kernel_size, stride, padding, **how)  # type: ignore[call-arg]  # the layer beside it
+
+
+class AvgPool1d(_Average, M.AvgPool1d):
+    """The mean of each window of (N, C, L); the padding counts unless count_include_pad=False."""
+
+
+class AvgPool2d(_Average, M.AvgPool2d):
+    """The mean of each window of (N, C, H, W); the padding counts unless count_include_pad=False."""
+
+
+class AvgPool3d(_Average, M.AvgPool3d):
+    """The mean of each window of (N, C, D, H, W); the padding counts unless count_include_pad=False."""
+
+
+class GELU(Module):
+    """x Phi(x); approximate="tanh" for the formula with tanh."""
+
+    def __init__(self, approximate: Any = "none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.gelu(input, self.approximate)
+
+
+class Softplus(Module):
+    """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0):
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softplus(input * self.beta) / self.beta if self.beta != 1 else F.softplus(input)
+
+
+class LocalResponseNorm(Module):
+    """x / (k + alpha / size * the sum of squares over `size` channels) ^ beta."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.k, self.alpha / self.size, self.beta)

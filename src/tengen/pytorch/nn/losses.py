@@ -1,0 +1,277 @@
+"""Losses with PyTorch's arguments, as functions and as modules. Those whose arguments agree are Tengen's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen import functional as F
+from tengen import module as M
+from tengen.base.errors import ArgumentError, UsageWarning, warn_once
+from tengen.functional import loss as _loss
+from tengen.pytorch.nn.module import Module
+from tengen.tensor import Tensor
+
+
+def _how(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction, which older programs say by two bools."""
+    if size_average is None and reduce is None:
+        return reduction
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
+
+
+def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warn_once(
+            f"{name}: the input has shape {input.shape} and the target {target.shape}, which are broadcast; help: target.reshape(input.shape)",
+            UsageWarning,
+        )
+
+
+def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"reduction={reduction!r} must be 'mean', 'sum' or 'none'")
+    return losses if reduction == "none" else F.mean(losses) if reduction == "mean" else F.sum(losses)
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+    reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """Of scores (N, C, ...) and classes (N, ...), or probabilities of classes (N, C, ...).
+
+    >>> cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item() == cross_entropy(Tensor([[0.0, 0.0]]), Tensor([[0.0, 1.0]])).item()
+    True
+    """
+    how, axis = _how(size_average, reduce, reduction), 1 if input.ndim > 1 else 0
+    if not target.dtype.is_float:
+        return _loss.cross_entropy(input, target, axis, True, label_smoothing, how, weight=weight, ignore_index=ignore_index)
+    if target.shape != input.shape:
+        raise ArgumentError(f"cross_entropy: probabilities of shape {target.shape} for scores of shape {input.shape}; help: target.long()")
+    classes = input.shape[axis]
+    target = target * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else target
+    logs = F.log_softmax(input, axis) * target
+    if weight is not None:
+        logs = logs * weight.reshape((classes, *(1 for _ in input.shape[axis + 1 :])))
+    losses = -F.sum(logs, axis)
+    return F.sum(losses) / (losses.size) if how == "mean" else _reduced(losses, how)
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Of logarithms of probabilities (N, C, ...) and classes (N, ...)."""
+    axis = 1 if input.ndim > 1 else 0
+    return _loss.nll_loss(input, target, axis, _how(size_average, reduce, reduction), weight=weight, ignore_index=ignore_index)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Of probabilities. Errors: ArgumentError where the target has another shape."""
+    if input.shape != target.shape:
+        raise ArgumentError(f"binary_cross_entropy: a target of shape {target.shape} for an input of shape {input.shape}")
+    return _loss.binary_cross_entropy(input, target, False, _how(size_average, reduce, reduction), weight=weight)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Of scores. Errors: ArgumentError where the target has another shape."""
+    if input.shape != target.shape:
+        raise ArgumentError(f"binary_cross_entropy_with_logits: a target of shape {target.shape} for an input of shape {input.shape}")
+    how = _how(size_average, reduce, reduction)
+    return _loss.binary_cross_entropy(input, target, True, how, weight=weight, pos_weight=pos_weight)
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The squares of differences."""
+    _same_shape("mse_loss", input, target)
+    squares = F.square(input - target)
+    return _reduced(squares if weight is None else squares * weight, _how(size_average, reduce, reduction))
+
+
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
+    """The absolute values of differences."""
+    _same_shape("l1_loss", input, target)
+    return _reduced(F.abs(input - target), _how(size_average, reduce, reduction))
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """Squares below `beta`, lines above."""
+    _same_shape("smooth_l1_loss", input, target)
+    return _loss.smooth_l1_loss(input, target, _how(size_average, reduce, reduction), beta)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Squares below `delta`, lines above."""
+    _same_shape("huber_loss", input, target)
+    return _loss.huber_loss(input, target, reduction, delta)
+
+
+def kl_div(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:  # fmt: skip
+    """Of logarithms of probabilities; reduction may be "batchmean"."""
+    return _loss.kl_div(input, target, _how(size_average, reduce, reduction), log_target)
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-8,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The negative logarithm of Poisson's probabilities."""
+    return _loss.poisson_nll_loss(input, target, log_input, full, eps, _how(size_average, reduce, reduction))
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """The negative logarithm of normal densities."""
+    return _loss.gaussian_nll_loss(input, target, var, full, eps, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -target (input1 - input2) + margin)."""
+    return _loss.margin_ranking_loss(input1, input2, target, margin, _how(size_average, reduce, reduction))
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos of pairs that are alike, max(0, cos - margin) of others."""
+    return _loss.cosine_embedding_loss(input1, input2, target, margin, _how(size_average, reduce, reduction))
+
+
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, |anchor - positive| - |anchor - negative| + margin). Errors: ArgumentError for swap=True."""
+    if swap:
+        raise ArgumentError("triplet_margin_loss: swap=True is not there")
+    return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, _how(size_average, reduce, reduction))
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """x of pairs that are alike, max(0, margin - x) of others."""
+    return _loss.hinge_embedding_loss(input, target, margin, _how(size_average, reduce, reduction))
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """log(1 + exp(-target input))."""
+    return _loss.soft_margin_loss(input, target, _how(size_average, reduce, reduction))
+
+
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Of logarithms of probabilities (T, N, C). Errors: ArgumentError for zero_infinity=True."""
+    if zero_infinity:
+        raise ArgumentError("ctc_loss: zero_infinity=True is not there; help: torch.where(loss.isinf(), 0.0, loss) of reduction='none'")
+    lengths = [n if isinstance(n, Tensor) else Tensor(list(n)) for n in (input_lengths, target_lengths)]
+    return _loss.ctc_loss(log_probs, lengths[0], targets, lengths[1], blank, reduction, log_probs=True)
+
+
+class _Weighted(Module):
+    """Losses with a factor for each class or element, given first."""
+
+    def __init__(self, weight: Tensor | None, size_average: bool | None, reduce: bool | None, reduction: str):
+        super().__init__()
+        self.reduction = _how(size_average, reduce, reduction)
+        self.register_buffer("weight", weight, False)
+
+
+class CrossEntropyLoss(_Weighted):
+    """`cross_entropy` as a module: ``CrossEntropyLoss(weight, ignore_index=, label_smoothing=)``.
+
+    >>> CrossEntropyLoss(Tensor([1.0, 2.0])).reduction
+    'mean'
+    """
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None,
+        reduction: str = "mean", label_smoothing: float = 0.0,
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return cross_entropy(input, target, self.weight, None, self.ignore_index, None, self.reduction, self.label_smoothing)
+
+
+class NLLLoss(_Weighted):
+    """`nll_loss` as a module."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None,
+        reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return nll_loss(input, target, self.weight, None, self.ignore_index, None, self.reduction)
+
+
+class BCELoss(_Weighted):
+    """`binary_cross_entropy` as a module."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return binary_cross_entropy(input, target, self.weight, None, None, self.reduction)
+
+
+class BCEWithLogitsLoss(_Weighted):
+    """`binary_cross_entropy_with_logits` as a module."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.register_buffer("pos_weight", pos_weight, False)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(input, target, self.weight, None, None, self.reduction, self.pos_weight)
+
+
+class MSELoss(M.MSELoss):
+    """`mse_loss` as a module."""
+
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
+        super().__init__(_how(size_average, reduce, reduction))
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return mse_loss(input, target, None, None, self.reduction)
+
+
+class L1Loss(M.L1Loss):
+    """`l1_loss` as a module."""
+
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
+        super().__init__(_how(size_average, reduce, reduction))
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return l1_loss(input, target, None, None, self.reduction)

@@ -1,0 +1,139 @@
+"""What stands in `torch` itself and is about whole programs: files, compilation, threads, switches."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tengen.base.config import config
+from tengen.base.errors import UsageWarning, warn_once
+from tengen.deploy.checkpoint import load as _load
+from tengen.deploy.checkpoint import save as _save
+from tengen.jit.trace import trace as _trace
+from tengen.pytorch.func import vmap
+from tengen.pytorch.functions.creation import from_numpy
+from tengen.pytorch.nn.module import Module
+from tengen.runtime import native
+from tengen.tensor import Tensor
+from tengen.tensor.nodes import on_tape
+from tengen.tensor.recording import tracing
+
+
+def save(obj: Any, f: Any, **how: Any) -> None:
+    """Writes nested dicts, lists, tensors and numbers to a file, as Tengen does (safetensors; no pickle). A module: its state_dict()."""
+    if isinstance(obj, Module):
+        raise TypeError("torch.save of a whole module would pickle its code; help: torch.save(net.state_dict(), file)")
+    _save(obj, f)
+
+
+def load(f: Any, map_location: Any = None, weights_only: bool = True, mmap: bool = False, **how: Any) -> Any:
+    """Reads what `save` wrote. A pickle of PyTorch's own is an error that says how to convert it. map_location: the processor alone."""
+    return _tensors(_load(f, mmap=mmap))
+
+
+def _tensors(x: Any) -> Any:
+    """The values of a file with tensors in place of arrays."""
+    if isinstance(x, dict):
+        return type(x)((k, _tensors(v)) for k, v in x.items())
+    if isinstance(x, (list, tuple)):
+        return type(x)(_tensors(v) for v in x)
+    return from_numpy(x) if hasattr(x, "dtype") and hasattr(x, "__array__") and not isinstance(x, Tensor) else x
+
+
+def _recorded(out: Any) -> bool:
+    """Whether a gradient is recorded for a tensor of a result."""
+    if isinstance(out, Tensor):
+        return on_tape(out)
+    parts = out.values() if isinstance(out, dict) else out if isinstance(out, (tuple, list)) else ()
+    return any(_recorded(part) for part in parts)
+
+
+def _checked(out: Any, name: str) -> Any:
+    """The result of a compiled call; a warning where it ran op by op because a gradient of it is recorded outside."""
+    if tracing.recorder is None and _recorded(out):
+        warn_once(
+            f"torch.compile({name}): a gradient of its result is recorded outside of it, so it ran op by op; help: compile a function of the "
+            "whole step, with loss.backward() and optimizer.step() inside; under torch.no_grad() it runs as a program",
+            UsageWarning,
+        )
+    return out
+
+
+class CompiledModule(Module):
+    """What `compile` makes of a module: the module, whose calls run as a program. Its own tensors stand under ``_orig_mod``."""
+
+    def __init__(self, module: Any):
+        super().__init__()
+        self._orig_mod = module
+        vars(self)["_program"] = _trace(module)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if tracing.recorder is not None:  # inside of another program
+            return self._orig_mod(*args, **kwargs)
+        return _checked(self._program(*args, **kwargs), type(self._orig_mod).__name__)
+
+    def train(self, mode: bool = True, recursive: bool = True) -> Any:
+        """Sets whether the module trains; returns itself."""
+        self._orig_mod.train(mode)
+        return super().train(mode, recursive)
+
+
+def compile(model: Any = None, **how: Any) -> Any:
+    """A function or a module as a program for each shape of its inputs: `tengen.trace`. mode, backend, fullgraph, dynamic, options:
+    accepted; they change no number.
+
+    A function of a whole training step, with `backward` inside, is one program. A result whose gradient is taken outside is computed op by
+    op, and a warning says so once.
+    """
+    if model is None:
+        return lambda f: compile(f, **how)
+    if isinstance(model, Module):
+        return CompiledModule(model)
+    program = _trace(model)
+
+    @functools.wraps(model)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _checked(program(*args, **kwargs), getattr(model, "__name__", "function"))
+
+    return call
+
+
+def get_num_threads() -> int:
+    """How many threads programs use."""
+    return config.threads
+
+
+def set_num_threads(n: int) -> None:
+    """`tengen.set_threads`: how many threads programs use; no result depends on it."""
+    native.set_threads(n)
+
+
+def set_printoptions(**how: Any) -> None:
+    """NumPy's, which is what prints. sci_mode and profile are accepted; they change nothing."""
+    np.set_printoptions(**{k: v for k, v in how.items() if k in ("precision", "threshold", "edgeitems", "linewidth")})
+
+
+def use_deterministic_algorithms(mode: Any, *, warn_only: Any = False) -> None:
+    """Nothing: every result has the same bits each time."""
+
+
+def are_deterministic_algorithms_enabled() -> Any:
+    """True: every result has the same bits each time."""
+    return True
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Nothing: products of float32 are computed in float32."""
+
+
+def get_float32_matmul_precision() -> str:
+    """"highest"."""
+    return "highest"
+
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "compile", "get_float32_matmul_precision", "get_num_threads", "load", "save",
+    "set_float32_matmul_precision", "set_num_threads", "set_printoptions", "use_deterministic_algorithms", "vmap",
+]  # fmt: skip

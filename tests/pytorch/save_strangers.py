@@ -1,0 +1,12 @@
+"""Runs the programs of `strangers.py` with PyTorch and saves their numbers: ``python tests/pytorch/save_strangers.py``."""
+
+import json
+from pathlib import Path
+
+import strangers
+import torch
+
+torch.manual_seed(0)
+found = {f.__name__: [float(v) for v in f(torch)] for f in strangers.PROGRAMS}
+path = Path(__file__).with_name("saved_strangers.json")
+path.write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1) + "\n")

@@ -1,0 +1,20 @@
+"""Whole programs written for PyTorch run with the dialect, and give the numbers that PyTorch gave (`saved_strangers.json`)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import strangers
+
+import tengen.pytorch as torch
+
+SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
+
+
+@pytest.mark.parametrize("program", strangers.PROGRAMS, ids=lambda f: f.__name__)
+def test_a_program_gives_the_numbers_of_pytorch(program):
+    found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
+    assert len(found) == len(saved)
+    # float32 through several steps of training: some hundred roundings of 6e-8
+    np.testing.assert_allclose(found, saved, rtol=4e-5, atol=4e-6)
