@@ -47,7 +47,11 @@ class Reads:
     def walk(self, expected: Callable[[int, str, Any], bool] | None = None) -> Reach:
         """Walks over everything that the recording may have read, as it is now."""
         captured = [t() for t in self.captured]
-        return Reach(self.code, captured, self.numbers, self.skip, expected).start(self.function, self.objects)
+        while True:
+            known = self.code.size
+            there = Reach(self.code, captured, self.numbers, self.skip, expected).start(self.function, self.objects)
+            if self.code.size == known:
+                return there
 
 
 class Guards:
@@ -119,6 +123,9 @@ def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
 
     for how, holder, keys, values in looks:
         at = name(holder)
+        if how == "variable":
+            terms.append(f"{at}.get({name(ABSENT)}) is {name(values[0])}")
+            continue
         if how == "element":
             terms.append(f"len({at}) == {len(values)}")
             if type(holder) is list and len(values) <= WRITTEN_OUT:

@@ -13,7 +13,7 @@ import functools
 import random
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tengen.base.device import Device
@@ -36,19 +36,22 @@ class Use(NamedTuple):
     """A name in a function's code."""
 
     name: str
-    kind: str  # "global", "cell" or "attribute"
+    kind: str  # "global", "cell", "attribute", or "module" for what is imported there, with a dot for each level of a relative import
     stored: bool
     line: int
     then: str  # the attribute that is asked of it at once, or ""
 
 
 class Facts(NamedTuple):
-    """What is read off a code object: the uses of names, and strings that may be names of attributes."""
+    """What is read off a code object: the uses of names, strings that may be names of attributes, and pieces of names that are computed:
+    an attribute whose name has one of them may be read. The piece "" is in every name."""
 
     uses: tuple[Use, ...]
     strings: frozenset[str]
+    pieces: frozenset[str]
 
 
+_WHOLE = frozenset({"vars", "__dict__", "__getattribute__", "asdict", "astuple", "attrgetter", "methodcaller"})  # may read any attribute
 _KINDS = {
     "GLOBAL": "global", "NAME": "global", "DEREF": "cell", "CLASSDEREF": "cell", "FROM_DICT_OR_DEREF": "cell",
     "FROM_DICT_OR_GLOBALS": "global", "ATTR": "attribute", "METHOD": "attribute", "SUPER_ATTR": "attribute",
@@ -59,16 +62,57 @@ _KINDS = {
 def facts(code: types.CodeType) -> Facts:
     """The uses of names in a code object."""
     found = []
+    pieces: set[str] = set()
     ops = list(dis.get_instructions(code))
-    for ins, after in zip(ops, [*ops[1:], None]):
+    for i, (ins, after) in enumerate(zip(ops, [*ops[1:], None])):
         how, _, kind = ins.opname.partition("_")
+        line = (ins.positions.lineno if ins.positions else None) or code.co_firstlineno
+        if ins.opname == "IMPORT_NAME":
+            found.append(Use("." * ops[i - 2].argval + ins.argval, "module", False, line, ""))  # the level is the first operand
+        elif ins.opname == "IMPORT_FROM":
+            found.append(Use(ins.argval, "attribute", False, line, ""))
+        elif ins.opname == "MATCH_CLASS":
+            pieces.add("")
         if how not in ("LOAD", "STORE", "DELETE") or kind not in _KINDS:
             continue
-        line = (ins.positions.lineno if ins.positions else None) or code.co_firstlineno
         then = after.argval if after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
         found.append(Use(ins.argval, _KINDS[kind], how != "LOAD", line, then))
+        if ins.argval in _WHOLE:
+            pieces.add("")
+        elif ins.argval in ("getattr", "hasattr"):
+            pieces.update(_pieces_of_second_argument(ins, ops[i + 1 :]))
     strings = frozenset(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
-    return Facts(tuple(found), strings)
+    return Facts(tuple(found), strings, frozenset(pieces))
+
+
+# Instructions that load strings and other values, and join them.
+_JOINING = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_DEREF", "LOAD_ATTR", "FORMAT_", "BUILD_STRING", "PRECALL", "CALL")
+
+
+def _pieces_of_second_argument(load: dis.Instruction, ops: Sequence[dis.Instruction]) -> set[str]:
+    """The strings that `getattr` or `hasattr` puts together as a name, given the load of the function and what follows; nothing where the name
+    is one constant, and "" where it may be any."""
+    start = load.positions and load.positions[:3:2]  # line, column
+    call = next((i for i, x in enumerate(ops) if x.opname == "CALL" and x.positions and x.positions[:3:2] == start), 0)
+    if not call or ops[call].arg not in (2, 3) or any("JUMP" in x.opname for x in ops[:call]):
+        return {""}
+    depth, begins = 0, {}  # values on the stack above the function; with how many of them an instruction began, the last one each
+    before = [x for x in ops[:call] if x.opname not in ("PUSH_NULL", "CACHE", "NOP")]
+    before = before[:-1] if before[-1].opname == "PRECALL" else before
+    for i, x in enumerate(before):
+        begins[depth] = i
+        depth += dis.stack_effect(x.opcode, x.arg, jump=False)
+    if depth != ops[call].arg or 1 not in begins:
+        return {""}
+    name = before[begins[1] : begins[2] if ops[call].arg == 3 else None]
+    strings = {x.argval for x in name if x.opname == "LOAD_CONST" and isinstance(x.argval, str)}
+    if len(name) == 1 and strings:
+        return set()
+    simple = all(
+        x.opname.startswith(_JOINING) or (x.opname == "LOAD_GLOBAL" and x.argval == "str") or (x.opname == "BINARY_OP" and x.argrepr == "+")
+        for x in name
+    ) and sum(x.opname == "CALL" for x in name) <= sum(x.opname == "LOAD_GLOBAL" for x in name)
+    return strings if simple and strings else {""}
 
 
 _CLOCK = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "now", "utcnow", "today"}

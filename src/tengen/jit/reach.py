@@ -10,11 +10,17 @@ and Tengen's own functions are assumed not to change.
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import importlib.util
+import operator
+import os
 import random
 import struct
 import sys
+import threading
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -28,12 +34,13 @@ from tengen.compiler.arrays import BufferMemory
 from tengen.jit.observe import Facts, facts
 from tengen.tensor import Tensor
 
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 LARGEST = 1000  # elements of a container that are looked at, one by one, in each call
 DEEPEST = 100  # steps from the function
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
-_WHOLE = frozenset({"vars", "__dict__", "asdict", "astuple"})  # what reads every attribute of an object
 _ASKING = frozenset({"getattr", "hasattr"})
+_LACKING = frozenset({"AttributeError", "suppress"})  # code with one of these goes on where an attribute is missing
 _OWN = frozenset({"name", "overflow"})  # attributes of a Parameter, which recordings know of
 
 
@@ -61,7 +68,8 @@ class Differs(Exception):
 
 
 class Look(NamedTuple):
-    """What has to be the same object in each call: how is "item" (of a dict), "attribute", or "element" (of a container)."""
+    """What has to be the same object in each call: how is "item" (of a dict), "attribute", "element" (of a container), or "variable" (of a
+    context)."""
 
     how: str
     holder: Any
@@ -78,14 +86,16 @@ class Code:
     Attributes:
         globals: (module's name, its dict, names read) of each module with code that ran.
         names: of attributes that are read. asked: of those, names that an object may lack.
-        whole: whether code reads all attributes of an object (by `vars`, say).
+        pieces: of names that are computed. An attribute whose name has one of them may be read, any one for the piece "".
+        modules: names of modules that are imported while code runs.
     """
 
     def __init__(self, executed: Iterable[tuple[types.CodeType, dict]] | None):
         self.executed = None if executed is None else {id(code): code for code, _ in executed}
         self.names: set[str] = set()
         self.asked: set[str] = set()
-        self.whole = False
+        self.pieces: set[str] = set()
+        self.modules: set[str] = set()
         self.globals: dict[int, tuple[str, dict, set[str]]] = {}
         self._entered: set[int] = set()
         for code, scope in executed or ():
@@ -95,25 +105,47 @@ class Code:
         """Whether the reads of a code object count."""
         return is_users(code.co_filename) if self.executed is None else id(code) in self.executed
 
-    def enter(self, code: types.CodeType, scope: dict) -> bool:
-        """Adds what a code object reads. True for one that was not known."""
+    def reads(self, name: str) -> bool:
+        """Whether an attribute of this name may be read."""
+        return name in self.names or any(p in name for p in self.pieces) and not name.startswith("__")
+
+    def adopt(self, f: Any) -> None:
+        """The reads of a function count although it did not run: a cache had its result."""
+        if is_a(f, types.FunctionType) and self.executed is not None and is_users(f.__code__.co_filename):
+            self.executed[id(f.__code__)] = f.__code__
+            self.enter(f.__code__, f.__globals__)
+
+    @property
+    def size(self) -> int:
+        """It grows when something is added."""
+        return len(self._entered) + len(self.pieces)
+
+    def enter(self, code: types.CodeType, scope: dict) -> None:
+        """Adds what a code object reads."""
         if id(code) in self._entered:
-            return False
+            return
         self._entered.add(id(code))
         found: Facts = facts(code)
         used = {u.name for u in found.uses}
-        self.names.update(u.name for u in found.uses if u.kind == "attribute")
-        self.names |= found.strings
-        self.whole = self.whole or not _WHOLE.isdisjoint(used)
+        attributes = {u.name for u in found.uses if u.kind == "attribute"}
+        self.names |= attributes | found.strings
+        self.pieces |= found.pieces
         if not _ASKING.isdisjoint(used):
             self.asked |= found.strings
+        if not _LACKING.isdisjoint(used):
+            self.asked |= attributes
+        package = scope.get("__package__") or scope.get("__name__", "").rpartition(".")[0]
+        for u in found.uses:
+            if u.kind == "module" and (package or not u.name.startswith(".")):
+                self.modules.add(importlib.util.resolve_name(u.name, package))
         _, _, read = self.globals.setdefault(id(scope), (scope.get("__name__", "?"), scope, set()))
         read.update(u.name for u in found.uses if u.kind == "global")
+        if "globals" in used:
+            read.update(n for n in scope if n in found.strings or "" in found.pieces)
         if self.executed is None:
             for inner in code.co_consts:
                 if is_a(inner, types.CodeType):
                     self.enter(inner, scope)
-        return True
 
 
 class Reach:
@@ -147,6 +179,7 @@ class Reach:
         self.sources: list[tuple[str, Any]] = []
         self._seen: dict[int, Any] = {}
         self._taken: dict[str, int] = {}
+        self._of_classes: set[tuple[int, str]] = set()
         self._deep = 0
 
     def start(self, function: Any, objects: Iterable[Any]) -> Reach:
@@ -162,7 +195,13 @@ class Reach:
                 done.update((id(scope), n) for n in new)
                 self._items(module, scope, new)
             if len(done) == before:
-                return self
+                return self._imported()
+
+    def _imported(self) -> Reach:
+        """Goes on to modules that code that ran imports."""
+        names = sorted(n for n in self.code.modules if _is_users_module(sys.modules.get(n)))
+        self._items("sys.modules", sys.modules, names)
+        return self
 
     # -- facts -----------------------------------------------------------------------------------------------------------
     def _items(self, path: str, held: Mapping[str, Any], names: Sequence[str], holder: Any = None) -> None:
@@ -224,10 +263,24 @@ class Reach:
         elif is_a(x, functools.partial):
             for part in ("func", "args", "keywords"):
                 self.visit(f"{path}.{part}", name, getattr(x, part))
+        elif is_a(x, functools._lru_cache_wrapper):
+            self.code.adopt(x.__wrapped__)
+            self.visit(f"{path}.__wrapped__", name, x.__wrapped__)
+        elif is_a(x, (types.BuiltinMethodType, types.MethodWrapperType)):
+            if not is_a(x.__self__, types.ModuleType):
+                self.visit(f"{path}.__self__", name, x.__self__)
+        elif is_a(x, (operator.attrgetter, operator.methodcaller)):
+            self.code.pieces.add("")
+        elif is_a(x, _VIEWS):
+            self.visit(f"{path}.mapping", name, x.mapping)
+        elif is_a(x, contextvars.ContextVar):
+            self.looks.append(Look("variable", x, (), (v := x.get(ABSENT),)))
+            self.fact(f"{path}.get()", x, "", None if v is ABSENT else v)
         elif is_a(x, GradManager):
             self._manager(path, x)
         elif is_a(x, type):
             self._class(path, x)
+            self._class(path, type(x))
         elif is_a(x, types.ModuleType):
             self._module(path, x)
         elif is_a(x, np.ndarray):
@@ -237,13 +290,17 @@ class Reach:
             self.sources.append((name or path, x))
         elif is_a(x, Iterator) and any("next" in names for _, _, names in self.code.globals.values()):
             self.opaque.append((path, name, f"{t.__name__}, an iterator"))
-        elif not is_a(x, (types.BuiltinFunctionType, types.CodeType, types.FrameType, np.dtype)):
+        elif is_a(x, weakref.ref):
+            self.opaque.append((path, name, "weak reference"))
+        elif _is_memory(x):
+            self.opaque.append((path, name, f"{t.__name__}, which others can write into"))
+        elif not is_a(x, (types.CodeType, types.FrameType, np.dtype)):
             self._object(path, x)
 
     # -- kinds of objects ------------------------------------------------------------------------------------------------
     def _tensor(self, path: str, x: Tensor) -> None:
         held = getattr(x, "__dict__", None)
-        names = sorted((held.keys() & self.code.names) - _OWN) if held else []
+        names = sorted(n for n in held if self.code.reads(n) and n not in _OWN) if held else []
         if names:
             self._attributes(path, x, names, held)
 
@@ -270,15 +327,16 @@ class Reach:
                 self.visit(f"{path}[{i}]", name, e)
         if told:
             self._watched(path, x)
-        self._class(path, type(x))
+        elif type(x) not in _CONTAINERS:
+            self._object(path, x)
 
     def _watched(self, path: str, x: Watched) -> None:
         """A module, an optimizer or what belongs to one. It tells of its changes, so there is nothing to look at again."""
         held = vars(x)
-        whole, own = self.code.whole or is_a(x, _CONTAINERS), _read_by_tengen(type(x))
+        whole, own = is_a(x, _CONTAINERS), _read_by_tengen(type(x))
         for n in sorted(held.keys() - x.unread):
             v = held[n]
-            if whole or n in own or n in self.code.names or self._has_parts(v):
+            if whole or n in own or self.code.reads(n) or self._has_parts(v):
                 self.fact(f"{path}.{n}", x, n, v)
         self._class(path, type(x))
 
@@ -300,9 +358,9 @@ class Reach:
             self.visit(f"{path}: callbacks", "", c)
 
     def _function(self, path: str, f: types.FunctionType) -> None:
-        inner = getattr(f, "__wrapped__", None)
-        if inner is not None:
-            self.visit(f"{path}.__wrapped__", "", inner)
+        for inner in ("__wrapped__", "registry"):  # the second: of `functools.singledispatch`
+            if (v := vars(f).get(inner)) is not None:
+                self.visit(f"{path}.{inner}", "", v)
         counts = self.code.ran(f.__code__)
         if counts:
             self._note(f"code of {path}", f.__code__)
@@ -317,7 +375,7 @@ class Reach:
                 self.looks.append(Look("attribute", f, ("__kwdefaults__",), (f.__kwdefaults__,)))
                 self.visit(f"{path}(keywords)", "", f.__kwdefaults__)
             held = vars(f)
-            self._attributes(path, f, sorted(held.keys() & self.code.names), held)
+            self._attributes(path, f, sorted(filter(self.code.reads, held)), held)
         for n, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
             try:
                 v = cell.cell_contents
@@ -333,15 +391,18 @@ class Reach:
 
     def _class(self, path: str, c: type) -> None:
         """What code that ran may read of a class, and of those it derives from: where they are users'."""
+        held_names = {n for b in c.__mro__ if _users_class(b) for n, v in vars(b).items() if self.code.reads(n) or self._method_ran(v)}
+        wanted = self.code.asked | held_names
         for base in c.__mro__:
-            if base.__module__ == "builtins" or id(base) in self._seen and base is not c or not _users_class(base):
+            if not _users_class(base):
                 continue
-            self._seen[id(base)] = base
             held = vars(base)
-            names = sorted(n for n, v in held.items() if n in self.code.names or self._method_ran(v))
+            names = sorted(n for n in wanted if (id(base), n) not in self._of_classes)  # also those that it lacks: it could cover its bases'
+            self._of_classes.update((id(base), n) for n in names)
+            self._seen[id(base)] = base
             self._items(base.__qualname__, held, names, base)
             for n in names:
-                v = held[n]
+                v = held.get(n)
                 for f in (getattr(v, "__func__", None), getattr(v, "fget", None), getattr(v, "func", None)):
                     if is_a(f, types.FunctionType):
                         self.visit(f"{base.__qualname__}.{n}", n, f)
@@ -351,17 +412,21 @@ class Reach:
         return is_a(f, types.FunctionType) and self.code.ran(f.__code__)
 
     def _module(self, path: str, m: types.ModuleType) -> None:
-        if not is_users(getattr(m, "__file__", None) or "<frozen >") and m.__name__ != "__main__":
-            return
-        held = vars(m)
-        self._items(m.__name__, held, sorted(held.keys() & self.code.names))
+        if m is os and not {"environ", "getenv"}.isdisjoint(self.code.names):
+            self.visit("os.environ", "environ", os.environ)
+        if _is_users_module(m):
+            held = vars(m)
+            self._items(m.__name__, held, sorted(filter(self.code.reads, held)))
 
     def _object(self, path: str, x: Any) -> None:
         """Any other object: the attributes that code that ran mentions."""
         t = type(x)
         self._class(path, t)
+        if _users_class(t):
+            self._note(f"type of {path}", t)
+            self.looks.append(Look("attribute", x, ("__class__",), (t,)))
         try:
-            held = object.__getattribute__(x, "__dict__")
+            held = x.__dict__ if is_a(x, threading.local) else object.__getattribute__(x, "__dict__")
         except AttributeError:
             held = types.MappingProxyType({})
         if _is_tengens(t) and not _has_settings(t):
@@ -369,13 +434,16 @@ class Reach:
         names = set(self._slots(t))
         if _has_settings(t):
             names = {n for n in held if not n.startswith("_")}
-        elif self.code.whole or hasattr(t, "__getattr__") or is_a(x, (Mapping, Sequence, Set)):
+        elif hasattr(t, "__getattr__") or is_a(x, (Mapping, Sequence, Set)):
             names |= held.keys()
         else:
-            names = {n for n in names | held.keys() if n in self.code.names}
+            names = {n for n in names | held.keys() if self.code.reads(n)}
+        if is_a(held, dict) and not _has_settings(t):
             missing = (self.code.asked | (self.code.names & _class_attributes(t))) - names
-            if missing and is_a(held, dict):
-                self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
+            self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
+            if self.code.pieces:
+                self._note(f"names of {path}", (tuple, tuple(sorted(names))))
+                self.looks.append(Look("element", held, (), list(held)))
         self._attributes(path, x, sorted(map(str, names)), held)
 
     @staticmethod
@@ -408,6 +476,14 @@ class Reach:
 def _class_attributes(t: type) -> set[str]:
     """Attributes of users' classes, which one of an object can cover."""
     return {n for c in t.__mro__ if _users_class(c) for n, v in vars(c).items() if not hasattr(type(v), "__set__")}
+
+
+def _is_memory(x: Any) -> bool:
+    """Whether an object is memory that can be written, as a bytearray is, and one of `ctypes`."""
+    try:
+        return not memoryview(x).readonly
+    except (TypeError, ValueError, BufferError):
+        return False
 
 
 def _key(k: Any) -> str:
@@ -457,11 +533,18 @@ def _has_settings(t: type) -> bool:
 
 @functools.lru_cache(4096)
 def _users_module(name: str) -> bool:
-    if name.partition(".")[0] == "tengen":
+    if name.partition(".")[0] in ("builtins", "tengen"):
         return False
     m = sys.modules.get(name)
+    return m is None or _is_users_module(m)
+
+
+def _is_users_module(m: Any) -> bool:
+    """Whether a module is neither Tengen's nor a library's. One without a file that nothing has imported was made by hand."""
+    if not is_a(m, types.ModuleType):
+        return False
     file = getattr(m, "__file__", None)
-    return name == "__main__" or m is None or (file is not None and is_users(file))
+    return m.__name__ == "__main__" or (getattr(m, "__spec__", None) is None if file is None else is_users(file))
 
 
 def _users_class(c: type) -> bool:
