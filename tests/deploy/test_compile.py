@@ -21,7 +21,7 @@ from needs import needs, on_targets
 import tengen
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, deploy, trace
+from tengen import Tensor, deploy, load_graph, trace
 from tengen.base.errors import CompileError, ConfigError, DTypeError, FileFormatError, ShapeError
 from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
@@ -291,8 +291,20 @@ def test_the_c_is_clean(net, tmp_path):
 
 
 def test_random_inputs_are_the_same_again(net):
-    a, b = (random_inputs(net[0].inputs, 2, 3) for _ in range(2))
+    a, b = (random_inputs(net[0], 2, 3) for _ in range(2))
     assert all(same(x, y) for p, q in zip(a, b) for x, y in zip(p, q))
+
+
+def test_random_bytes_are_of_their_whole_range(tmp_path):
+    given = [Tensor(np.zeros((64, 64), d)) for d in ("uint8", "int8", "int32")]
+    dumped(lambda *xs: sum(x.astype("int32") for x in xs), tmp_path / "m.tgn", *given)
+    ends = lambda file: [(int(a.min()), int(a.max())) for a in random_inputs(load_graph(tmp_path / file), 1, 0)[0]]
+    assert ends("m.tgn") == [(0, 255), (-128, 127), (0, 1)]
+    table = Tensor(np.arange(6, dtype="f4"))  # an index is looked at: larger ones would be errors
+    dumped(lambda i: table[i.astype("int32")], tmp_path / "i.tgn", Tensor(np.zeros(30, "u1")))
+    assert ends("i.tgn") == [(0, 1)]
+    deploy.compile_model(tmp_path / "i.tgn", "native", tmp_path, "i")
+    assert verify(tmp_path / "i.tgn", tmp_path).status == "equal"
 
 
 def test_empty_path(net, tmp_path):

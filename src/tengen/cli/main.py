@@ -330,7 +330,7 @@ def profile(
     if threads:
         native.set_threads(threads)
     m = _read(model)
-    inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
+    inputs = random_inputs(m.at(**extents), 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
         m(*inputs)

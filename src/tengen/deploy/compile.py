@@ -101,7 +101,8 @@ def compile_model(
     """
     if not isinstance(model, Model):
         model = load_graph(model)
-    if preprocess is not None or postprocess is not None:
+    processed, source = preprocess is not None or postprocess is not None, model.checksum
+    if processed:
         model = with_processing(model, preprocess, postprocess, example_input)
     given, ranges = dict(extents or {}), {}
     if any(isinstance(n, range) for n in given.values()):
@@ -130,8 +131,8 @@ def compile_model(
     operators = _operators(model, chosen, prefix)
     face = Interface(
         prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
-        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
-        given, ranges, pool, tuple(operators),
+        tuple(constants), tuple(states), state_offset, state_bytes, source, tuple(map(_message, program.checks)),
+        given, ranges, pool, tuple(operators), processed,
     )  # fmt: skip
     text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
     if threads > 1:

@@ -104,6 +104,7 @@ class Interface:
     ranges: dict[str, range] = field(default_factory=dict)  # and their ranges, where they are open here too
     pool: bool = False  # whether the application may give threads, and end a run
     operators: tuple[str, ...] = ()  # files that define C functions of users' operators
+    processed: bool = False  # whether functions stand before or behind the model of `model_sum`
 
     def names(self) -> list[str]:
         """The open extents as parameters, which come first."""
@@ -204,7 +205,8 @@ def header_text(f: Interface) -> str:
     kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
     outside = f", {OUTSIDE} when an extent is not in its range" if f.ranges else ""
     own = f" and what {', '.join(f.operators)} define" if f.operators else ""
-    source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
+    more = ",\n * and functions before or behind it" if f.processed else ""
+    source = f" from the model with SHA-256\n * {f.model_sum}{more}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}), {f.system}. It allocates nothing, keeps nothing between runs{kept},
  * and needs only libc{pthread}{own}. */
