@@ -70,7 +70,7 @@ class Artifact:
 
 def compile_model(
     model: Model | File,
-    target: str = "x86-64",
+    target: str = "x86-64-v3",
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
     threads: int = 1,
@@ -84,7 +84,7 @@ def compile_model(
 
     Args:
         model: a model, or its file (a path, or open for reading bytes).
-        target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
+        target: a name that ``tengen targets`` lists: ``x86-64-v3`` (AVX2 and fma), ``aarch64``, ``native`` ...
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
         extents: a number or a range for each of the model's open extents. With numbers alone the artifact is compiled for these
             shapes. An extent with a range stays open: it is an argument of the C function, which looks whether it is in the range,

@@ -147,8 +147,8 @@ def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
     with progress.waiting(f"linking {name} for {target.name} by {by}"):
         own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
         command += ["-O2", "-ffp-contract=off"] if own else []
-        more = [*own, "-lm"] if own else []
-        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more], build / name, command)
+        math = ["-lm"] if own or "fma" in target.lacks and target.system is LINUX else []  # which has a float64 fma
+        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *own, *math], build / name, command)
 
 
 def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:

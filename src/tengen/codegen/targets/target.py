@@ -37,8 +37,8 @@ class Target:
         l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, to 1 MiB.
             They choose tiles and so never change a result. l2_all: the second in full.
 
-    >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
-    ('x86-64-v3', 64)
+    >>> Target.named("x86-64").vector_bytes, Target.named("x86-64-v4").vector_bytes
+    (16, 64)
     """
 
     name: str
