@@ -97,7 +97,7 @@ class InProcess:
         return outs
 
 
-@pytest.mark.parametrize("target", on_targets("x86-64", "x86-64-v4", "native"))
+@pytest.mark.parametrize("target", on_targets("x86-64-v3", "x86-64-v4", "native"))
 def test_same_bits_in_process(net, target, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net")
@@ -108,7 +108,7 @@ def test_same_bits_in_process(net, target, tmp_path):
 
 @needs("ziglang")
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64", "riscv64"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64", "riscv64"])
 def test_same_bits_linked(net, target, threads, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net", threads)
@@ -120,7 +120,7 @@ def test_same_bits_linked(net, target, threads, tmp_path):
     assert all(same(g, dense(w)) for g, w in zip(got, m(x)))
 
 
-@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_object_needs_only_libc(net, target, threads, tmp_path):
     a = deploy.compile_model(net[0], target, tmp_path, "net", threads)
@@ -136,7 +136,7 @@ def test_the_object_needs_only_libc(net, target, threads, tmp_path):
 
 def test_it_holds_only_the_kernels_it_uses(net, tmp_path):
     small = dumped(lambda x: x + 1.0, tmp_path / "add.tgn", Tensor(models.images()))
-    a = deploy.compile_model(small, "x86-64", tmp_path / "add", "add")
+    a = deploy.compile_model(small, "x86-64-v3", tmp_path / "add", "add")
     assert a.kernels == 1 and a.code_bytes < 1500 and a.weights_bytes == 0
     assert "weights" not in Path(a.files[1]).read_text().split("int add_run")[1].split(";")[0]
 
@@ -182,7 +182,7 @@ def test_dtypes(d, tmp_path):
     m = dumped(f, tmp_path / "m", x)
     p = InProcess(deploy.compile_model(m, "native", tmp_path, "t"))
     assert same(p.run(x.numpy())[0], m(x))
-    for target in ("x86-64", "aarch64"):
+    for target in ("x86-64-v3", "aarch64"):
         deploy.compile_model(m, target, tmp_path, "t")  # its helpers, too, are all inside
 
 
@@ -249,7 +249,7 @@ def test_verify_sees_what_is_wrong(net, tmp_path, monkeypatch):
     v = verify(m, tmp_path)
     assert v.status == "skipped" and "neither cc nor gcc nor clang is in PATH" in v.how
     monkeypatch.undo()
-    foreign = "aarch64" if HOST.arch == "x86_64" else "x86-64"
+    foreign = "aarch64" if HOST.arch == "x86_64" else "x86-64-v3"
     deploy.compile_model(m, foreign, tmp_path, "net")
     monkeypatch.setenv("PATH", "")
     v = verify(m, tmp_path)

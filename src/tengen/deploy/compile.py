@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, read_regular, replacing
 from tengen.codegen.targets import Target
-from tengen.codegen.targets.system import System
+from tengen.codegen.targets.system import LINUX, System
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
 from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
@@ -139,6 +139,7 @@ def compile_model(
         text += internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compiled(text, chosen, parts=False)
     made_object = read_object(data)
+    face = replace(face, libm="fma" in made_object.needed and chosen.system is LINUX)
     _check_symbols(made_object, {f.symbol for f in _c_functions(model)}, chosen.system)
     os.makedirs(out_dir, exist_ok=True)
     for old in os.listdir(out_dir):

@@ -147,15 +147,16 @@ def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
     with progress.waiting(f"linking {name} for {target.name} by {by}"):
         own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
         command += ["-O2", "-ffp-contract=off"] if own else []
-        math = ["-lm"] if own or "fma" in target.lacks and target.system is LINUX else []  # which has a float64 fma
-        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *own, *math], build / name, command)
+        more = [*own, "-lm"] if own else []
+        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more], build / name, command)
 
 
 def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:
     """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
     command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
     program = program.with_suffix(".exe") if target.system is WINDOWS else program
-    done = _call([*command, "-o", str(program), *files], b"", "linking")
+    math = ["-lm"] if "fma" in target.lacks and target.system is LINUX else []  # the C library's fma of float64
+    done = _call([*command, "-o", str(program), *files, *math], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
