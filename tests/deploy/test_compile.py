@@ -326,3 +326,19 @@ def test_a_compiler_that_makes_no_program_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(deploy.CannotRun, match=r"cc does not make a program \(fatal error: stdio\.h: No such file\); help: pip install"):
         linker(here)
+
+
+def test_an_artifact_that_needs_libm_says_so(tmp_path):
+    """A float64 fma where the processor has none is the C library's; a program of integers needs no such library."""
+    f64, ints = Tensor(np.linspace(-3, 3, 16)), Tensor(np.arange(4, dtype="i4"))
+    dumped(F.exp, tmp_path / "f.tgn", f64)
+    dumped(lambda x: x + 1, tmp_path / "i.tgn", ints)
+    for name, needed in (("f", True), ("i", False)):
+        a = deploy.compile_model(tmp_path / f"{name}.tgn", "x86-64", tmp_path / name, name)
+        header, example = (Path(a.files[i]).read_text() for i in (1, 3))
+        assert ("fma" in read_object(Path(a.files[0]).read_bytes()).needed) is needed
+        assert ("needs only libc and libm." in header) is needed and (" -lm " in example) is needed
+        assert ("INTERFACE m)" in Path(deploy.package(a, "cmake")[0]).read_text()) is needed
+        assert "and functions before or behind it" not in header
+        if HOST.arch == "x86_64":
+            assert verify(tmp_path / f"{name}.tgn", tmp_path / name).status == "equal"

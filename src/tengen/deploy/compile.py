@@ -132,7 +132,7 @@ def compile_model(
     face = Interface(
         prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
         tuple(constants), tuple(states), state_offset, state_bytes, source, tuple(map(_message, program.checks)),
-        given, ranges, pool, tuple(operators), processed,
+        given, ranges, pool, tuple(operators), processed=processed,
     )  # fmt: skip
     text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
     if threads > 1:
