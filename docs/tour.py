@@ -267,7 +267,7 @@ def one_artifact(net, x: Tensor, file: Path, folder: Path) -> None:
     chapter("5. One artifact: an object file and a header for a program in C")
 
     # The same kernels, compiled ahead of time, for this processor or another one. The object needs nothing but libc.
-    for target in ("x86-64", "aarch64"):
+    for target in ("x86-64-v3", "aarch64"):
         made = compile_model(file, target, folder / target, "net")
         floor("deploy", f"{target}: {made.kernels} kernels, {made.code_bytes:,} bytes of code, {made.weights_bytes:,} of weights")
     header = Path(made.files[1]).read_text()

@@ -188,7 +188,7 @@ def main() -> None:
     predict.dump(model, arg_names=["data"], output_names=["logits"])
     differing += differing_bits(in_new_process(model, test_x, args.out), logits)
     targets, code_bytes, compile_s = {}, {}, 0.0
-    for target in ("x86-64", "aarch64"):
+    for target in ("x86-64-v3", "aarch64"):
         targets[target], bits, code_bytes[target], seconds = compile_and_run(model, target, test_x, logits, args.out)
         differing, compile_s = differing + bits, compile_s + seconds
 

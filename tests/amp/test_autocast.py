@@ -138,7 +138,7 @@ def test_a_parameter_is_cast_once_in_a_block():
     assert c.numpy().tobytes() == (2 * a.numpy()).tobytes()  # twice the weights, and nothing is denormal: exactly twice
 
 
-@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])
 @pytest.mark.parametrize("low", LOW)
 def test_a_trace_a_file_and_a_program_keep_it(low, target, tmp_path):
     net, x = small(), some(3, 1, 8, 8, seed=9)

@@ -52,7 +52,7 @@ def test_the_graph_names_it_and_bits_are_the_same_everywhere(tmp_path):
     assert bits(model(x=x)) == bits(want)
     text = print_graph(model.graph)
     assert text.count('precision="bfloat16"') == 2 and 'groups=6, algorithm="direct", precision="highest"' in text
-    for target in ("x86-64", "aarch64"):
+    for target in ("x86-64-v3", "aarch64"):
         built = compile_model(model, target=target, out_dir=tmp_path, name="m")
         try:
             (got,) = run_artifact(built, [x])

@@ -229,8 +229,10 @@ def test_objects_for_every_target(name):
 
 
 def test_targets():
-    assert Target.named("x86-64") == Target.named("x86-64-v3") != Target.named("x86-64-v4")
-    assert len({Target.named("x86-64"), Target.named("x86-64-v3"), Target.named("x86-64").key}) == 2
+    names = ("x86-64", "x86-64-exact", "x86-64-v3", "x86-64-v4")
+    assert Target.named("x86-64-v3") == Target.named("x86-64-v3") and len({Target.named(n) for n in names}) == 4
+    assert [Target.named(n).vector_bytes for n in names] == [16, 16, 32, 64]
+    assert len({Target.named("x86-64-v3"), Target.named("x86-64-v3"), Target.named("x86-64-v3").key}) == 2
     assert Target.host() is Target.named("native") and Target.host().vector_bytes in (16, 32, 64)
     with pytest.raises(ConfigError, match="vax.*x86-64-v4"):
         Target.named("vax")
@@ -275,7 +277,7 @@ def test_math_functions_are_expanded():
 
 def test_code_that_this_processor_cannot_run_is_refused():
     """With an error, where its first foreign instruction would end the process: by whoever loads it, and by TENGEN_TARGET."""
-    other = Target.named("aarch64" if Target.host().arch == "x86_64" else "x86-64")
+    other = Target.named("aarch64" if Target.host().arch == "x86_64" else "x86-64-v3")
     with pytest.raises(CompileError, match=f"code for {other.name} cannot run here: this processor is {Target.host().arch}"):
         load([saxpy("f")], other)
     if Target.host().arch != "x86_64":
@@ -306,6 +308,8 @@ load([saxpy("f")], Target.named("x86-64-v3"))
     host = "from tengen.codegen.targets import Target; Target.host()"
     for more, told in (
         ({"TENGEN_TARGET": "x86-64-v4"}, "TENGEN_TARGET=x86-64-v4: this processor has no avx512f"),
+        ({"TENGEN_TARGET": "x86-64"}, "TENGEN_TARGET=x86-64: artifacts alone are compiled for it"),
+        ({"TENGEN_PROCESSOR": "x86-64-exact"}, "TENGEN_PROCESSOR=x86-64-exact: artifacts alone are compiled for it"),
         ({"TENGEN_PROCESSOR": "aarch64"}, "this processor has less than TENGEN_PROCESSOR=aarch64"),
         ({"TENGEN_PROCESSOR": "vax"}, "unknown TENGEN_PROCESSOR=vax"),
     ):

@@ -21,7 +21,7 @@ from needs import needs, on_targets
 import tengen
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, deploy, trace
+from tengen import Tensor, deploy, load_graph, trace
 from tengen.base.errors import CompileError, ConfigError, DTypeError, FileFormatError, ShapeError
 from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
@@ -97,7 +97,7 @@ class InProcess:
         return outs
 
 
-@pytest.mark.parametrize("target", on_targets("x86-64", "x86-64-v4", "native"))
+@pytest.mark.parametrize("target", on_targets("x86-64-v3", "x86-64-v4", "native"))
 def test_same_bits_in_process(net, target, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net")
@@ -108,7 +108,7 @@ def test_same_bits_in_process(net, target, tmp_path):
 
 @needs("ziglang")
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64", "riscv64"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64", "riscv64"])
 def test_same_bits_linked(net, target, threads, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net", threads)
@@ -120,7 +120,7 @@ def test_same_bits_linked(net, target, threads, tmp_path):
     assert all(same(g, dense(w)) for g, w in zip(got, m(x)))
 
 
-@pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_object_needs_only_libc(net, target, threads, tmp_path):
     a = deploy.compile_model(net[0], target, tmp_path, "net", threads)
@@ -136,7 +136,7 @@ def test_the_object_needs_only_libc(net, target, threads, tmp_path):
 
 def test_it_holds_only_the_kernels_it_uses(net, tmp_path):
     small = dumped(lambda x: x + 1.0, tmp_path / "add.tgn", Tensor(models.images()))
-    a = deploy.compile_model(small, "x86-64", tmp_path / "add", "add")
+    a = deploy.compile_model(small, "x86-64-v3", tmp_path / "add", "add")
     assert a.kernels == 1 and a.code_bytes < 1500 and a.weights_bytes == 0
     assert "weights" not in Path(a.files[1]).read_text().split("int add_run")[1].split(";")[0]
 
@@ -182,7 +182,7 @@ def test_dtypes(d, tmp_path):
     m = dumped(f, tmp_path / "m", x)
     p = InProcess(deploy.compile_model(m, "native", tmp_path, "t"))
     assert same(p.run(x.numpy())[0], m(x))
-    for target in ("x86-64", "aarch64"):
+    for target in ("x86-64-v3", "aarch64"):
         deploy.compile_model(m, target, tmp_path, "t")  # its helpers, too, are all inside
 
 
@@ -249,7 +249,7 @@ def test_verify_sees_what_is_wrong(net, tmp_path, monkeypatch):
     v = verify(m, tmp_path)
     assert v.status == "skipped" and "neither cc nor gcc nor clang is in PATH" in v.how
     monkeypatch.undo()
-    foreign = "aarch64" if HOST.arch == "x86_64" else "x86-64"
+    foreign = "aarch64" if HOST.arch == "x86_64" else "x86-64-v3"
     deploy.compile_model(m, foreign, tmp_path, "net")
     monkeypatch.setenv("PATH", "")
     v = verify(m, tmp_path)
@@ -291,8 +291,20 @@ def test_the_c_is_clean(net, tmp_path):
 
 
 def test_random_inputs_are_the_same_again(net):
-    a, b = (random_inputs(net[0].inputs, 2, 3) for _ in range(2))
+    a, b = (random_inputs(net[0], 2, 3) for _ in range(2))
     assert all(same(x, y) for p, q in zip(a, b) for x, y in zip(p, q))
+
+
+def test_random_bytes_are_of_their_whole_range(tmp_path):
+    given = [Tensor(np.zeros((64, 64), d)) for d in ("uint8", "int8", "int32")]
+    dumped(lambda *xs: sum(x.astype("int32") for x in xs), tmp_path / "m.tgn", *given)
+    ends = lambda file: [(int(a.min()), int(a.max())) for a in random_inputs(load_graph(tmp_path / file), 1, 0)[0]]
+    assert ends("m.tgn") == [(0, 255), (-128, 127), (0, 1)]
+    table = Tensor(np.arange(6, dtype="f4"))  # an index is looked at: larger ones would be errors
+    dumped(lambda i: table[i.astype("int32")], tmp_path / "i.tgn", Tensor(np.zeros(30, "u1")))
+    assert ends("i.tgn") == [(0, 1)]
+    deploy.compile_model(tmp_path / "i.tgn", "native", tmp_path, "i")
+    assert verify(tmp_path / "i.tgn", tmp_path).status == "equal"
 
 
 def test_empty_path(net, tmp_path):
@@ -314,3 +326,19 @@ def test_a_compiler_that_makes_no_program_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(deploy.CannotRun, match=r"cc does not make a program \(fatal error: stdio\.h: No such file\); help: pip install"):
         linker(here)
+
+
+def test_an_artifact_that_needs_libm_says_so(tmp_path):
+    """A float64 fma where the processor has none is the C library's; a program of integers needs no such library."""
+    f64, ints = Tensor(np.linspace(-3, 3, 16)), Tensor(np.arange(4, dtype="i4"))
+    dumped(F.exp, tmp_path / "f.tgn", f64)
+    dumped(lambda x: x + 1, tmp_path / "i.tgn", ints)
+    for name, needed in (("f", True), ("i", False)):
+        a = deploy.compile_model(tmp_path / f"{name}.tgn", "x86-64", tmp_path / name, name)
+        header, example = (Path(a.files[i]).read_text() for i in (1, 3))
+        assert ("fma" in read_object(Path(a.files[0]).read_bytes()).needed) is needed
+        assert ("needs only libc and libm." in header) is needed and (" -lm " in example) is needed
+        assert ("INTERFACE m)" in Path(deploy.package(a, "cmake")[0]).read_text()) is needed
+        assert "and functions before or behind it" not in header
+        if HOST.arch == "x86_64":
+            assert verify(tmp_path / f"{name}.tgn", tmp_path / name).status == "equal"

@@ -77,7 +77,7 @@ def test_bytes_and_codes_at_five_sizes(net, tmp_path):
 
 def test_linked(net, tmp_path):
     f, path = net
-    a = compile_model(path, "x86-64", tmp_path, "net", threads=2, extents={**EXTENTS, "int": 3})
+    a = compile_model(path, "x86-64-v3", tmp_path, "net", threads=2, extents={**EXTENTS, "int": 3})
     header = Path(a.files[1]).read_text()
     assert '#define NET_EXTENTS "int=3..3:1,h=4..64:1,w=4..64:1"' in header and "int64_t net_workspace_bytes(int64_t int_," in header
     if compiler := shutil.which("gcc"):

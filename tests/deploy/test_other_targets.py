@@ -4,6 +4,7 @@ Each target compiles the same networks into one folder and links them into one p
 """
 
 import functools
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from tengen.deploy.emulators import emulators, runners
 from tengen.deploy.objects import read_object
 from tengen.deploy.run import call_program, link_program
 
-ELSEWHERE = ("riscv64", "riscv64-v", "armv7", "armv7-exact", "wasm32", "wasm32-exact", "cortex-m4", "cortex-m7")
-ROUNDS_TWICE = ("wasm32",)  # products of sums: integers and single operations alone have the bits
+ELSEWHERE = ("x86-64", "x86-64-exact", "riscv64", "riscv64-v", "armv7", "armv7-exact", "wasm32", "wasm32-exact", "cortex-m4", "cortex-m7")
+ROUNDS_TWICE = ("x86-64", "wasm32")  # products of sums: integers and single operations alone have the bits
 
 SOME = {  # what is run on targets whose code is nearly that of another
+    "x86-64": ("single", "int8", "functions", "lenet"), "x86-64-exact": ("single", "int8", "lenet", "gpt"),
     "wasm32": ("single", "int8", "functions", "lenet"), "cortex-m7": ("single", "int8", "lenet"), "riscv64": ("single", "int8", "gpt", "lenet"),
     "riscv64-v": ("single", "lenet", "mobilenet", "lstm", "gpt"),  # QEMU 7.2 fails where two conversions to integers follow one another
 }  # fmt: skip
@@ -144,6 +146,8 @@ def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
         pytest.skip("the wheel ziglang is not installed (pip install ziglang)")
     link = freestanding.link if t.architecture.name in freestanding.TRIPLES else link_program
     built = link(t, files, tmp_path / "program")
+    if t.cpu == "x86-64" and (older := shutil.which("qemu-x86_64")):
+        ways = [*ways, ([older, "-cpu", "core2duo"], "on a processor without AVX")]
     given = b"".join(Path(a.files[2]).read_bytes() + b"".join(x.numpy().tobytes() for x in recorded[a.name][1]) for a in made)
     for start, how in ways:
         out = call_program(t, start, built, [], given)

@@ -63,7 +63,7 @@ def linked_before(target):
 
 @needs("ziglang")
 def test_python(mlp):
-    folder, _ = made(mlp, "x86-64" if Target.machine().arch == "x86_64" else "aarch64", "python")
+    folder, _ = made(mlp, "x86-64-v3" if Target.machine().arch == "x86_64" else "aarch64", "python")
     spec = importlib.util.spec_from_file_location("mlp_by_ctypes", folder / "mlp.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -278,7 +278,7 @@ def face(inputs, outputs, opened=False):
     batch = var("batch") if opened else 2
     ports = lambda names: tuple(Port(name, (batch, 3), float32) for name in names)
     return Interface(
-        "m", "x86-64", "cpu", "Linux", 1, ports(inputs), ports(outputs), 64, 1, batch * 64, (Region(0, 64),), (Region(0, 64),), 0, 64, None,
+        "m", "x86-64-v3", "cpu", "Linux", 1, ports(inputs), ports(outputs), 64, 1, batch * 64, (Region(0, 64),), (Region(0, 64),), 0, 64, None,
         ranges={"batch": range(1, 9)} if opened else {}, pool=True,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from recorded import dumped
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, deploy, load_graph, models, trace
-from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen.base.errors import DTypeError, FileFormatError, ShapeError, TraceError
 from tengen.functional import vision
 
 MEAN, STD = Tensor(np.array([0.485, 0.456, 0.406], "f4")), Tensor(np.array([0.229, 0.224, 0.225], "f4"))
@@ -61,6 +61,10 @@ def test_a_camera_s_frame_goes_in_and_a_label_comes_out(net, tmp_path):
     )
     assert [[x.tobytes() for x in deploy.run_artifact(a, [frame(seed)])] for seed in (1, 2)] == want
     assert deploy.verify_artifact(model, tmp_path, [[frame(3)]]).status == "equal"
+    bare = load_graph(tmp_path / "net.tgn")
+    assert f"with SHA-256\n * {bare.checksum},\n * and functions before or behind it.\n" in Path(a.files[1]).read_text()
+    with pytest.raises(FileFormatError, match="and functions before or behind it; help: verify it with"):
+        deploy.verify_artifact(bare, tmp_path)
 
 
 def test_several_inputs_checks_and_names(tmp_path):

@@ -86,7 +86,7 @@ def test_loaded_and_compiled(tmp_path):
     assert m(good).numpy().tobytes() == wanted.tobytes()
     with pytest.raises(IndexOutOfRange, match=r"m?.*out of range.*\[at test_checks.py:\d+\]"):
         m(bad)
-    artifact = compile_model(m, "x86-64", tmp_path, "m")
+    artifact = compile_model(m, "x86-64-v3", tmp_path, "m")
     assert "3: IndexOutOfRange" in (tmp_path / "m.h").read_text()
     pytest.importorskip("ziglang")
     assert run_artifact(artifact, [good])[0].tobytes() == wanted.tobytes()

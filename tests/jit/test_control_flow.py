@@ -311,7 +311,7 @@ def test_files_text_and_artifacts(tmp_path):
     equal(model(x, n), want)
     again = parse_graph(print_graph(model.graph), {c.name: c.data for g in model.graph.graphs() for c in g.constants.values()})
     assert print_graph(again) == print_graph(model.graph)
-    made = compile_model(model, "x86-64", tmp_path / "out")
+    made = compile_model(model, "x86-64-v3", tmp_path / "out")
     assert made.files and verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
 
 

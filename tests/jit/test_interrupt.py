@@ -115,7 +115,7 @@ def test_an_artifact_asks_nobody(tmp_path):
     run = trace(lambda x: F.while_loop(lambda a: a.sum() < 100, lambda a: a * 2 + 1, x))
     run(Tensor([1.0, 2.0]))
     run.dump(tmp_path / "m.tgn")
-    compile_model(tmp_path / "m.tgn", "x86-64", tmp_path / "out")
+    compile_model(tmp_path / "m.tgn", "x86-64-v3", tmp_path / "out")
     found = verify(tmp_path / "m.tgn", tmp_path / "out", inputs=[[Tensor([1.0, 2.0])]])
     assert found.status in ("equal", "skipped"), found
 

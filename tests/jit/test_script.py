@@ -758,7 +758,7 @@ def test_an_artifact(tmp_path):
     f = script(loops_and_branches, capture_as_const=True, example_input=Tensor(A))
     f(Tensor(A))
     f.dump(tmp_path / "f.tgn", arg_names=["x"])
-    assert compile_model(load_graph(tmp_path / "f.tgn"), "x86-64", tmp_path / "out").files
+    assert compile_model(load_graph(tmp_path / "f.tgn"), "x86-64-v3", tmp_path / "out").files
     assert verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
 
 

@@ -69,7 +69,7 @@ def test_good_code_with_another_number_of_threads(group):
 
 
 @needs("ziglang")
-@pytest.mark.parametrize("target", [pytest.param(t, marks=needs(n)) for t, n in (("x86-64", "x86-64-v3"), ("aarch64", "qemu"))])
+@pytest.mark.parametrize("target", [pytest.param(t, marks=needs(n)) for t, n in (("x86-64-v3", "x86-64-v3"), ("aarch64", "qemu"))])
 def test_compiled_artifacts(target, tmp_path):
     run, x = shipped()
     run(x)

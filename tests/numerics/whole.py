@@ -45,7 +45,7 @@ from tengen.runtime.compile import load_object
 
 ALIGN, MARGIN = 64, 64
 RUNS = 2
-TARGETS = ("x86-64", "aarch64")
+TARGETS = ("x86-64-v3", "aarch64")
 
 
 @dataclass
@@ -226,7 +226,7 @@ class Memory:
         block[at:][: len(self.data)] = np.frombuffer(self.data, np.uint8)
         base = block.ctypes.data + at
         for c in self.calls:
-            code = load_object(Path(c.artifact.files[0]).read_bytes(), Target.named("x86-64"))
+            code = load_object(Path(c.artifact.files[0]).read_bytes(), Target.named("x86-64-v3"))
             if c.reset:
                 address = code.address(f"{c.artifact.name}_reset")
                 ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)(*(base + x for x in c.reset))

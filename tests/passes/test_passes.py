@@ -27,7 +27,7 @@ from tengen.passes.fuse import fuse
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import infer, optimize
 
-TARGET = Target.named("x86-64")
+TARGET = Target.named("x86-64-v3")
 
 
 def graph(text: str) -> Graph:

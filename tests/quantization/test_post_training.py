@@ -134,6 +134,8 @@ def test_a_report(digits):
     assert text.count(" dB") == 3 and text.count(" ms") == 6 and "% by integers" in text and made.svg().count("<rect") == 3
     for layer in made.layers:
         assert layer.low <= 0 < layer.high and 0 <= layer.saturation < 0.02 and layer.float_ms > 0 and layer.int8_ms > 0
+    made.layers[0].float_ms, made.layers[0].int8_ms, made.layers[1].float_ms, made.layers[1].int8_ms = 1.0, 1.5, 1.5, 1.0
+    assert [r[7] for r in made.rows()[:2]] == ["1.500 ms (slower)", "1.000 ms"]
 
 
 def test_what_stays_in_float_says_why():

@@ -269,10 +269,10 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 def test_artifacts_and_profiles_keep_modes_too(tmp_path):
     (tmp_path / "m").write_bytes(dumped())
-    a = compile_model(tmp_path / "m", "x86-64", tmp_path / "out")
+    a = compile_model(tmp_path / "m", "x86-64-v3", tmp_path / "out")
     for f in a.files:
         os.chmod(f, 0o600)
-    compile_model(tmp_path / "m", "x86-64", tmp_path / "out")
+    compile_model(tmp_path / "m", "x86-64-v3", tmp_path / "out")
     assert {mode(f) for f in a.files} == {0o600}
     (tmp_path / "t.json").write_text("")
     (tmp_path / "t.json").chmod(0o600)
@@ -287,7 +287,7 @@ def test_artifacts_and_profiles_keep_modes_too(tmp_path):
 
 def test_only_regular_files_are_read(odd, alarm, tmp_path):
     readers = {
-        "load": tengen.load, "load_graph": tengen.load_graph, "compile": lambda p: compile_model(p, "x86-64", tmp_path / "out"),
+        "load": tengen.load, "load_graph": tengen.load_graph, "compile": lambda p: compile_model(p, "x86-64-v3", tmp_path / "out"),
         "verify": lambda p: verify(p, tmp_path),
     }  # fmt: skip
     for path, kind in odd.items():
@@ -400,7 +400,7 @@ def test_models_in_open_files(tmp_path):
     g = io.BytesIO()
     dump_model(m, g)
     assert tengen.load_graph(io.BytesIO(g.getvalue()))([1.0, 2.0]).tolist() == [3.0, 5.0]
-    a = compile_model(io.BytesIO(f.getvalue()), "x86-64", tmp_path)
+    a = compile_model(io.BytesIO(f.getvalue()), "x86-64-v3", tmp_path)
     assert os.path.exists(a.files[0])
     bad = bytearray(f.getvalue())
     bad[-1] ^= 1

@@ -238,7 +238,7 @@ def test_worker_stacks_are_large(programs):
         assert (slots == np.arange(16)).all()
 
 
-@pytest.mark.parametrize("name", ["x86-64", "aarch64"])
+@pytest.mark.parametrize("name", ["x86-64-v3", "aarch64"])
 def test_the_pool_needs_only_libc(name):
     """The same text for other targets: a module of its own, names with the prefix, nothing of Python's."""
     import llvmlite.binding as llvm

@@ -249,7 +249,7 @@ def targets() -> None:
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--target", callback=_target, shell_complete=_complete_target, default="x86-64", show_default=True,
+    "--target", callback=_target, shell_complete=_complete_target, default="x86-64-v3", show_default=True,
     help="What to compile for; `tengen targets` lists them.",
 )
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
@@ -330,7 +330,7 @@ def profile(
     if threads:
         native.set_threads(threads)
     m = _read(model)
-    inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
+    inputs = random_inputs(m.at(**extents), 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
         m(*inputs)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, read_regular, replacing
 from tengen.codegen.targets import Target
-from tengen.codegen.targets.system import System
+from tengen.codegen.targets.system import LINUX, System
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
 from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
@@ -70,7 +70,7 @@ class Artifact:
 
 def compile_model(
     model: Model | File,
-    target: str = "x86-64",
+    target: str = "x86-64-v3",
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
     threads: int = 1,
@@ -84,7 +84,7 @@ def compile_model(
 
     Args:
         model: a model, or its file (a path, or open for reading bytes).
-        target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
+        target: a name that ``tengen targets`` lists: ``x86-64-v3`` (AVX2 and fma), ``aarch64``, ``native`` ...
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
         extents: a number or a range for each of the model's open extents. With numbers alone the artifact is compiled for these
             shapes. An extent with a range stays open: it is an argument of the C function, which looks whether it is in the range,
@@ -101,7 +101,8 @@ def compile_model(
     """
     if not isinstance(model, Model):
         model = load_graph(model)
-    if preprocess is not None or postprocess is not None:
+    processed, source = preprocess is not None or postprocess is not None, model.checksum
+    if processed:
         model = with_processing(model, preprocess, postprocess, example_input)
     given, ranges = dict(extents or {}), {}
     if any(isinstance(n, range) for n in given.values()):
@@ -130,14 +131,15 @@ def compile_model(
     operators = _operators(model, chosen, prefix)
     face = Interface(
         prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
-        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
-        given, ranges, pool, tuple(operators),
+        tuple(constants), tuple(states), state_offset, state_bytes, source, tuple(map(_message, program.checks)),
+        given, ranges, pool, tuple(operators), processed=processed,
     )  # fmt: skip
     text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
     if threads > 1:
         text += internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compiled(text, chosen, parts=False)
     made_object = read_object(data)
+    face = replace(face, libm="fma" in made_object.needed and chosen.system is LINUX)
     _check_symbols(made_object, {f.symbol for f in _c_functions(model)}, chosen.system)
     os.makedirs(out_dir, exist_ok=True)
     for old in os.listdir(out_dir):

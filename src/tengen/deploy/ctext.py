@@ -104,6 +104,8 @@ class Interface:
     ranges: dict[str, range] = field(default_factory=dict)  # and their ranges, where they are open here too
     pool: bool = False  # whether the application may give threads, and end a run
     operators: tuple[str, ...] = ()  # files that define C functions of users' operators
+    libm: bool = False  # whether it needs C's library of math functions
+    processed: bool = False  # whether functions stand before or behind the model of `model_sum`
 
     def names(self) -> list[str]:
         """The open extents as parameters, which come first."""
@@ -202,12 +204,14 @@ def header_text(f: Interface) -> str:
     checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
     shared = " but its workers", " and pthread", " One of them uses the workers."
     kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
+    libm = (" and libm" if not pthread else ", libm") if f.libm else ""
     outside = f", {OUTSIDE} when an extent is not in its range" if f.ranges else ""
     own = f" and what {', '.join(f.operators)} define" if f.operators else ""
-    source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
+    more = ",\n * and functions before or behind it" if f.processed else ""
+    source = f" from the model with SHA-256\n * {f.model_sum}{more}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}), {f.system}. It allocates nothing, keeps nothing between runs{kept},
- * and needs only libc{pthread}{own}. */
+ * and needs only libc{libm}{pthread}{own}. */
 #ifndef {P}_H
 #define {P}_H
 
@@ -281,7 +285,7 @@ def example_text(f: Interface) -> str:
     binary = "    _setmode(_fileno(stdin), _O_BINARY);\n    _setmode(_fileno(stdout), _O_BINARY);\n" if windows else ""
     files = "#include <fcntl.h>\n#include <io.h>\n" if windows else ""
     pthread = " -pthread" if f.threads > 1 else ""
-    pthread += " -lm" if f.operators else ""
+    pthread += " -lm" if f.operators or f.libm else ""
     own = "".join(f"{word} " for word in ("-O2", "-ffp-contract=off", *f.operators)) if f.operators else ""
     return f"""/* Reads inputs from standard input, writes outputs to standard output, as the bytes that memory holds.
  * Build: cc {own}{p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */

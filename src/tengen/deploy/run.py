@@ -155,7 +155,8 @@ def link_program(target: Target, files: Sequence[str], program: Path, command: S
     """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
     command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
     program = program.with_suffix(".exe") if target.system is WINDOWS else program
-    done = _call([*command, "-o", str(program), *files], b"", "linking")
+    math = ["-lm"] if "fma" in target.lacks and target.system is LINUX else []  # the C library's fma of float64
+    done = _call([*command, "-o", str(program), *files, *math], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.dtype import int8, uint8
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.base.files import File, read_regular
 from tengen.codegen.targets import Target
@@ -65,7 +66,7 @@ def verify(
     Args:
         model: a model, or its file (a path, or open for reading bytes).
         out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
-        inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (ints: 0 or 1).
+        inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed`, as `random_inputs` draws them.
         target: what the artifact must be for, where the folder holds several.
 
     Errors: ConfigError for an unknown target; FileFormatError when the folder holds no artifact of this interface; TengenError when
@@ -91,7 +92,7 @@ def _verify_at(
     if any(isinstance(n, range) for n in extents.values()):
         raise ConfigError(f"{name} has open extents; help: verify it with random inputs, which are of several sizes")
     model = model.at(**extents)
-    sets = random_inputs(model.inputs, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
+    sets = random_inputs(model, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
     if not any(prod(p.shape) for p in model.inputs):
         sets = sets[:1]  # the program then has nothing to wait for, and runs once
     data = b"".join(a.tobytes() for x in sets for a in x)
@@ -163,22 +164,27 @@ def _target(header: Path, model: Model) -> tuple[str, dict[str, int | range]]:
     made_from = re.search(r"^ \* ([0-9a-f]{64})\.$", text, re.M)
     if made_from and model.checksum and made_from[1] != model.checksum:
         raise FileFormatError(f"{header.parent} was compiled from another model than {model.name}")
+    if model.checksum and f"\n * {model.checksum},\n * and functions before or behind it." in text:
+        help = "help: verify it with the model that with_processing gives, or with a file of `dump` that was given the functions"
+        raise FileFormatError(f"{header.parent} was compiled from {model.name} and functions before or behind it; {help}")
     extents = re.search(r'^#define \w+_EXTENTS "([\w=,.:]+)"$', text, re.M)
     pairs = [e.partition("=") for e in extents[1].split(",")] if extents else []
     return target, {name: parse_range(n) for name, _, n in pairs}
 
 
-def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:
-    """Sets of inputs: normal floats, integers and bools that are 0 or 1."""
-    rng = np.random.default_rng(seed)
+def random_inputs(model: Model, runs: int, seed: int) -> list[list[np.ndarray]]:
+    """Sets of inputs: normal floats; integers of 8 bits, which are pixels or stand for numbers, of their whole range, but where the model
+    looks whether values are in a range, as indices must be; other integers and bools that are 0 or 1."""
+    rng, whole = np.random.default_rng(seed), not model.graph.checks
 
     def one(p: Port) -> np.ndarray:
         if p.dtype.is_complex:
             return rng.standard_normal((*p.shape, 2)).astype(p.dtype.part.numpy).view(p.dtype.numpy)[..., 0]
-        a = rng.standard_normal(p.shape) if p.dtype.is_float else rng.integers(0, 2, p.shape)
+        ends = (-(p.dtype.kind == "i") << 7, 256 >> (p.dtype.kind == "i")) if whole and p.dtype in (int8, uint8) else (0, 2)
+        a = rng.standard_normal(p.shape) if p.dtype.is_float else rng.integers(*ends, p.shape)
         return np.asarray(a).astype(p.dtype.numpy)
 
-    return [[one(p) for p in ports] for _ in range(runs)]
+    return [[one(p) for p in model.inputs] for _ in range(runs)]
 
 
 def _set(model: Model, given: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:

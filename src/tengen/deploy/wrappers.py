@@ -107,6 +107,7 @@ def cmake_text(f: Interface) -> str:
     """A file for CMake's `include`."""
     p = f.prefix
     threads = f"find_package(Threads REQUIRED)\ntarget_link_libraries({p} INTERFACE Threads::Threads)\n" if f.threads > 1 else ""
+    threads += f"target_link_libraries({p} INTERFACE m)\n" if f.libm else ""
     own = "".join(f' "${{CMAKE_CURRENT_LIST_DIR}}/{o}"' for o in f.operators)
     return f"""# {p}: a neural network, compiled by Tengen for {f.target}.
 #   include({p}.cmake)

@@ -34,7 +34,7 @@ class Report:
             (
                 layer.name, layer.op, "" if layer.why_float else f"{layer.low:.3g}..{layer.high:.3g}", told(100 * layer.saturation, "{:.2f} %"),
                 told(layer.sqnr, "{:.1f} dB"), told(layer.cosine, "{:.5f}"), told(layer.float_ms, "{:.3f} ms"),
-                told(layer.int8_ms, "{:.3f} ms"), layer.why_float,
+                told(layer.int8_ms, "{:.3f} ms" + " (slower)" * (layer.int8_ms > layer.float_ms)), layer.why_float,
             )
             for layer in self.layers
         ]  # fmt: skip
@@ -65,7 +65,7 @@ def report(model: Any, data: Any, timed: bool = False, **more: Any) -> Report:
     """What integers of 8 bits do to each layer of a network.
 
     Args: model, data: as of `ptq`, and so are all others. timed: measures each layer in float32 and in int8, which compiles it
-        twice.
+        twice; a layer that int8 makes slower has the word beside its time.
 
     >>> import numpy as np
     >>> from tengen import module as M

@@ -37,8 +37,8 @@ class Target:
         l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, to 1 MiB.
             They choose tiles and so never change a result. l2_all: the second in full.
 
-    >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
-    ('x86-64-v3', 64)
+    >>> Target.named("x86-64").vector_bytes, Target.named("x86-64-v4").vector_bytes
+    (16, 64)
     """
 
     name: str
@@ -54,7 +54,7 @@ class Target:
     @property
     def key(self) -> str:
         """A text that is equal exactly when machine code may be shared; stable between processes."""
-        return f"{self.triple} {self.cpu} {self.features}"
+        return " ".join([self.triple, self.cpu, self.features, *self.level.lacks])
 
     @property
     def arch(self) -> str:
@@ -116,6 +116,11 @@ class Target:
         """The instructions that it has for operations of the kernel language."""
         return {form.op: form for form in reversed(self.architecture.forms) if self.has(form.feature)}
 
+    @property
+    def hosts(self) -> bool:
+        """Whether Tengen itself runs on such processors: it needs their instructions for all that its kernels say."""
+        return self.architecture.hosts and not self.lacks
+
     def why_not_here(self) -> str:
         """Why this machine's processor cannot run code of this target; "" where it can."""
         mine = Target.machine()
@@ -140,6 +145,8 @@ class Target:
         if config.processor not in _NAMED:
             raise ConfigError(f"unknown TENGEN_PROCESSOR={config.processor}; help: one of {', '.join(TARGET_NAMES)}")
         less = _NAMED[config.processor]
+        if less.arch == mine.arch and not less.hosts:
+            raise ConfigError(f"TENGEN_PROCESSOR={config.processor}: artifacts alone are compiled for it; help: leave the variable unset")
         if less.arch != mine.arch or less.system is not mine.system or not all(map(mine.has, less.needs)):
             raise ConfigError(f"this processor has less than TENGEN_PROCESSOR={config.processor}; help: leave the variable unset")
         return replace(less, name="native", l2_bytes=mine.l2_bytes, l2_all=mine.l2_all)
@@ -154,7 +161,7 @@ class Target:
         if config.target == "native":
             return Target.machine()
         target = Target.named(config.target)
-        if why := target.why_not_here():
+        if why := target.why_not_here() or ("" if target.hosts else "artifacts alone are compiled for it"):
             raise ConfigError(f"TENGEN_TARGET={config.target}: {why}; help: leave the variable unset")
         return target
 

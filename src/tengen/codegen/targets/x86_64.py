@@ -1,9 +1,11 @@
-"""x86-64, from its level v3 on (AVX2 and fma).
+"""x86-64: every processor of it (SSE2), and those of the levels v3 (AVX2 and fma) and v4 (AVX-512).
 
 Bits: in the state that a process begins with (MXCSR), arithmetic of SSE, AVX and AVX-512 rounds once and keeps subnormal
 numbers, and F16C converts float16, subnormal numbers too. VDPBF16PS is `dot2` of the kernel language, which was defined
 by it: it takes and gives zeros for subnormal numbers. The conversion to bfloat16 (VCVTNEPS2BF16) does that too, where
-the language keeps them, so it is no form of a cast.
+the language keeps them, so it is no form of a cast. SSE2 has no fused multiply-add, no rounding to an integer and no float16:
+these are written out for `x86-64-exact`, whose code has the bits of all, at a price (a float64 fma is the C library's). Code for `x86-64`
+does so in the math functions, and rounds the products that sums are made of, as that for `wasm32`.
 
 Memory: stores become visible in their order, except those past the caches, which need a fence before other threads are told.
 """
@@ -17,6 +19,12 @@ from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Li
 _V3_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4_FEATURES = (*_V3_FEATURES, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
 _RUN = "run natively, compared as bytes"
+_RUN_OLD = f"{_RUN}; and by qemu-x86_64 as a processor without AVX"
+_V1 = Level(
+    "x86-64", "x86-64", lacks=("half", "round", "fma", "inner fma"), tested=_RUN_OLD,
+    bits="integers and single operations as everywhere; sums of products round each product (no fused multiply-add)",
+)  # fmt: skip
+_V1_EXACT = Level("x86-64-exact", "x86-64", lacks=("half", "round", "fma"), tested=_RUN_OLD)
 _V3 = Level("x86-64-v3", "x86-64-v3", implied=_V3_FEATURES, tested=_RUN)
 _V4 = Level("x86-64-v4", "x86-64-v4", implied=_V4_FEATURES, tested=f"{_RUN}, where the processor has AVX-512")
 _WINDOWS = Level(
@@ -63,6 +71,17 @@ def _dot2i_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"add <16 x i32> {args[0]}, {products}")
 
 
+def _dot2i_128(emit: Emitter, args: list[str]) -> str:
+    """Four PMADDWD on 128 bits, and an addition."""
+    parts = []
+    for i in range(4):
+        quarters = [emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, {_lanes(4 * i, 4)}") for x in args[1:]]
+        parts.append(_multiplied(emit, quarters, 4, "x86.sse2.pmadd.wd"))
+    low, high = (emit.pure(f"shufflevector <4 x i32> {x}, <4 x i32> {y}, {_lanes(0, 8)}") for x, y in (parts[:2], parts[2:]))
+    products = emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
 def _bytes_dot(emit: Emitter, args: list[str], width: int, name: str) -> str:
     """VPDPBUSD: `width` int32 totals, and so many groups of four uint8 and of four int8."""
     i32, bytes_ = f"<{width} x i32>", f"<{4 * width} x i8>"
@@ -89,13 +108,14 @@ def _stub(distance: int) -> bytes:
 X86_64 = Architecture(
     name="x86_64",
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
-    levels={"x86-64": _V3, "x86-64-v3": _V3, "x86-64-v4": _V4, "windows-x86-64": _WINDOWS},
-    registers=(Registers("avx512vl", 64, 32), Registers("", 32, 16)),
+    levels={"x86-64-v3": _V3, "x86-64": _V1, "x86-64-exact": _V1_EXACT, "x86-64-v4": _V4, "windows-x86-64": _WINDOWS},
+    registers=(Registers("avx512vl", 64, 32), Registers("avx2", 32, 16), Registers("", 16, 16)),
     masked=(("avx512bw", 1), ("avx2", 4)),
     forms=(
         VectorForm("dot2", "avx512bf16", _dot2),
         VectorForm("dot2i", "avx512bw", _dot2i_512),
         VectorForm("dot2i", "avx2", _dot2i_256),
+        VectorForm("dot2i", "", _dot2i_128),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
     ),
