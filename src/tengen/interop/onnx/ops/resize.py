@@ -111,12 +111,11 @@ def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: 
     else:
         by = [float(s) for s in known(scales).reshape(-1)]
         outs = [int(np.floor(np.float32(e) * np.float32(s))) for e, s in zip(extents, by)]  # in float32, as shapes are inferred
-    region = (
-        [float(r) for r in known(roi).reshape(-1)]
-        if roi is not None and np.size(known(roi))
-        else [0.0] * len(axes) + [1.0] * len(axes)
-    )
     crop = n.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = [] if roi is None else [float(r) for r in known(roi).reshape(-1)]
+    if crop and len(region) != 2 * len(axes):
+        raise ValueError(f"tf_crop_and_resize needs 2 numbers of roi for each of {len(axes)} axes, got {len(region)}")
+    region = region or [0.0] * len(axes) + [1.0] * len(axes)
     given = t
     t = t if t.dtype.is_inexact or n["mode"] == "nearest" else t.astype("float32")
     outside = None
