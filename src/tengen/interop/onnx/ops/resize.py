@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks.places import modest
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints, known
@@ -16,6 +17,7 @@ from tengen.tensor import Tensor
 
 def positions(n: NodeOf, size: int, out: int, scale: Any, roi: tuple[Any, Any], number: Any = np.float64) -> np.ndarray:
     """For each pixel of the result, where it lies in the input, computed in the dtype `number`."""
+    modest(out)
     at, scale, roi = np.arange(out, dtype=number), number(scale), (number(roi[0]), number(roi[1]))
     match n.get("coordinate_transformation_mode", "asymmetric"):
         case "half_pixel":
