@@ -96,6 +96,15 @@ def test_too_few_inputs_and_too_many():
             to_module(helper.make_model(g))
 
 
+def test_pairs_without_inputs_in_an_opset_that_does_not_have_them():
+    """No schema says then how many inputs they have: the network is read, and the node asks for them when it runs."""
+    text = "net (float[2] x) => (float[2] y) <float s = {0.1}> { q = QuantizeLinear() d = DequantizeLinear(q, s) y = Relu(d) }"
+    net = to_module(parser.parse_model(f'<ir_version: 8, opset_import: ["": 2]> {text}'))
+    with pytest.raises(TypeError) as e:
+        net(np.ones(2, np.float32))
+    assert any("in the ONNX node" in note and "QuantizeLinear() -> q" in note for note in e.value.__notes__)
+
+
 def test_operators_of_other_vendors():
     """No standard says which of their inputs are optional: each one that computes without an input does so on purpose, or asks for it."""
     x = np.ones((1, 2, 4), np.float32)
