@@ -168,3 +168,12 @@ def test_weights_of_lstms_have_their_sizes():
     model.graph.input[1].type.tensor_type.shape.dim[1].dim_value = (1 << 31) - 1
     with pytest.raises(FileFormatError, match="8 gates of 2 numbers along axis 1 are needed, the shape is"):
         load(model)
+
+
+@pytest.mark.parametrize("made, more", [("y, at", ""), ("y", ", dilations = [2, 1]")])
+def test_tables_of_positions_are_bounded(made, more):
+    """A few bytes that ask for an array of 16 GB while they are recorded are an error."""
+    text = f"net (int8[1, 2, 2147483647, 5] x) => (int8[1, 2, k, l] y) {{ {made} = MaxPool <kernel_shape = [2, 2]{more}> (x) }}"
+    m = parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}')
+    with pytest.raises(FileFormatError, match="elements that have to be known; 4,194,304 may be"):
+        load(m)

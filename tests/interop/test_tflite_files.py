@@ -142,6 +142,46 @@ def test_operators_without_what_they_need():
             load(model(OperatorCodes=code(number), graph=graph))
 
 
+CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+LAYERS = {
+    "CONV_2D": ((1, 4, 4, 3), (2, 3, 3, 3), "Conv2DOptions", CONV),
+    "DEPTHWISE_CONV_2D": ((1, 4, 4, 3), (1, 3, 3, 3), "DepthwiseConv2DOptions", {**CONV, "DepthMultiplier": 1}),
+    "FULLY_CONNECTED": ((2, 3), (4, 3), "FullyConnectedOptions", {}),
+    "BATCH_MATMUL": ((2, 3, 4), (2, 4, 3), "BatchMatMulOptions", {}),
+    "ADD": ((2, 3), (2, 3), "AddOptions", {}),
+}
+
+
+@pytest.mark.parametrize("op", LAYERS)
+@pytest.mark.parametrize("kind, scale", [("float32", None), ("int8", (0.05, 3)), ("int8", None), ("int16", (0.05, 0))])
+def test_weights_of_int8_without_scales_are_refused(op, kind, scale):
+    """Nothing says what they stand for: TFLite refuses the layers, or multiplies by a scale of 0."""
+    shape, weights, table, options = LAYERS[op]
+    x, w = T(np.ones(shape, kind), quant=scale), k(np.ones(weights, np.int8), np.int8)
+    with pytest.raises(ArgumentError, match=f"{op}, its input '.*' of INT8 has no scale, so that nothing says what its integers stand for"):
+        to_module(to_bytes(Case(op, [x, w], [T(dtype=kind, quant=scale)], table, options)))
+
+
+def test_tables_of_int8_without_scales_are_refused_where_floats_are_looked_up():
+    table = k(np.arange(6).reshape(2, 3), np.int8)
+    with pytest.raises(ArgumentError, match="EMBEDDING_LOOKUP, its input '.*' of INT8 has no scale"):
+        to_module(to_bytes(Case("EMBEDDING_LOOKUP", [k([0, 1]), table], [T(dtype="float32")])))
+
+
+def test_arrays_of_int8_without_scales_are_integers():
+    """What moves elements, and a cast, have the bits of TFLite's interpreter."""
+    a, b = np.array([[-128, 0, 127], [5, -6, 7]], np.int8), np.array([[1, -2, 3]], np.int8)
+    for case, want in (
+        (Case("GATHER", [k(a, np.int8), k([1, 0])], [T(dtype="int8")], "GatherOptions"), a[[1, 0]]),
+        (Case("CONCATENATION", [T(b), k(a, np.int8)], [T(dtype="int8")], "ConcatenationOptions", {"Axis": 0}), np.concatenate([b, a])),
+        (Case("CAST", [k(a, np.int8)], [T(dtype="float32")], "CastOptions"), a.astype(np.float32)),
+        (Case("ADD", [T(a.astype(np.int16)), k(a, np.int16)], [T(dtype="int16")], "AddOptions"), a.astype(np.int16) * 2),
+    ):
+        data, given = to_bytes(case), [t.array for t in case.inputs if not t.fixed]
+        got = to_module(data)(*given).numpy()
+        assert got.dtype == want.dtype and got.tobytes() == want.tobytes() == theirs(data, *given)[0].tobytes(), case
+
+
 def test_graphs_that_run_themselves():
     run = {"OpcodeIndex": 0, "BuiltinOptions": ("CallOnceOptions", {"InitSubgraphIndex": 0})}
     code = [{"DeprecatedBuiltinCode": 127, "BuiltinCode": 129}]

@@ -10,7 +10,7 @@ import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Graph, Tensor
-from tengen.base.errors import TengenError, VerifyError
+from tengen.base.errors import ArgumentError, TengenError, VerifyError
 from tengen.ir.drawing import _placed
 from tengen.ir.text import constant_data, parse_graph
 from tengen.ops.calls import dispatch
@@ -111,6 +111,20 @@ def test_edits_one_by_one():
     assert not g.find("exp", test=lambda m: m.inputs == [g.inputs[0]])
     g.insert("exp", [g.inputs[0]])
     assert g.prune() == 1
+
+
+def test_patterns_and_tests_of_find_are_checked():
+    g = Graph.of(lambda x: F.exp(x) * 2, X)
+    assert g.find(test=lambda n: n.op == "exp") == g.find("exp") == [g.node(test=lambda n: n.op == "exp")]
+    for call in (g.find, g.node):
+        with pytest.raises(ArgumentError, match=r"op is a pattern of text, got function; help: find\(test=...\) takes a function of a node"):
+            call(lambda n: n.op == "exp")
+        with pytest.raises(ArgumentError, match="name is a pattern of text, got int$"):
+            call(name=3)
+        with pytest.raises(ArgumentError, match="where is a pattern of text, got list$"):
+            call(where=["a.py:1"])
+        with pytest.raises(ArgumentError, match="test is a function of a node, got str$"):
+            call(test="exp")
 
 
 def test_several_edits_verify_together():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import VerifyError
+from tengen.base.errors import ArgumentError, VerifyError
 from tengen.base.files import File
 from tengen.deploy.deriving import as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
 from tengen.deploy.dump import Dumped, dump, portable
@@ -170,7 +170,14 @@ class Graph(Plain):
         Args:
             op: a pattern of the op's name (``"conv*"``). name: of a result's label, as `print` shows it. where: of the user's
                 "file:line". test: node -> bool. regions: look into loops and branches (default).
+        Errors: ArgumentError for a pattern that is no text, and for a test that cannot be called.
         """
+        for what, given in (("op", op), ("name", name), ("where", where)):
+            if given is not None and not isinstance(given, str):
+                help_ = "; help: find(test=...) takes a function of a node" if callable(given) else ""
+                raise ArgumentError(f"find: {what} is a pattern of text, got {type(given).__name__}{help_}")
+        if test is not None and not callable(test):
+            raise ArgumentError(f"find: test is a function of a node, got {type(test).__name__}")
         found = []
         table = {v: label for g in self.graphs() for v, label in labels(g).items()} if name is not None else {}
         for n in self.walk(regions):

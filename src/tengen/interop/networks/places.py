@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.base.errors import FileFormatError
 from tengen.functional.windows import larger
 from tengen.interop.networks.values import as_tensor
 from tengen.loops.lang import cdiv
 from tengen.tensor import Tensor
+
+MOST = 1 << 22  # elements of an array that is known while a network is recorded
 
 
 def product(shape: Sequence) -> Any:
@@ -20,6 +23,12 @@ def product(shape: Sequence) -> Any:
     for e in shape:
         found = found * e
     return found
+
+
+def modest(count: Any) -> None:
+    """Errors: FileFormatError for more elements than a known array may have."""
+    if isinstance(count, int) and count > MOST:
+        raise FileFormatError(f"{count:,} elements that have to be known; {MOST:,} may be")
 
 
 def same_paddings(extent: Any, span: int, stride: int) -> Any:

@@ -35,7 +35,12 @@ def as_tensor(v: Any) -> Tensor:
             raise TraceError(f"{v.tolist()} is text, where a tensor is computed with")
         parts = [extent(unguarded(x), int64) if isinstance(x, Expr) else Tensor(np.int64(x)) for x in v.flat]
         return F.stack(parts, 0).reshape(v.shape) if v.ndim else parts[0]
-    raise TypeError(f"a tensor is needed, this is {'absent' if v is None else type(v).__name__}")
+    raise TypeError(not_a_tensor(v))
+
+
+def not_a_tensor(v: Any) -> str:
+    """The message where a tensor is needed, and an operator has none."""
+    return f"a tensor is needed, this is {'absent' if v is None else type(v).__name__}"
 
 
 def known(v: Any) -> np.ndarray:
@@ -52,7 +57,7 @@ def known(v: Any) -> np.ndarray:
             raise TraceError(
                 "a value is computed from the inputs, and shapes depend on it; help: to_module runs the network"
             ) from e
-    raise TypeError(f"a tensor is needed, this is {'absent' if v is None else type(v).__name__}")
+    raise TypeError(not_a_tensor(v))
 
 
 def ints(v: Any) -> list:

@@ -160,12 +160,15 @@ class Scope:
                 made = f(n, *inputs)
             else:
                 made = expand.call(self, n, inputs, expand.of_schema(n, inputs, self.network.source.opsets))
+            made = made if isinstance(made, tuple) else (made,)
+            if lost := [name for name in n.outputs[len(made) :] if name]:
+                raise FileFormatError(f"the op says nothing of its output {lost[0]!r} for these inputs")
         except (TengenError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as e:
             e.add_note(
                 f"in the ONNX node {n.name or '(without a name)'}: {n.what}({', '.join(map(shown, inputs))}) -> {', '.join(n.outputs)}"
             )
             raise
-        return made if isinstance(made, tuple) else (made,)
+        return made
 
     def inner(self, graph: GraphOf, inputs: Iterable[Value]) -> list[Value]:
         """The outputs of a graph inside, for these inputs."""

@@ -135,7 +135,7 @@ class Pairs:
 
     def pair(self, n: NodeOf, codes: str, given: np.dtype | None) -> Codes | None:
         """The integers of a Quantize- or DequantizeLinear, with 8 bits and known scales. given: their dtype where there is no zero point."""
-        inputs = [*n.inputs, "", ""]
+        inputs = [*n.inputs, *[""] * 3]
         scales, zeros = self.known(inputs[1]), self.known(inputs[2]) if inputs[2] else None
         axis = n.get("axis", 1)
         if scales is None or (inputs[2] and zeros is None) or n.get("block_size", 0) or not isinstance(axis, int):

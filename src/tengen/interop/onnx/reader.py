@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tengen.interop.onnx.values import BITS, package
 
 DEEPEST = 32  # graphs in graphs
 MOST_NODES = 1_000_000
+UNBOUNDED = (1 << 31) - 1  # inputs of an op that takes any number of them, as the package onnx says it
 DEFAULT = ("", "ai.onnx")  # two names of one domain
 
 
@@ -94,6 +95,24 @@ class Source:
     opsets: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class SchemaOf:
+    """What the standard says of an op.
+
+    Attributes:
+        since: the opset in which the op got its meaning. defaults, kinds: of attributes, by name. required: names of attributes.
+        needed: names of the inputs that are always there, by position. fewest, most: how many inputs there are; most may be None.
+    """
+
+    since: int = 1
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    required: Sequence[str] = ()
+    needed: Mapping[int, str] = field(default_factory=dict)
+    fewest: int = 0
+    most: int | None = None
+
+
 def read(source: Any) -> Source:
     """A file, its bytes or a ModelProto.
 
@@ -132,7 +151,7 @@ class Reader:
 
         self.onnx, self.model, self.folder = onnx, model, folder
         self.nodes = 0
-        self.schemas: dict[tuple[str, str, int], tuple[int, dict[str, Any], dict[str, int], list[str]]] = {}
+        self.schemas: dict[tuple[str, str, int], SchemaOf] = {}
         self.opsets = versions(model.opset_import)
         newest = onnx.defs.onnx_opset_version()
         if not 1 <= self.opsets.get("", 1) <= newest + 5:
@@ -178,33 +197,37 @@ class Reader:
             raise FileFormatError(f"more than {MOST_NODES:,} nodes")
         attributes = {}
         domain, op = normal(name(n.domain)), name(n.op_type)
-        since, defaults, kinds, required = self.schema(op, domain, opsets.get(domain, 1))
+        schema = self.schema(op, domain, opsets.get(domain, 1))
+        check_inputs(n, schema)
         for a in n.attribute:
-            if kinds.get(a.name, a.type) != a.type:
-                raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {a.type}, not {kinds[a.name]}")
+            if (kind := schema.kinds.get(a.name, a.type)) != a.type:
+                raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {a.type}, not {kind}")
             if a.ref_attr_name:
                 if given and given.get(a.ref_attr_name, ...) is not ...:
                     attributes[name(a.name)] = given[a.ref_attr_name]
             else:
                 attributes[name(a.name)] = self.attribute(a, depth, opsets)
-        if missing := [a for a in required if a not in attributes and not (given and any(b.name == a for b in n.attribute))]:
+        if missing := [a for a in schema.required if a not in attributes and not (given and any(b.name == a for b in n.attribute))]:
             raise FileFormatError(f"{op} ({n.name!r}) misses the attribute {missing[0]!r}")
-        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), {**defaults, **attributes}, since, copied(n))
+        every = {**schema.defaults, **attributes}
+        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), every, schema.since, copied(n))
 
-    def schema(self, op: str, domain: str, opset: int) -> tuple[int, dict[str, Any], dict[str, int], list[str]]:
-        """The opset that gave an op its meaning, the defaults of its attributes, their types, and those that are required; of ops that
-        `onnx` does not know, nothing."""
+    def schema(self, op: str, domain: str, opset: int) -> SchemaOf:
+        """What the standard says of an op in an opset; of ops that `onnx` does not know, nothing."""
         key = op, domain, opset
         if key not in self.schemas:
             try:
                 s = self.onnx.defs.get_schema(op, opset, domain)
             except self.onnx.defs.SchemaError:
-                self.schemas[key] = 1, {}, {}, []
+                self.schemas[key] = SchemaOf()
                 return self.schemas[key]
             each = s.attributes.items()
             defaults = {k: self.attribute(a.default_value, 0) for k, a in each if a.default_value is not None and a.default_value.name}
             kinds = {k: int(a.type.value) for k, a in each}
-            self.schemas[key] = s.since_version, defaults, kinds, [k for k, a in each if a.required]
+            single = self.onnx.defs.OpSchema.FormalParameterOption.Single
+            needed = {i: p.name for i, p in enumerate(s.inputs) if p.option == single}
+            required, most = [k for k, a in each if a.required], s.max_input if s.max_input < UNBOUNDED else None
+            self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most)
         return self.schemas[key]
 
     def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
@@ -297,6 +320,19 @@ class Reader:
             shape = tuple(int(d.dim_value) if d.HasField("dim_value") else (name(d.dim_param) or None) for d in t.shape.dim)
         dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)) if t.elem_type else None
         return PortOf(name(v.name), shape, dtype)
+
+
+def check_inputs(n: Any, schema: SchemaOf) -> None:
+    """Looks whether a node has as many inputs as its op takes, and those that are not optional.
+
+    Errors: FileFormatError.
+    """
+    where, count = f"{n.op_type} ({n.name!r})", len(n.input)
+    if count < schema.fewest or schema.most is not None and count > schema.most:
+        takes = f"{schema.fewest}" if schema.fewest == schema.most else f"{schema.fewest} to {schema.most or 'any number'}"
+        raise FileFormatError(f"{where} has {count} inputs; the op takes {takes}")
+    if absent := [said for i, said in schema.needed.items() if i < count and not n.input[i]]:
+        raise FileFormatError(f"{where} misses the input {absent[0]!r}, which is not optional")
 
 
 def check_functions(graph: GraphOf, functions: Mapping[tuple[str, str], FunctionOf]) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import ArgumentError
-from tengen.interop.networks.values import as_tensor, ints, known, recording, shape_array
+from tengen.interop.networks.values import as_tensor, ints, known, not_a_tensor, recording, shape_array
 from tengen.tensor import Tensor
 
 __all__ = [
-    "BITS", "SMALL", "Coded", "Value", "as_array", "as_tensor", "element_type", "ints", "is_coded", "is_text", "known", "package", "recording",
-    "shape_array", "value_of",
+    "BITS", "SMALL", "Coded", "Value", "as_array", "as_tensor", "element_type", "ints", "is_coded", "is_text", "known", "not_a_tensor",
+    "package", "recording", "shape_array", "value_of",
 ]  # fmt: skip
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}  # of ml_dtypes' dtypes; the others have 8 or more
 SMALL = 1 << 16  # elements of known arrays that are computed with while recording
@@ -75,7 +75,8 @@ def as_array(v: Value) -> np.ndarray:
     """The array that a value is, for a caller."""
     if isinstance(v, Coded):
         return v.codes.numpy().view(v.dtype)
-    assert isinstance(v, (Tensor, np.ndarray))
+    if not isinstance(v, (Tensor, np.ndarray)):
+        raise TypeError(not_a_tensor(v))
     return v if isinstance(v, np.ndarray) else v.numpy()
 
 
@@ -87,5 +88,6 @@ def element_type(v: Value) -> int:
         return onnx.TensorProto.STRING
     if isinstance(v, np.ndarray) and v.dtype == object:
         return onnx.TensorProto.INT64
-    assert v is not None and not isinstance(v, list)
+    if not isinstance(v, (Coded, Tensor, np.ndarray)):
+        raise TypeError(not_a_tensor(v))
     return onnx.helper.np_dtype_to_tensor_dtype(v.dtype if isinstance(v, (Coded, np.ndarray)) else v.dtype.numpy)

@@ -70,10 +70,22 @@ MOVING = {  # what gives elements as they are, or compares those of one scale: i
 }  # fmt: skip
 
 
+UNSCALED = {"CONCATENATION", "MAX_POOL_2D"}  # of `QUANTISED`: those that take integers of 8 bits without scales, as plain integers
+
+
+def lacking_scale(n: OpOf) -> TensorOf | None:
+    """An input of 8 bits without a scale, where the operator computes with what integers stand for."""
+    computes = n.op in QUANTISED and n.op not in UNSCALED or n.op in HYBRID and n.outputs and n.out().kind == "FLOAT32"
+    read = (n.tensors[i] for i in n.inputs if i >= 0) if computes and not n.custom else ()
+    return next((t for t in read if t.quant is None and t.dtype in (np.int8, np.uint8)), None)
+
+
 def meaning(n: OpOf) -> Callable[..., Any] | None:
     """The function of an operator, by what its data and its weights are; None for one that is not known."""
     if n.custom:
         return OPS.get(f"custom {n.op}")
+    if lacking_scale(n) is not None:
+        return None
     data, weights = DATA.get(n.op, 0), WEIGHTS.get(n.op, 1)
     if n.op in QUANTISED and n.has(data) and (is_quantised(n.of(data)) or n.op == "QUANTIZE"):
         return QUANTISED[n.op]
@@ -88,4 +100,6 @@ def why_not(n: OpOf) -> str:
     """Why an operator has no meaning here."""
     if n.custom:
         return "a custom operator"
+    if (t := lacking_scale(n)) is not None:
+        return f"its input {t.name!r} of {t.kind} has no scale, so that nothing says what its integers stand for"
     return "known of floats, not of integers with scales" if n.op in OPS else "no operator of this name is known"

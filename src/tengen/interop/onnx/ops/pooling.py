@@ -72,12 +72,12 @@ def max_pool(n: NodeOf, x: Value) -> Value | tuple[Value, ...]:
     found = w.of(t, lowest(t))
     extents = t.shape[2:]
     order = list(range(len(extents)))
-    numbers = np.arange(int(np.prod(extents)), dtype=np.int64).reshape(extents if not n["storage_order"] else extents[::-1])
-    numbers = numbers.transpose(order[::-1]) if n["storage_order"] else numbers
-    places = w.of(as_tensor(np.ascontiguousarray(numbers)[None, None]), -1)
+    plane = product(extents)
+    numbers = F.arange(plane, dtype="int64").reshape(extents if not n["storage_order"] else extents[::-1])
+    numbers = F.transpose(numbers, order[::-1]) if n["storage_order"] else numbers
+    places = w.of(numbers.reshape(1, 1, *extents), -1)
     best = F.argmax(found, -1, keepdims=True)
     index = F.gather(F.broadcast_to(places, found.shape), len(found.shape) - 1, best.astype("int32"))[..., 0]
-    plane = int(np.prod(extents))
     lead = F.arange(product(t.shape[:2]), dtype="int64").reshape(*t.shape[:2], *[1] * len(extents)) * plane
     return F.max(found, -1), index + lead
 

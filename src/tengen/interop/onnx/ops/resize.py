@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks.places import modest
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints, known
@@ -16,6 +17,7 @@ from tengen.tensor import Tensor
 
 def positions(n: NodeOf, size: int, out: int, scale: Any, roi: tuple[Any, Any], number: Any = np.float64) -> np.ndarray:
     """For each pixel of the result, where it lies in the input, computed in the dtype `number`."""
+    modest(out)
     at, scale, roi = np.arange(out, dtype=number), number(scale), (number(roi[0]), number(roi[1]))
     match n.get("coordinate_transformation_mode", "asymmetric"):
         case "half_pixel":
@@ -111,12 +113,11 @@ def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: 
     else:
         by = [float(s) for s in known(scales).reshape(-1)]
         outs = [int(np.floor(np.float32(e) * np.float32(s))) for e, s in zip(extents, by)]  # in float32, as shapes are inferred
-    region = (
-        [float(r) for r in known(roi).reshape(-1)]
-        if roi is not None and np.size(known(roi))
-        else [0.0] * len(axes) + [1.0] * len(axes)
-    )
     crop = n.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = [] if roi is None else [float(r) for r in known(roi).reshape(-1)]
+    if crop and len(region) != 2 * len(axes):
+        raise ValueError(f"tf_crop_and_resize needs 2 numbers of roi for each of {len(axes)} axes, got {len(region)}")
+    region = region or [0.0] * len(axes) + [1.0] * len(axes)
     given = t
     t = t if t.dtype.is_inexact or n["mode"] == "nearest" else t.astype("float32")
     outside = None

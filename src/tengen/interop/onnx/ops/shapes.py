@@ -13,7 +13,19 @@ from tengen.interop.networks.places import flat_places, grid_places, positive, p
 from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
-from tengen.interop.onnx.values import Coded, Value, as_tensor, ints, is_coded, is_text, known, shape_array, value_of
+from tengen.interop.onnx.values import (
+    Coded,
+    Value,
+    as_tensor,
+    element_type,
+    ints,
+    is_coded,
+    is_text,
+    known,
+    not_a_tensor,
+    shape_array,
+    value_of,
+)  # fmt: skip
 from tengen.loops.lang import Expr, as_int, cdiv, unguarded
 from tengen.tensor import Tensor
 
@@ -28,8 +40,9 @@ def moving(v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable
 
 
 def shape_of(v: Value) -> tuple:
-    """The shape of any value."""
-    assert v is not None and not isinstance(v, list)
+    """The shape of any value. Errors: TypeError for one that has none: absent, a sequence, a map."""
+    if v is None or isinstance(v, (list, dict)):
+        raise TypeError(not_a_tensor(v))
     return tuple(v.shape)
 
 
@@ -321,8 +334,7 @@ def eye_like(n: NodeOf, x: Value) -> Value:
     import onnx
 
     rows, columns = shape_of(x)
-    assert x is not None and not isinstance(x, list)
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(n["dtype"]) if n.get("dtype") else x.dtype
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(n.get("dtype") or element_type(x))
     return F.eye(rows, columns, n["k"], dtype=dtype)
 
 
@@ -423,6 +435,8 @@ def pad(n: NodeOf, x: Value, pads: Value = None, value: Value = None, axes: Valu
         n["value"] if n.since < 11 else known(value).reshape(-1)[0].item() if value is not None and np.size(known(value)) else 0
     )
     where = [a % len(s) for a in (ints(axes) if axes is not None else range(len(s)))]
+    if len(widths) != 2 * len(where):
+        raise ValueError(f"Pad has {len(widths)} widths for {len(where)} axes; it takes 2 for each axis")
     before, after = [0] * len(s), [0] * len(s)
     for i, a in enumerate(where):
         before[a], after[a] = widths[i], widths[i + len(where)]

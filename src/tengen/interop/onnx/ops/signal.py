@@ -46,7 +46,7 @@ def dft(n: NodeOf, x: Value, length: Value = None, axis: Value = None) -> Value:
 def stft(n: NodeOf, x: Value, step: Value, window: Value = None, length: Value = None) -> Value:
     """Transforms of windows: (batch, samples, 1 or 2) -> (batch, windows, frequencies, 2)."""
     t, by = as_tensor(x), ints(step)[0]
-    size = ints(length)[0] if length is not None else int(as_tensor(window).shape[0])
+    size = ints(length)[0] if length is not None else int(t.shape[1] if window is None else as_tensor(window).shape[0])
     frames = (int(t.shape[1]) - size) // by + 1
     index = (np.arange(frames)[:, None] * by + np.arange(size)[None]).astype(np.int64)
     found = F.take(t, as_tensor(index.reshape(-1)), 1).reshape(t.shape[0], frames, size, t.shape[2])

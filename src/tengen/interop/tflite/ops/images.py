@@ -9,10 +9,9 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.interop.networks.integers import in_int32
-from tengen.interop.networks.places import product, same_paddings
+from tengen.interop.networks.places import modest, product, same_paddings
 from tengen.interop.networks.values import as_tensor, ints
 from tengen.interop.tflite.ops.elementwise import fused
-from tengen.interop.tflite.ops.shapes import modest
 from tengen.interop.tflite.reader import OpOf
 from tengen.interop.tflite.registry import op
 from tengen.tensor import Tensor

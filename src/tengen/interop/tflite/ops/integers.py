@@ -60,7 +60,8 @@ def centred(x: Any, t: TensorOf, dtype: str = "int64") -> Tensor:
 
 def zero_of(t: TensorOf) -> int:
     """The zero point of weights, which may have a scale for each filter: their zero points are all 0 then."""
-    assert t.quant is not None
+    if t.quant is None:
+        raise ValueError(f"tensor {t.name!r} of {t.kind} has no scale")
     if t.quant.scales.size > 1 and t.quant.zeros.any():
         raise ValueError(f"tensor {t.name!r} has zero points along its axis {t.quant.axis}")
     return t.quant.zero

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.base.errors import FileFormatError
-from tengen.interop.networks.places import flat_places, grid_places, positive, product
+from tengen.interop.networks.places import flat_places, grid_places, modest, positive, product
 from tengen.interop.networks.values import as_tensor, ints, known, shape_array
 from tengen.interop.tflite.ops.elementwise import all_known, fused
 from tengen.interop.tflite.reader import OpOf
@@ -22,13 +21,6 @@ def moving(v: Any, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[
     return np.asarray(array(v)) if isinstance(v, np.ndarray) else tensor(as_tensor(v))
 
 
-MOST = 1 << 22  # elements of an array that is known while a network is recorded
-
-
-def modest(count: Any) -> None:
-    """Errors: FileFormatError for more elements than a known array may have."""
-    if isinstance(count, int) and count > MOST:
-        raise FileFormatError(f"{count:,} elements that have to be known; {MOST:,} may be")
 
 
 def typed(n: OpOf, a: np.ndarray) -> np.ndarray:
