@@ -352,7 +352,7 @@ def stft(
             there. normalized: divided by the root of n_fft. onesided: F = n_fft // 2 + 1, else n_fft; default: for real signals.
         return_complex: False gives (..., 2), the real and imaginary parts.
     Errors: ShapeError for other numbers of axes, for signals that are too short, and for windows that do not fit; DTypeError for a one-sided
-        transform of complex numbers
+        transform of complex numbers; Undecided for a signal whose length is known only when the program runs
 
     >>> from tengen import functional as F, fft
     >>> fft.stft(F.ones(16), 8, window=F.hann_window(8)).shape
