@@ -52,6 +52,7 @@ LOSSES = {
     "MultiMarginLoss": ({"p": 2, "margin": 0.5}, (X, LABELS)), "MultiLabelSoftMarginLoss": ({}, (X, P.round())),
     "PoissonNLLLoss": ({"full": True}, (X, 3 * P)), "GaussianNLLLoss": ({"full": True}, (X, P, P)),
     "CTCLoss": ({"blank": 2}, (np.log(np.full((5, 2, 3), 1 / 3, "f4")), np.array([[0, 1], [1, 1]]), np.array([5, 4]), np.array([2, 1]))),
+    "TripletMarginWithDistanceLoss": ({"margin": 0.5, "swap": True}, (X, P, X[::-1].copy())),
     "MarginRankingLoss": ({"margin": 0.5}, (X[:, 0].copy(), P[:, 0].copy(), SIGNS)),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.arguments import Checked
 from tengen.data.draws import fresh_seed, words
 from tengen.transport.group import world
 
@@ -55,7 +56,7 @@ class Position:
         self._newest = None
 
 
-class Sampler:
+class Sampler(Checked):
     """The base of samplers: iterating over one gives the batches of an epoch, and of the next epoch the next time.
 
     A sampler of your own may define `__iter__` alone; then resuming replays its batches up to the one that is due.

@@ -167,6 +167,7 @@ from tengen.functional.nn import multi_head_attention as multi_head_attention
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
+from tengen.functional.nn import softplus as softplus
 from tengen.functional.nn import sync_batch_norm as sync_batch_norm
 from tengen.functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from tengen.functional.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
@@ -723,8 +724,6 @@ def sliding_window_transpose(
     """The sum of windows put back in their places: the transpose of `sliding_window`."""
 def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
-def softplus(x: TensorLike) -> Tensor:
-    """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
 def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:

@@ -82,7 +82,6 @@ from tengen.functional import signbit as signbit
 from tengen.functional import silu as silu
 from tengen.functional import sin as sin
 from tengen.functional import sinh as sinh
-from tengen.functional import softplus as softplus
 from tengen.functional import sqrt as sqrt
 from tengen.functional import square as square
 from tengen.functional import sub as sub
@@ -98,6 +97,6 @@ __all__ = [
     "hswish", "hypot", "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "log",
     "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum",
     "minimum", "mish", "mod", "mul", "nan_to_num", "neg", "nextafter", "not_equal", "pow", "prelu", "reciprocal", "relu",
-    "relu6", "right_shift", "round", "rsqrt", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "softplus", "sqrt",
-    "square", "sub", "tan", "tanh", "trunc", "where"
+    "relu6", "right_shift", "round", "rsqrt", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sqrt", "square",
+    "sub", "tan", "tanh", "trunc", "where"
 ]

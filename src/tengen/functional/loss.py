@@ -275,11 +275,14 @@ def focal_loss(
 
 
 def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, reduction: str = "mean"
-) -> Tensor:
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, reduction: str = "mean",
+    *, swap: bool = False,
+) -> Tensor:  # fmt: skip
     """max(0, |anchor - positive| - |anchor - negative| + margin) with p-norms over the last axis; eps is added to each difference.
 
-    Shapes: (..., D) three times -> (...). Source: Schroff et al., arXiv 1503.03832; arguments as in PyTorch.
+    Shapes: (..., D) three times -> (...)
+    Args:   swap: the smaller of |anchor - negative| and |positive - negative| is taken (Balntas et al., BMVC 2016).
+    Source: Schroff et al., arXiv 1503.03832; arguments as in PyTorch
     """
     op = REGISTRY
 
@@ -287,7 +290,14 @@ def triplet_margin_loss(
         d = op["abs"](x - y + eps)
         return op["sqrt"](op["sum"](d * d, -1)) if p == 2 else op["pow"](op["sum"](op["pow"](d, p), -1), 1 / p)
 
-    return _reduce(op["relu"](distance(anchor, positive) - distance(anchor, negative) + margin), reduction)
+    return _triplet(distance, anchor, positive, negative, margin, swap, reduction)
+
+
+def _triplet(distance: Callable, anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, swap: bool, reduction: str) -> Tensor:
+    """The mean, sum or each of max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    far = distance(anchor, negative)
+    far = REGISTRY["minimum"](far, distance(positive, negative)) if swap else far
+    return _reduce(REGISTRY["relu"](distance(anchor, positive) - far + margin), reduction)
 
 
 def cosine_embedding_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
@@ -366,16 +376,15 @@ def gaussian_nll_loss(
 
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, distance_function: Callable[[Tensor, Tensor], Tensor], margin: float = 1.0,
-    reduction: str = "mean",
+    reduction: str = "mean", *, swap: bool = False,
 ) -> Tensor:  # fmt: skip
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with a distance of one's own."""
-    gap = distance_function(anchor, positive) - distance_function(anchor, negative)
-    return _reduce(REGISTRY["relu"](gap + margin), reduction)
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with a distance of one's own. swap: as of `triplet_margin_loss`."""
+    return _triplet(distance_function, anchor, positive, negative, margin, swap, reduction)
 
 
 def ctc_loss(
     pred: Tensor, pred_lengths: Tensor, label: Tensor, label_lengths: Tensor, blank: int = 0, reduction: str = "mean", *,
-    log_probs: bool = False,
+    log_probs: bool = False, zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
     """Connectionist temporal classification: the negative log-likelihood of labels whose alignment with the scores is not known.
 
@@ -383,6 +392,7 @@ def ctc_loss(
     Args:
         pred: probabilities of the C classes at each step; with log_probs=True their logarithms, as PyTorch takes them. blank: the class
             between labels. reduction: "mean" (each loss divided by its number of labels, at least 1), "sum" or "none".
+        zero_infinity: losses that are inf count as 0, before they are reduced.
     Returns:  inf where labels cannot be aligned with so few steps, where the gradient is 0. Probabilities are taken to be at least the
         least normal number of their dtype, as in MegEngine
     Errors:   IndexOutOfRange for labels that are no class and lengths that are out of range. There are no second derivatives
@@ -404,6 +414,8 @@ def ctc_loss(
     if not log_probs:
         pred = op["log"](op["maximum"](pred, float(np.finfo(pred.dtype.compute.numpy).tiny)))
     losses, _ = op["ctc"](pred, label, pred_lengths, label_lengths, blank)
+    if zero_infinity:
+        losses = op["where"](op["isinf"](losses), 0.0, losses)
     if reduction == "mean":
         losses = losses / op["astype"](op["maximum"](label_lengths, 1), losses.dtype)
     return _reduce(losses, reduction)

@@ -510,12 +510,30 @@ def _added_mask(padding: Tensor | None, mask: Tensor | None, causal: bool, range
     return total if total is None else REGISTRY["broadcast_to"](total, shape)
 
 
+def softplus(inp: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
+    """log(1 + exp(beta x)) / beta, without overflow.
+
+    Args: threshold: from beta x above it on the result is x, as PyTorch has it above 20; None: it is computed everywhere.
+    Errors: ArgumentError for a beta that is not positive
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.softplus(Tensor([0.0, 30.0]), threshold=20).tolist()
+    [0.6931471824645996, 30.0]
+    """
+    if not beta > 0:
+        raise ArgumentError(f"softplus: beta={beta} must be positive")
+    scaled = inp if beta == 1 else inp * beta
+    y = REGISTRY["softplus"](scaled) if beta == 1 else REGISTRY["softplus"](scaled) / beta
+    return y if threshold is None else REGISTRY["where"](REGISTRY["greater"](scaled, threshold), inp, y)
+
+
+softplus.aliases = {"x": "inp"}
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "alpha_dropout",
     "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
     "max_pool2d", "multi_head_attention", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention",
-    "square_loss", "sync_batch_norm", *export(globals(), "nn"),
+    "softplus", "square_loss", "sync_batch_norm", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

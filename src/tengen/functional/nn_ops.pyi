@@ -39,7 +39,6 @@ from tengen.functional import silu as silu
 from tengen.functional import sliding_window as sliding_window
 from tengen.functional import sliding_window_transpose as sliding_window_transpose
 from tengen.functional import softmax as softmax
-from tengen.functional import softplus as softplus
 from tengen.functional import straight_through as straight_through
 from tengen.functional import warp_affine as warp_affine
 from tengen.functional import warp_perspective as warp_perspective
@@ -49,6 +48,6 @@ __all__ = [
     "dequantize_linear", "fake_quantize", "gelu", "grid_sample", "hsigmoid", "hswish", "interpolate", "leaky_relu",
     "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "lookup_codes", "matmul_int",
     "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6", "remap", "requantize_linear",
-    "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "softplus",
-    "straight_through", "warp_affine", "warp_perspective"
+    "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "straight_through",
+    "warp_affine", "warp_perspective"
 ]

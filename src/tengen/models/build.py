@@ -25,7 +25,10 @@ def network(build: Callable) -> Callable:
     def built(*args: Any, weights: Any = None, layout: str = OWN, **options: Any) -> Any:
         settings = options if layout == OWN else {**interop.weights.options(family, layout), **options}
         if weights is None:
-            return build(*args, **settings)
+            net = build(*args, **settings)
+            if layout != OWN:
+                interop.weights.check(net, layout)
+            return net
         with undrawn():
             net = build(*args, **settings)
         return interop.weights.load(net, weights, layout)

@@ -81,6 +81,7 @@ from tengen.module.loss import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from tengen.module.module import LoadedKeys, Module
 from tengen.module.morphology import Dilation, FillPoly
@@ -160,7 +161,7 @@ __all__ = [
     "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise", "AdditivePoissonNoise", "CropAndPad",
     "Cutmix", "Emboss", "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
-    "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
     "LPPool1d", "LPPool2d", "LPPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
     "CTCLoss", "Dilation", "FillPoly", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "Parameter",
     "PoissonNLLLoss", "SoftMarginLoss", *_lazy_layers, *_pytorch_layers,

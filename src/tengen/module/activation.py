@@ -6,7 +6,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.module import Module
-from tengen.module.settings import PARAMETERS, Configured, InPlace, also, counts
+from tengen.module.settings import PARAMETERS, Configured, InPlace, also, counts, one_of
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor
 
@@ -32,11 +32,21 @@ class SiLU(InPlace):
         return REGISTRY["silu"](x)
 
 
-class GELU(Module):
-    """x Phi(x), with the exact error function."""
+class GELU(Configured):
+    """x Phi(x). Args: approximate: "none", the exact error function, or "tanh" (Hendrycks and Gimpel, arXiv 1606.08415)."""
+
+    has_parameters = False
+    _checked = {"approximate": one_of("approximate", "none", "tanh")}
+
+    def __init__(self, approximate: str = "none", **kwargs):
+        super().__init__(**kwargs)
+        self.approximate = approximate
+
+    def _module_info_string(self) -> str:
+        return "" if self.approximate == "none" else f"approximate={self.approximate!r}"
 
     def forward(self, x: Tensor) -> Tensor:
-        return REGISTRY["gelu"](x)
+        return REGISTRY["gelu"](x, self.approximate)
 
 
 class LeakyReLU(InPlace):
@@ -144,10 +154,17 @@ class SELU(InPlace):
 
 
 class Softplus(Module):
-    """log(1 + exp(x))."""
+    """log(1 + exp(beta x)) / beta. Args: beta, threshold: as of `functional.softplus`; by default nothing is cut off."""
+
+    def __init__(self, beta: float = 1.0, threshold: float | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.beta, self.threshold = beta, threshold
+
+    def _module_info_string(self) -> str:
+        return "" if self.beta == 1 and self.threshold is None else f"beta={self.beta}, threshold={self.threshold}"
 
     def forward(self, x: Tensor) -> Tensor:
-        return REGISTRY["softplus"](x)
+        return F.softplus(x, self.beta, self.threshold)
 
 
 class LogSigmoid(Module):

@@ -7,7 +7,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
 from tengen.module import init
-from tengen.module.settings import PARAMETERS, Configured, counts, one_of
+from tengen.module.settings import COMPUTE_MODE, PARAMETERS, Configured, counts, one_of
 from tengen.ops.attributes import kind
 from tengen.ops.conv_parts import per_axis
 from tengen.ops.define import dispatch
@@ -37,7 +37,7 @@ class ConvBase(Configured):
     n = 2
     transposed = False
     _fixed = ("in_channels", "out_channels", "kernel_size", "groups", "compute_mode")
-    _checked = PARAMETERS | counts("in_channels", "out_channels", "groups") | {
+    _checked = PARAMETERS | COMPUTE_MODE | counts("in_channels", "out_channels", "groups") | {
         "conv_mode": one_of("conv_mode", "cross_correlation", "CROSS_CORRELATION"),
         "padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate"),
         **{name: _per_axis(name, "Positives") for name in ("kernel_size", "stride", "dilation")},

@@ -41,6 +41,7 @@ class LinearRelu(Linear):
 
 
 class _WithBatchNorm2d(Module):
+    has_parameters = True
     relu = False
     kind: type = Conv2d
 
@@ -87,6 +88,7 @@ class ConvTransposeBnRelu2d(ConvTransposeBn2d):
 class LinearBn1d(Module):
     """bn(linear(x)) of (N, in_features): `Linear`'s arguments, then those of `BatchNorm1d`."""
 
+    has_parameters = True
     relu = False
 
     def __init__(

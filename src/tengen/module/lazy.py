@@ -13,7 +13,7 @@ from tengen.base.errors import ArgumentError, ShapeError, TraceError
 from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from tengen.module.linear import Linear
 from tengen.module.module import Module
-from tengen.module.norm import BatchNorm1d, BatchNorm2d
+from tengen.module.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from tengen.module.pytorch_layers import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from tengen.tensor import Tensor, tracing
 
@@ -32,6 +32,10 @@ class _Lazy(Module):
         super().__init__()
         parameters = list(inspect.signature(self.becomes.__init__).parameters.values())[2:]  # without self and the number
         inspect.Signature(parameters).bind(*args, **kwargs)
+        known = {p.name for p in parameters} | {"name", "device", "dtype"}
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
         self._given = args, kwargs
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -85,11 +89,11 @@ LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(c, "in_channels") for c in (Conv1d, 
 LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
     _lazy(c, "in_channels") for c in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 )
-LazyBatchNorm1d, LazyBatchNorm2d = (_lazy(c, "num_features") for c in (BatchNorm1d, BatchNorm2d))
+LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (_lazy(c, "num_features") for c in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
     _lazy(c, "num_features") for c in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
 )
 __all__ = [
-    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
-    "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear",
+    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
+    "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear",
 ]  # fmt: skip

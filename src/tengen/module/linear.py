@@ -9,7 +9,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.autodiff import no_grad
 from tengen.module import init
-from tengen.module.settings import PARAMETERS, Configured, counts
+from tengen.module.settings import COMPUTE_MODE, PARAMETERS, Configured, counts
 from tengen.tensor import Parameter, Tensor
 
 
@@ -18,7 +18,7 @@ class Linear(Configured):
 
     weights_decay = True
     _fixed = ("in_features", "out_features", "compute_mode")
-    _checked = PARAMETERS | counts("in_features", "out_features")
+    _checked = PARAMETERS | COMPUTE_MODE | counts("in_features", "out_features")
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, compute_mode: str = "default", **kwargs):
         super().__init__(**kwargs)

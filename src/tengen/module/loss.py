@@ -5,6 +5,8 @@ What PyTorch calls `size_average` and `reduce` is a TypeError: it is `reduction`
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tengen.base.errors import ArgumentError
 from tengen.functional import loss as _loss
 from tengen.module.module import Module
@@ -148,14 +150,35 @@ class CosineEmbeddingLoss(Loss):
 
 
 class TripletMarginLoss(Loss):
-    """`functional.loss.triplet_margin_loss`. Args: margin; p, eps: of the distance."""
+    """`functional.loss.triplet_margin_loss`. Args: margin; p, eps: of the distance; swap: of the nearer of two pairs."""
 
-    def __init__(self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, reduction: str = "mean"):
+    def __init__(self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"):
         super().__init__(reduction)
-        self.margin, self.p, self.eps = margin, p, eps
+        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return _loss.triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, self.reduction)
+        return _loss.triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, self.reduction, swap=self.swap)
+
+
+class TripletMarginWithDistanceLoss(Loss):
+    """`functional.loss.triplet_margin_with_distance_loss`.
+
+    Args: distance_function: of two tensors; by default that of `TripletMarginLoss`. margin; swap: of the nearer of two pairs.
+    """
+
+    def __init__(
+        self, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
+        reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(reduction)
+        self.distance_function, self.margin, self.swap = distance_function, margin, swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        if self.distance_function is None:
+            return _loss.triplet_margin_loss(anchor, positive, negative, self.margin, reduction=self.reduction, swap=self.swap)
+        return _loss.triplet_margin_with_distance_loss(
+            anchor, positive, negative, self.distance_function, self.margin, self.reduction, swap=self.swap
+        )
 
 
 class MarginRankingLoss(Loss):
@@ -228,18 +251,23 @@ class GaussianNLLLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """`functional.loss.ctc_loss` of logarithms of probabilities (T, N, C), as PyTorch's. Args: blank: the class between labels."""
+    """`functional.loss.ctc_loss` of logarithms of probabilities (T, N, C), as PyTorch's.
 
-    def __init__(self, blank: int = 0, reduction: str = "mean"):
+    Args: blank: the class between labels. zero_infinity: losses that are inf, of labels too long for the scores, count as 0.
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
         super().__init__(reduction)
-        self.blank = blank
+        self.blank, self.zero_infinity = blank, zero_infinity
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-        return _loss.ctc_loss(log_probs, input_lengths, targets, target_lengths, self.blank, self.reduction, log_probs=True)
+        given = (log_probs, input_lengths, targets, target_lengths, self.blank, self.reduction)
+        return _loss.ctc_loss(*given, log_probs=True, zero_infinity=self.zero_infinity)
 
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss",
     "PoissonNLLLoss", "SoftMarginLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
     "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
+from tengen.module.construction import constructor, first_by_name
 from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
@@ -47,7 +48,8 @@ class Module(Watched):
     """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.
 
     Recordings of `trace` rely on hearing of each attribute that is set or deleted (`Watched`); one that is written into
-    ``__dict__`` directly is not noticed.
+    ``__dict__`` directly is not noticed. Constructors of layers with parameters take ``device=`` and ``dtype=`` too, by name: the layer is then
+    what `to` makes of it.
 
     >>> from tengen import module as M
     >>> net = M.Sequential(M.Linear(4, 3), M.ReLU(), M.Linear(3, 2))
@@ -60,6 +62,12 @@ class Module(Watched):
     _forward_hooks: dict[int, Callable]
     _backward_hooks: dict[int, Callable]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Constructors of the layers that come with Tengen check their arguments: see `constructor`."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("tengen.module.") and "__init__" in cls.__dict__:
+            cls.__init__ = constructor(cls.__init__)  # type: ignore[misc]  # mypy takes it for a method
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
         m = super().__new__(cls)
@@ -68,6 +76,7 @@ class Module(Watched):
 
     _unused_states: tuple[str, ...] = ()  # names in a state dict of PyTorch's that say nothing to this module
     quantize_disabled = False  # see `disable_quantize`
+    has_parameters = False  # whether its constructor takes `device` and `dtype`
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
@@ -85,6 +94,8 @@ class Module(Watched):
         raise NotImplementedError(f"{type(self).__name__} needs a forward() method")
 
     def __call__(self, *inputs, **kwargs):
+        if kwargs and not inputs:
+            inputs, kwargs = first_by_name(self, kwargs)
         for hook in self._forward_pre_hooks.values():
             changed = hook(self, inputs)
             if changed is not None:

@@ -48,6 +48,7 @@ class Configured(Module):
     them to something else is an error, because nothing would change.
     """
 
+    has_parameters = True
     _fixed: tuple[str, ...] = ()
     _checked: dict[str, Callable[[Any, Any], Any]] = {}
 
@@ -113,4 +114,5 @@ def needs(name: str, tensor: str) -> Callable[[Any, Any], Any]:
     return check
 
 
+COMPUTE_MODE = {"compute_mode": one_of("compute_mode", "default", "float32", "DEFAULT", "FLOAT32")}
 PARAMETERS = {"weight": tensor_or_none("weight"), "bias": tensor_or_none("bias")}

@@ -159,7 +159,7 @@ def _np_gelu(x, approximate="none"):
 gelu.reference(_np_gelu)
 
 
-@elementwise(result="float", functional="elemwise nn", autocast="high", aliases={"inp": "x"})
+@elementwise(result="float", autocast="high")
 def softplus(x):
     """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
     return call("softplus", x)

@@ -65,6 +65,8 @@ class CyclicLR(_Cycle):
     ):  # fmt: skip
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError(f"CyclicLR: mode={mode!r}; help: 'triangular', 'triangular2' or 'exp_range', or a scale_fn")
+        if scale_mode not in ("cycle", "iterations"):
+            raise ValueError(f"CyclicLR: scale_mode={scale_mode!r}; help: 'cycle' or 'iterations'")
         step_size_down = step_size_up if step_size_down is None else step_size_down
         at_least_one("CyclicLR", step_size_up=step_size_up, step_size_down=step_size_down)
         self.period, self.turn = step_size_up + step_size_down, step_size_up / (step_size_up + step_size_down)

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tengen.base.arguments import Checked
 from tengen.base.lazy import names_of
 from tengen.optimizer.optimizer import Optimizer
 
@@ -21,7 +22,7 @@ __getattr__ = names_of(  # in PyTorch they stand here too
 )
 
 
-class LRScheduler:
+class LRScheduler(Checked):
     """Base class; subclasses give `get_lr()`, a list with one learning rate per group.
 
     Args:

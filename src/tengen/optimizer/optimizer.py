@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tengen.autodiff import GradManager, no_grad
+from tengen.base.arguments import Checked
 from tengen.base.changes import Watched, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import UsageWarning, warn_once
@@ -82,7 +83,7 @@ class ParamGroup(Watched, dict):
         return ParamGroup, (dict(self),)
 
 
-class Optimizer(Watched):
+class Optimizer(Checked, Watched):
     """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
     and states as pairs of floats, (..., 2).
 

@@ -136,6 +136,11 @@ def save(net: Module, file: File, layout: str = "tengen") -> int:
     return write_tensors(file, dict(by_size), {"format": "pt"}, padded=False)
 
 
+def check(net: Module, layout: str) -> None:
+    """Nothing, where this network's checkpoints are known in a layout. Errors: ValueError where they are not."""
+    _table(net, layout)
+
+
 def options(family: str, layout: str) -> Mapping[str, object]:
     """What a network of this class must be made with to compute what the layout's does."""
     table = TABLES.get(family, {}).get(layout)
