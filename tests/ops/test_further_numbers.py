@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from checking import EPS
 
+import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.autodiff import vjp
+from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
 
 
@@ -66,6 +68,11 @@ CALLS = {  # op -> calls: (what makes each operand, attributes); the first ones 
         ((image(2, 3, 6, 7),), {"kernel_size": 3, "padding": 1, "stride": 2}),
         ((image(1, 2, 11, 13),), {"kernel_size": 4, "padding": 3, "stride": 3, "dilation": 2}),
     ],
+    "resample": [
+        ((image(2, 3, h, w),), {"size": (a, b), "filter": f})
+        for f in ("area", "linear", "cubic")
+        for h, w, a, b in ((9, 7, 4, 3), (40, 50, 7, 4), (33, 40, 32, 3), (5, 6, 5, 6) if f == "area" else (4, 5, 9, 11))
+    ],
     "var": [((image(3, n),), {"axis": 1, "correction": c}) for n, c in ((17, 1), (5, 2), (33, 3), (4, 3))],
 }  # fmt: skip
 EACH = [pytest.param(name, *call, id=f"{name}-{i}") for name, calls in CALLS.items() for i, call in enumerate(calls)]
@@ -102,3 +109,13 @@ def test_the_count_that_a_variance_divides_by_is_rounded_once():
     eager, traced = (f(x).numpy() for f in (lambda t: t.var(correction=1), trace(lambda t: t.var(correction=1))))
     assert eager.tobytes() == traced.tobytes()
     assert abs(eager - np.var(np.arange(2051) % 7, ddof=1)) < 2.0**-8  # the step of float16 from 4 on
+
+
+def test_images_of_any_size_are_resampled_by_one_program():
+    small = trace(lambda x: F.vision.resample(x, (5, 4), "area"), dynamic_axes={2: "height", 3: "width"})
+    for height, width in ((9, 7), (31, 40), (5, 4)):
+        x = np.random.default_rng(1).uniform(-1, 1, (1, 2, height, width)).astype("float32")
+        assert small(Tensor(x)).numpy().tobytes() == F.vision.resample(Tensor(x), (5, 4), "area").numpy().tobytes()
+    assert small.stats().programs == 1
+    with pytest.raises(ArgumentError, match="makes images smaller"):
+        small(Tensor(x[:, :, :4]))
