@@ -26,7 +26,6 @@ FIXED = {"axis", "axes", "start_axis", "end_axis", "axis1", "axis2"}  # they are
 WINDOW = "loops over a window are unrolled: strides, paddings and dilations are numbers of a network, few of each"
 FILTER = "loops over a filter are unrolled, and few channels are told from many: numbers of a network, few of each"
 HEAD = "registers hold the sums of a head's features, and the scale follows from them: one number of a network"
-CELL = "the samples of a cell are unrolled: one number of a detector"
 FORMAT = "the range of a format of integers, whose bounds are constants of the kernel: numbers of a network, few of each"
 STEPS = "how many steps there are follows from the extent, each another operation of the program"
 EXCEPTIONS = {
@@ -38,10 +37,6 @@ EXCEPTIONS = {
     **{(op, "extents"): FILTER for op in ("conv", "conv_bias", "conv_int", "conv_transposed", "conv_weight_grad", "region_restricted_conv")},
     **{(op, "low"): FORMAT for op in ("quantize_linear", "requantize_linear")},  # the samples leave no room above `high`
     ("fake_quantize", "high"): FORMAT,
-    **{("correlation", what): WINDOW for what in ("extents", "pad_size", "stride1", "stride2")},
-    **{("deformable_psroi_pooling", what): CELL for what in ("extents", "part_size", "pooled_h", "pooled_w", "sample_per_part")},
-    **{("roi_align", what): CELL for what in ("extents", "output_shape", "sample_points")},
-    **{("roi_pooling", what): CELL for what in ("extents", "output_shape")},
     **{(op, "extents"): STEPS for op in ("complex_det", "complex_log_det", "lstm_grad_by_steps")},
     ("dft", "extents"): "the factors of a length are the program's loops",
     ("linear_grouped", "extents"): "features, groups and bytes of a row have to fit each other",
@@ -50,8 +45,6 @@ EXCEPTIONS = {
 }  # (op, what of it) -> why it makes a program for each size
 GRADIENT_EXCEPTIONS = {
     ("lstm_grad", "extents"): STEPS,
-    ("windows", "stride"): WINDOW,
-    **{(op, "extents"): "which windows of an open size hold a pixel depends on their steps" for op in ("sliding_window", "unfold")},
 }
 
 

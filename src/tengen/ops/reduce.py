@@ -308,13 +308,12 @@ def var(
     return mean_of(mul(d, d), axis, keepdims, correction)
 
 
-def mean_of(x, axis, keepdims: bool, correction: int):
+def mean_of(x, axis, keepdims: bool, correction: Dim):
     """The sum divided by the number of elements less `correction`."""
-    if not correction:
+    if as_int(correction) == 0:
         return mean(x, axis, keepdims)
-    n = product([x.shape[i] for i in normalize_axes(axis, len(x.shape))])
-    rest = max(n - correction, 0) if isinstance(n, int) else lookup("maximum")(sub(extent(n, x.dtype), correction), 0)
-    return div(sum_(x, axis, keepdims), rest)
+    rest = product([x.shape[i] for i in normalize_axes(axis, len(x.shape))]) - correction
+    return div(sum_(x, axis, keepdims), lookup("maximum")(extent(rest, x.dtype), 0))
 
 
 @composite(functional="math", methods="std", autocast="high", older=_NO_CORRECTION)
@@ -329,8 +328,9 @@ def _canon_correction(types, axis, keepdims, correction, unbiased=None):
     return {"axis": axis, "keepdims": keepdims, "correction": correction if unbiased is None else int(unbiased)}
 
 
-var.canon(_canon_correction)
-std.canon(_canon_correction)
+for _op in (var, std):
+    _op.canon(_canon_correction)
+    _op.named(lambda arrays, **attrs: ("correction",))
 
 
 @composite(functional="nn", autocast="high")

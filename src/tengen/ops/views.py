@@ -19,7 +19,7 @@ from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
-from tengen.ops.attributes import Extent, Naturals, Offset, Positive, Positives
+from tengen.ops.attributes import Extent, Naturals, Offset, Positives, Window
 from tengen.ops.define import Case, dispatch, primitive, shorthand
 from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, stepped, strided_slice
 
@@ -347,7 +347,7 @@ def _window_count(d: Dim, k: int, stride: int, dilation: int) -> Dim:
 
 
 @primitive
-def windows(x: Tensor, kernel_size: Sequence[Extent], stride: Sequence[Positive], dilation: Sequence[Positive]) -> Tensor:
+def windows(x: Tensor, kernel_size: Sequence[Extent], stride: Sequence[Window], dilation: Sequence[Window]) -> Tensor:
     """All windows over the last axes, as a view: element (..., *p, *k) is x[..., *(p stride + k dilation)].
 
     Shapes: (..., *S) -> (..., *P, *K), P = (S - dilation (K - 1) - 1) // stride + 1
@@ -427,7 +427,7 @@ class _Landing(Source):
 
 
 @primitive
-def windows_grad(grad: Tensor, space: Sequence[Extent], stride: Sequence[Positive], dilation: Sequence[Positive]) -> Tensor:
+def windows_grad(grad: Tensor, space: Sequence[Extent], stride: Sequence[Window], dilation: Sequence[Window]) -> Tensor:
     """Each pixel is the sum of its appearances in windows: the transpose of `windows`, and its gradient.
 
     Shapes: (..., *P, *K) -> (..., *space)
@@ -444,6 +444,9 @@ def _(g, space, stride, dilation):
     if g.dtype.kind == "b":
         raise DTypeError("does not take bool; help: cast it, for example with .astype('int32')")
     return TensorType((*lead, *space), g.dtype)
+
+
+windows_grad.named(lambda arrays, **attrs: ("stride", "dilation"))
 
 
 @windows_grad.lower

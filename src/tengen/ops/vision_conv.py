@@ -284,10 +284,10 @@ def correlation(
     many = 2 * reach + 1
     ph, pw = (_places(s, data1.shape, **_sizes(k, max_displacement, stride1, pad_size)) for s in (h, w))
 
-    def patches(x: Tensor, start: int, more: int) -> Tensor:
+    def patches(x: Tensor, start: Dim, more: Dim) -> Tensor:
         """The pixels of all patches from `start` on, (N, C, K, K, ., .), of which each step of stride1 and `more` further pixels are read."""
         pads = ((0, 0), (0, 0), (pad_size, pad_size), (pad_size, pad_size))
-        padded = lookup("pad")(x, pads) if pad_size else x
+        padded = x if as_int(pad_size) == 0 else lookup("pad")(x, pads)
         sizes = [(p - 1) * stride1 + 1 + more + k - 1 for p in (ph, pw)]
         part = strided_slice(padded, (0, 0, start, start), (n, c, *sizes), (1,) * 4)
         return permute(windows(part, (k, k), (1, 1), (1, 1)), (0, 1, 4, 5, 2, 3))
@@ -301,11 +301,11 @@ def correlation(
     return reshape(permute(total, (0, 3, 4, 1, 2)), (n, many * many, ph, pw))
 
 
-def _sizes(kernel_size: int, max_displacement: int, stride1: int, pad_size: int) -> dict[str, int]:
+def _sizes(kernel_size: Dim, max_displacement: Dim, stride1: Dim, pad_size: Dim) -> dict[str, Dim]:
     return {"border": max_displacement + (kernel_size - 1) // 2, "stride": stride1, "pad": pad_size}
 
 
-def _places(size: Dim, shape: Sequence[Dim], border: int, stride: int, pad: int) -> Dim:
+def _places(size: Dim, shape: Sequence[Dim], border: Dim, stride: Dim, pad: Dim) -> Dim:
     """How many patches of data1 there are along an axis."""
     inner = size + 2 * pad - 2 * border
     if (known := as_int(inner)) is not None and known < 1:
@@ -324,6 +324,9 @@ def _(types, kernel_size, max_displacement, stride1, pad_size, **attrs):
     for n in x.shape[2:]:
         _places(n, x.shape, **sizes)
     return {**attrs, "kernel_size": kernel_size, "max_displacement": max_displacement, "stride1": stride1, "pad_size": pad_size}
+
+
+correlation.named(lambda arrays, **attrs: ("kernel_size", "max_displacement", "stride1", "stride2", "pad_size"))
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Positive, Positives
+from tengen.ops.conv_parts import per_axis
 from tengen.ops.define import Case, Op, check_floats, composite, lookup, primitive
+from tengen.ops.division import floor_div
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
 from tengen.ops.logic import greater, greater_equal, less, logical_and
@@ -75,10 +77,6 @@ def _image_of(rois: Tensor) -> Tensor:
     return reshape(astype(_column(rois, 0), int64), (rois.shape[0],))
 
 
-def _pair(v) -> tuple:
-    return (v, v) if isinstance(v, int) else tuple(v)
-
-
 @composite(functional="vision nn", own=(1,))
 def roi_align(
     inp: Tensor,
@@ -108,14 +106,14 @@ def roi_align(
     d = computed_in(rois.dtype, inp.dtype)
     n, c, h, w = inp.shape
     r = mul(astype(rois, d), spatial_scale)
-    (ph, pw), (sh, sw) = _pair(output_shape), _pair(sample_points)
+    (ph, pw), (sh, sw) = output_shape, sample_points  # in canonical form
     k = rois.shape[0]
 
-    def taps(axis: int, size: Dim, bins: int, points: int):
+    def taps(axis: int, size: Dim, bins: Dim, points: Dim):
         """The taps of all samples along an axis, (K, bins * points)."""
         start, stop = (sub(_column(r, i), 0.5 if aligned else 0.0) for i in (axis, axis + 2))
-        bin_ = div(sub(stop, start), float(bins))
-        steps = lookup("div")(add(mul(astype(iota(bins * points), d), 2.0), 1.0), 2.0 * points)
+        bin_ = div(sub(stop, start), extent(bins, d))
+        steps = div(add(mul(astype(iota(bins * points), d), 2.0), 1.0), extent(2 * points, d))
         at = add(start, mul(bin_, reshape(steps, (1, bins * points))))
         return taps_at(at, size, "constant", "linear")
 
@@ -149,12 +147,12 @@ def roi_pooling(
     d = computed_in(rois.dtype)
     n, c, h, w = inp.shape
     r = _rounded(mul(astype(rois, d), scale))
-    k, (ph, pw) = rois.shape[0], _pair(output_shape)
+    k, (ph, pw) = rois.shape[0], output_shape  # in canonical form
 
-    def touched(axis: int, size: Dim, bins: int) -> Tensor:
+    def touched(axis: int, size: Dim, bins: Dim) -> Tensor:
         """Which pixels each bin touches, (K, bins, size)."""
         first, last = (_column(r, i) for i in (axis, axis + 2))
-        length = div(maximum(add(sub(last, first), 1.0), 1.0), float(bins))
+        length = div(maximum(add(sub(last, first), 1.0), 1.0), extent(bins, d))
         bin_ = reshape(astype(iota(bins), d), (1, bins))
         low = add(floor(mul(bin_, length)), first)
         high = add(lookup("ceil")(mul(add(bin_, 1.0), length)), first)
@@ -212,24 +210,24 @@ def deformable_psroi_pooling(
     k, g, s = rois.shape[0], 1 if no_trans else trans.shape[1] // 2, sample_per_part
     r = _rounded(astype(rois, d))
 
-    def samples(axis: int, bins: int) -> Tensor:
+    def samples(axis: int, bins: Dim) -> Tensor:
         """The coordinates of samples along an axis, (K, G, pooled_h, pooled_w, samples)."""
         low = sub(mul(_column(r, axis), spatial_scale), 0.5)
         high = sub(mul(add(_column(r, axis + 2), 1.0), spatial_scale), 0.5)
         length = maximum(sub(high, low), 0.1)
-        first = add(low, mul(div(length, float(bins)), reshape(astype(iota(bins), d), (1, bins))))
+        first = add(low, mul(div(length, extent(bins, d)), reshape(astype(iota(bins), d), (1, bins))))
         across = (k, 1, 1, bins, 1) if axis == 1 else (k, 1, bins, 1, 1)
         at = reshape(first, across)
         if not no_trans:
-            part = lambda size: lookup("floor_div")(mul(iota(size), part_size), size)
+            part = lambda size: floor_div(mul(iota(size), extent(part_size, int64)), extent(size, int64))
             moved = index([reshape(part(pooled_h), (pooled_h, 1)), part(pooled_w)], trans, (2, 3), 2)
             own = strided_slice(reshape(moved, (k, g, 2, pooled_h, pooled_w)), (0, 0, axis - 1, 0, 0), (k, g, 1, pooled_h, pooled_w), (1,) * 5)
             offset = reshape(mul(astype(own, d), trans_std), (k, g, pooled_h, pooled_w, 1))
             at = add(at, mul(offset, reshape(length, (k, 1, 1, 1, 1))))
-        step = reshape(div(length, float(bins * s)), (k, 1, 1, 1, 1))
+        step = reshape(div(length, extent(bins * s, d)), (k, 1, 1, 1, 1))
         return add(at, mul(step, reshape(astype(iota(s), d), (1, 1, 1, 1, s))))
 
-    def axis_taps(axis: int, bins: int, size: Dim, shape: tuple):
+    def axis_taps(axis: int, bins: Dim, size: Dim, shape: tuple):
         """(taps, whether each sample counts), of a shape that spreads them over both axes."""
         at = lookup("broadcast_to")(samples(axis, bins), (k, g, pooled_h, pooled_w, s))
         at = reshape(at, (k * g, pooled_h * pooled_w, *shape))
@@ -255,19 +253,21 @@ def _rounded(x: Tensor) -> Tensor:
     return where(less(x, 0.0), lookup("neg")(floor(sub(0.5, x))), floor(add(x, 0.5)))
 
 
-def _takes_regions(op: Op) -> None:
-    """Gives an op of images and regions its checks: of their types, and that the image of each region exists."""
+def _takes_regions(op: Op, *sizes: str) -> None:
+    """Gives an op of images and regions its checks: of their types, and that the image of each region exists. `sizes`: attributes that
+    are one number for both axes, or two; a program takes them when it runs."""
 
     def canon(types: Sequence[Any], /, **attrs: Any) -> dict[str, Any]:
         _check_regions(types)
-        return attrs
+        return {**attrs, **{name: per_axis(attrs[name], 2, name) for name in sizes}}
 
     op.canon(canon)
+    op.named(lambda arrays, **attrs: sizes)
     op.check(lambda inputs, **attrs: outside_range(op.name, _image_of(inputs[1]), inputs[0].shape[0], 0, 0))
 
 
-_takes_regions(roi_align)
-_takes_regions(roi_pooling)
+_takes_regions(roi_align, "output_shape", "sample_points")
+_takes_regions(roi_pooling, "output_shape")
 
 
 @deformable_psroi_pooling.canon
@@ -286,6 +286,7 @@ def _(types, /, **attrs):
     return attrs
 
 
+deformable_psroi_pooling.named(lambda arrays, **attrs: ("part_size", "pooled_h", "pooled_w", "sample_per_part"))
 deformable_psroi_pooling.check(
     lambda inputs, **attrs: outside_range("deformable_psroi_pooling", _image_of(inputs[1]), inputs[0].shape[0], 0, 0)
 )

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tengen.base.dtype import DType, float64
-from tengen.base.errors import ArgumentError, ShapeError, Undecided
-from tengen.loops.lang import as_int
+from tengen.base.dtype import DType, float64, int64
+from tengen.base.errors import ArgumentError, ShapeError
+from tengen.ir.types import Dim
+from tengen.loops import lang
+from tengen.loops.lang import as_int, cdiv
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.division import floor_div
 from tengen.ops.elementwise import abs as abs_
 from tengen.ops.elementwise import add, astype, div, fma, maximum, minimum, mul, sub, where
-from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
-from tengen.ops.reduce import sum_
+from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape
 from tengen.ops.vision_coords import as_floats, as_pixels, computed_in, iota
 from tengen.ops.vision_taps import tap_sum
@@ -44,7 +45,7 @@ def resample(
     Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded once, at the end, halves to even
     Numerics: weights are rounded once; then a product and an fma for each further pixel: down the columns first, then along the rows.
         PyTorch and OpenCV round integers in between, and differ by 1 at most
-    Errors:   ShapeError for other ranks, extents that are open, and "area" with a larger size
+    Errors:   ShapeError for other ranks, ArgumentError for "area" with a larger size
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.resample(Tensor([[[[1.0, 3.0, 5.0, 7.0]]]]), (1, 2), "area").tolist()
@@ -61,50 +62,58 @@ def resample(
     return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, d), (n, c, h, w)), inp.dtype)
 
 
-def _along(x: Tensor, out: int, filter: str, d: DType) -> Tensor:
+def _along(x: Tensor, out: Dim, filter: str, d: DType) -> Tensor:
     """(M, N, C) -> (M, out, C)."""
-    index, weight = _taps(int(x.shape[1]), out, filter, d)
+    index, weight = _taps(x.shape[1], out, filter, d)
     weight = weight if weight.dtype is x.dtype else astype(weight, x.dtype)
     return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weight), (0, 2, 1))
 
 
-def _span(n: int, out: int, filter: str) -> tuple[int, int, int]:
-    """The first pixel that a result i may need is (first + i step) // below: these three. It may be one before the image."""
+def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
+    """(first, step, below, wide): the first pixel that a result i may need is (first + i step) // below, which may lie before the image.
+    It needs `wide` pixels from there on at most."""
+    least = 1 if as_int(out) == 0 else out
     if filter == "area":
-        return 0, n, max(out, 1)
-    reach = REACH[filter] * max(n, out)
-    return n - 2 * reach + out, 2 * n, max(2 * out, 1)
+        return 0, n, least, cdiv(n, least) + 1
+    reach = REACH[filter] * _larger(n, out)
+    return n - 2 * reach + out, 2 * n, 2 * least, 4 * reach // (2 * least) + 1
 
 
-def _taps(n: int, out: int, filter: str, d: DType) -> tuple[Tensor, Tensor]:
+def _taps(n: Dim, out: Dim, filter: str, d: DType) -> tuple[Tensor, Tensor]:
     """The taps along an axis: (index, weight), both (1, T, out). Places are integers, weights fractions of them."""
-    first, step, below = _span(n, out, filter)
-    low = [(first + i * step) // below for i in range(out)]
-    wide = -(-n // below) + 1 if filter == "area" else 4 * REACH[filter] * max(n, out) // below + 1
-    count = max((min(a + wide, n) - max(a, 0) for a in low), default=0)
-    i = iota(out)
-    places = [add(maximum(floor_div(add(mul(i, step), first), below), 0), t) for t in range(max(count, 1))]
-    weights = [_weight(j, i, n, out, filter) for j in places]
-    weights = [where(less(j, n), w, 0.0) for j, w in zip(places, weights)]
-    total = sum_(stack(weights, 0), 0)
-    index = stack([where(equal(w, 0.0), -1, j) for j, w in zip(places, weights)], 0)  # a NaN beside a pixel is none of its own
-    weight = astype(div(stack(weights, 0), total), d)
-    return reshape(index, (1, max(count, 1), out)), reshape(weight, (1, max(count, 1), out))
+    first, step, below, wide = _span(n, out, filter)
+    many = _larger(_smaller(wide, n), 1)
+    i = reshape(iota(out), (1, out))
+    start = floor_div(add(mul(i, extent(step, int64)), extent(first, int64)), extent(below, int64))
+    j = add(maximum(start, 0), reshape(iota(many), (many, 1)))
+    weight = where(less(j, extent(n, int64)), _weight(j, i, n, out, filter), 0.0)
+    index = where(equal(weight, 0.0), -1, j)  # a NaN beside a pixel is none of its own
+    weight = astype(div(weight, sum_(weight, 0, True)), d)
+    return reshape(index, (1, many, out)), reshape(weight, (1, many, out))
 
 
-def _weight(j: Tensor, i: Tensor, n: int, out: int, filter: str) -> Tensor:
+def _weight(j: Tensor, i: Tensor, n: Dim, out: Dim, filter: str) -> Tensor:
     """The weight of pixel j for the result i, before it is divided by the sum of all."""
+    pixels, results = extent(n, int64), extent(out, int64)
     if filter == "area":  # what they share, in parts of a pixel of which there are `out` in one
-        end, begin = minimum(mul(add(j, 1), out), mul(add(i, 1), n)), maximum(mul(j, out), mul(i, n))
+        end, begin = minimum(mul(add(j, 1), results), mul(add(i, 1), pixels)), maximum(mul(j, results), mul(i, pixels))
         return astype(maximum(sub(end, begin), 0), float64)
-    apart = sub(mul(add(mul(j, 2), 1), out), mul(add(mul(i, 2), 1), n))
-    x = abs_(div(astype(apart, float64), float(2 * max(n, out))))
+    apart = sub(mul(add(mul(j, 2), 1), results), mul(add(mul(i, 2), 1), pixels))
+    x = abs_(div(astype(apart, float64), extent(2 * _larger(n, out), float64)))
     if filter == "linear":
         return maximum(sub(1.0, x), 0.0)
     a = SHARPNESS
     near = fma(mul(x, x), sub(mul(x, a + 2), a + 3), 1.0)
     far = mul(sub(mul(add(mul(sub(x, 5.0), x), 8.0), x), 4.0), a)
     return where(less(x, 1.0), near, where(less(x, 2.0), far, 0.0))
+
+
+def _larger(a: Dim, b: Dim) -> Dim:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else lang.maximum(a, b)
+
+
+def _smaller(a: Dim, b: Dim) -> Dim:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else lang.minimum(a, b)
 
 
 @resample.canon
@@ -116,9 +125,7 @@ def _(types, size, filter, format):
     space = x.shape[2:] if format == "NCHW" else x.shape[1:3]
     if len(size) != 2:
         raise ShapeError(f"size={size} must be one or two extents, for {x}")
-    if any(as_int(a) is None for a in (*space, *size)):
-        raise Undecided(f"the filter of {x} for the size {size}")
-    if any(b and not a for a, b in zip(space, size)):
+    if any(as_int(a) == 0 and as_int(b) != 0 for a, b in zip(space, size)):
         raise ShapeError(f"an image without pixels, {x}, cannot be enlarged to {size}")
     if filter == "area" and any(b > a for a, b in zip(space, size)):
         raise ArgumentError(f"filter='area' makes images smaller, not {x} to {size}; help: 'linear'")
