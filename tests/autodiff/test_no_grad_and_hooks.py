@@ -243,3 +243,40 @@ def test_detach_in_place():
         return (z + y.detach_() * x).sum()
 
     assert grad(f)(t(2.0)).item() == 3 * 2 * 2 + 4
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_gradients_arrive_while_the_walk_goes_on(leaves):
+    """A hook that comes after takes the gradient of a later layer away before that of an earlier one is there; sums and bits are those
+    without hooks, also of a parameter that is used twice and of slices."""
+    def grads(hooked):
+        ws = [Parameter(np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3) * (i + 1)) for i in range(3)]
+        unused, seen, taken = Parameter(np.ones(3, np.float32)), [], {}
+
+        def after(i):
+            def take(p):
+                seen.append((i, [j for j in range(3) if ws[j].grad is not None]))
+                taken[i] = p.grad.numpy().tobytes()
+                p.grad = None
+            return take
+
+        for i, w in enumerate(ws):
+            w.register_hook(lambda g: g * 2)
+            if hooked:
+                w.register_post_accumulate_grad_hook(after(i))
+        gm = None if leaves else GradManager().attach([*ws, unused])
+        if leaves:
+            for w in ws:
+                w.requires_grad_()
+        else:
+            gm.record()
+        y = F.tanh(Tensor(np.ones((2, 3), np.float32)) @ ws[0]) * ws[0][0]
+        y = F.tanh(F.tanh(y @ ws[1]) @ ws[1]) @ ws[2]
+        y = (y * ws[2][:2, 1:2]).sum() + (y * ws[2][:2, 0:1]).sum()
+        y.backward() if leaves else gm.backward(y)
+        return [taken[i] for i in range(3)] if hooked else [w.grad.numpy().tobytes() for w in ws], seen
+
+    plain, _ = grads(False)
+    found, seen = grads(True)
+    assert found == plain
+    assert seen == [(2, [2]), (1, [1]), (0, [0])]

@@ -10,8 +10,8 @@ from weakref import ref
 from tengen.base.changes import changed
 from tengen.base.errors import GradientError, UsageWarning, warn_once
 from tengen.tensor import Tensor, tracing
-from tengen.tensor.backward import accumulate
-from tengen.tensor.hooks import called, hooked, hooks_of
+from tengen.tensor.backward import finish
+from tengen.tensor.hooks import after_of, hooked, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, check_outputs, gradients
 
@@ -94,7 +94,7 @@ class GradManager:
     def callbacks_of(self, t: Tensor) -> tuple[Callable, ...] | None:
         """The callbacks that a tensor was attached with, and its hooks; None where it is not attached."""
         entry = self._attached.get(id(t))
-        return None if entry is None or getattr(t, "frozen", False) else (*entry.callbacks, *hooks_of(t).values())
+        return None if entry is None or getattr(t, "frozen", False) else (*entry.callbacks, *hooks_of(t).values(), *after_of(t).values())
 
     def _start(self, t: Tensor, entry: _Attached) -> None:
         if tracing.recorder is not None:
@@ -144,10 +144,17 @@ class GradManager:
         check_outputs(ys, seeds)
         lost = [i for i, y in enumerate(ys) if y._node is None] if len(ys) > 1 else []
         entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
-        found = gradients(ys, seeds, [place for *_, place in entries], self.level)
-        level = self.level
+        level, early = self.level, []
+
+        def arrived(i: int, g: Tensor) -> None:
+            early.append(i)
+            t, stand_ins, callbacks, _ = entries[i]
+            finish(t, stand_ins, callbacks, g)
+
+        after = arrived if any(after_of(t) for t, *_ in entries) else None
+        found = gradients(ys, seeds, [place for *_, place in entries], level, arrived=after)
         self.release()
-        if all(g is None for g in found) and not level.awaited:
+        if all(g is None for g in found) and not early and not level.awaited:
             _nothing_found(ys, len(entries))
         elif lost:
             warn_once(
@@ -156,15 +163,8 @@ class GradManager:
                 UsageWarning,
             )
         for (t, stand_ins, callbacks, _), g in zip(entries, found):
-            shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
-            for callback in callbacks:
-                if g is not None:
-                    r = callback(shown, g)
-                    g = g if r is None else r
-            for hook in list(hooks_of(t).values()) if g is not None else ():
-                g = called(hook, g)
             if g is not None:
-                accumulate(t, stand_ins, g)
+                finish(t, stand_ins, callbacks, g)
 
     def __enter__(self) -> GradManager:
         return self.record()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
-from tengen.tensor.hooks import called, hooks_of
+from tengen.tensor.hooks import after_of, called, hooks_of
 from tengen.tensor.nodes import TapeNode, leaf_of, leaves, node_of, on_tape
 from tengen.tensor.recording import tracing
-from tengen.tensor.tape import Place, check_outputs, gradients
+from tengen.tensor.tape import Arrived, Place, check_outputs, gradients
 from tengen.tensor.tensor import Tensor
 
 
@@ -42,13 +42,14 @@ def _below(ts: Sequence[Tensor]) -> list[tuple[TapeNode, Tensor]]:
 
 
 def _found(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], places: Sequence[Place], retain: bool | None, create: bool
-) -> list[Tensor | None]:
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], places: Sequence[Place], retain: bool | None, create: bool,
+    arrived: Arrived | None = None,
+) -> list[Tensor | None]:  # fmt: skip
     """Gradients by the leaves' level, of which what was owed to other processes is paid then."""
     level = leaves.level
     assert level is not None
     try:
-        return gradients(outputs, seeds, places, _Asker(level.order) if create else level, create if retain is None else retain)
+        return gradients(outputs, seeds, places, _Asker(level.order) if create else level, create if retain is None else retain, arrived)
     finally:
         level.owed, level.awaited = [], []
 
@@ -95,11 +96,29 @@ def backward(
             raise GradientError(f"backward(inputs=): {len(wanted) - len(reached)} of the {len(wanted)} tensors are no leaves of this result")
     if not reached:
         raise GradientError(f"{self._layout.type!r} was computed from tensors of a GradManager alone; help: gm.backward(loss)")
-    for (_, t), g in zip(reached, _found([self], [gradient], [(n, 0) for n, _ in reached], retain_graph, create_graph)):
-        for hook in list(hooks_of(t).values()) if g is not None else ():
-            g = called(hook, g)
+
+    def arrived(i: int, g: Tensor) -> None:
+        t = reached[i][1]
+        finish(t, tracing.recorder.stand_ins.get(id(t), []) if tracing.recorder is not None else [], (), g)
+
+    early = arrived if any(after_of(t) for _, t in reached) else None
+    for i, g in enumerate(_found([self], [gradient], [(n, 0) for n, _ in reached], retain_graph, create_graph, early)):
         if g is not None:
-            accumulate(t, tracing.recorder.stand_ins.get(id(t), []) if tracing.recorder is not None else [], g)
+            arrived(i, g)
+
+
+def finish(t: Tensor, stand_ins: Sequence[Tensor], callbacks: Sequence[Callable], g: Tensor) -> None:
+    """A tensor's gradient is there: it goes through callbacks and hooks, is added to those that the tensor has, and is shown to the hooks
+    that come after."""
+    shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
+    for callback in callbacks:
+        r = callback(shown, g)
+        g = g if r is None else r
+    for hook in list(hooks_of(t).values()):
+        g = called(hook, g)
+    accumulate(t, stand_ins, g)
+    for hook in list(after_of(t).values()):
+        hook(shown)
 
 
 def accumulate(t: Tensor, stand_ins: Sequence[Tensor], g: Tensor) -> None:

@@ -66,6 +66,11 @@ def called(hook: Callable, g: Any) -> Any:
     return new
 
 
+def after_of(t: Any) -> Mapping[int, Callable]:
+    """The hooks of a Parameter that are called once a gradient was added to its `grad`."""
+    return getattr(t, "_after_hooks", None) or {}
+
+
 def hooks_of(t: Any) -> Mapping[int, Callable]:
     """The hooks of a Parameter, which outlast a tape."""
     return getattr(t, "_hooks", None) or {}

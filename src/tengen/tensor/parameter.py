@@ -56,3 +56,21 @@ class Parameter(Tensor):
         if not hasattr(self, "_hooks"):
             self._hooks: dict[int, Callable] = {}
         return put(self._hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Calls hook(parameter) when a backward walk has added a gradient to the parameter's ``grad``: PyTorch's method. A parameter
+        with such a hook gets its gradient as soon as the walk has passed all calls that used the parameter, while the walk goes on, so
+        that a hook that takes ``grad`` away keeps the memory of few gradients. Returns a handle, whose `remove()` takes the hook off.
+
+        >>> from tengen import Parameter, autodiff
+        >>> w, norms = Parameter([3.0]), []
+        >>> handle = w.register_post_accumulate_grad_hook(lambda p: norms.append(p.grad.item()))
+        >>> gm = autodiff.GradManager().attach(w)
+        >>> with gm:
+        ...     gm.backward((w * w).sum())
+        >>> norms
+        [6.0]
+        """
+        if not hasattr(self, "_after_hooks"):
+            self._after_hooks: dict[int, Callable] = {}
+        return put(self._after_hooks, hook)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
@@ -21,29 +21,33 @@ from tengen.tensor.nodes import Level, TapeNode, is_live, node_of, walking
 from tengen.tensor.tensor import Tensor, tensor_on_tape
 
 Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
+Arrived = Callable[[int, Tensor], None]
 
 
 def gradients(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool = False
-) -> list[Tensor | None]:
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool = False,
+    arrived: Arrived | None = None,
+) -> list[Tensor | None]:  # fmt: skip
     """Gradients of sum(output * seed) with respect to the `wanted` places; None where no output depends on one.
 
     Args:
         outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started, or older ones.
         again: whether the same walk may be asked for once more. If not, what a call has saved for its gradient is freed as soon
-            as that is computed, unless another level may need it.
+            as that is computed, unless another level may need it. arrived: is given (position in wanted, gradient) as soon as all
+            calls that used a wanted start node have been passed; None is returned for those.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
     if casting.rule is None:
-        return _gradients(outputs, seeds, wanted, level, again)
+        return _gradients(outputs, seeds, wanted, level, again, arrived)
     with casts(None, None, None):
-        return _gradients(outputs, seeds, wanted, level, again)
+        return _gradients(outputs, seeds, wanted, level, again, arrived)
 
 
 def _gradients(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool
-) -> list[Tensor | None]:
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool,
+    arrived: Arrived | None,
+) -> list[Tensor | None]:  # fmt: skip
     asked = len(wanted)
     wanted = [*wanted, *level.awaited]
     targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
@@ -76,8 +80,10 @@ def _gradients(
     for t in level.owed:
         give(t, REGISTRY["zeros_like"](t._off_tape()))
     result: list[Tensor | None] = [None] * len(wanted)
-    while heap:
-        _, key = heapq.heappop(heap)
+    uses = {} if arrived is None else _uses([*outputs, *level.owed], targets, useful, level)
+
+    def final(key: int) -> dict[int, Tensor]:
+        """The gradients of a node's outputs."""
         node, slot = nodes[key], grads.pop(key)
         for index, parts in slices.pop(key, {}).items():
             for g in _joined(parts):
@@ -86,10 +92,29 @@ def _gradients(
             for index, hook in list(hooks.values()):
                 if index in slot:
                     slot[index] = called(hook, slot[index])
+        return slot
+
+    def passed(below: Sequence[TapeNode]) -> None:
+        """A call was walked through whose operands these nodes made."""
+        for key in dict.fromkeys(map(id, below)):
+            if key in uses:
+                uses[key] -= 1
+                if not uses[key] and key in grads:
+                    slot = final(key)
+                    for i, index in targets[key]:
+                        if i < asked and index in slot:
+                            arrived(i, cut([slot[index]], level)[0])
+
+    while heap:
+        _, key = heapq.heappop(heap)
+        if key not in grads:  # it has arrived
+            continue
+        node, slot = nodes[key], final(key)
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
         if node.order < level.order:
             continue
+        below = node.parents() if uses else ()
         if node.op is not None:
             before = walking.go_to(node, level)
             try:
@@ -100,7 +125,26 @@ def _gradients(
                 node.saved, node.outputs, node.level = [], None, None
         elif node.saved:
             give(tensor_on_tape(*node.saved[0]), slot[0])
+        passed(below)
     return cut(result[:asked], level)
+
+
+def _uses(starts: Sequence[Tensor], targets: dict, useful: set[int], level: Level) -> dict[int, int]:
+    """How many useful nodes use what a wanted start node stands for, by the id of that node."""
+    found: dict[int, int] = {}
+    stack = [n for t in starts if (n := node_of(t)[0]) is not None and id(n) in useful]
+    seen = set(map(id, stack))
+    while stack:
+        n = stack.pop()
+        if n.order < level.order:
+            continue
+        for m in {id(m): m for m in n.parents() if id(m) in useful}.values():
+            if id(m) in targets and m.op is None and not m.saved:
+                found[id(m)] = found.get(id(m), 0) + 1
+            if id(m) not in seen:
+                seen.add(id(m))
+                stack.append(m)
+    return found
 
 
 def cut(tensors: Sequence[Any], level: Level) -> list[Any]:

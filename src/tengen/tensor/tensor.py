@@ -218,7 +218,7 @@ def tensor_on_tape(data, layout, node) -> Tensor:
 
 def _attributes(t: Tensor) -> dict[str, Any]:
     """What a copy of a Parameter has too: not its hooks, which belong to the one that they were put on."""
-    return {k: v for k, v in getattr(t, "__dict__", {}).items() if k != "_hooks"}
+    return {k: v for k, v in getattr(t, "__dict__", {}).items() if k not in ("_hooks", "_after_hooks")}
 
 
 def _rebuild(cls, array, state):
