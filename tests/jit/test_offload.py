@@ -79,7 +79,7 @@ def test_what_is_cheap_is_computed_again_and_what_is_dear_is_written(disk):
     def step(x, w):
         y = F.exp(x) * 2  # cheap
         z = F.exp(x) @ w  # dear: 2,048 products for each element
-        big = F.sort(F.concat([x, x], 1), 1)[0]  # what needs the memory
+        big = F.sort(F.concat([x, x], 1), True)[0]  # what needs the memory
         return (big.sum() + (y * y).sum() + (F.sin(z) * z).sum()), y.sum(), z.sum()
 
     rng = np.random.default_rng(1)
@@ -126,9 +126,9 @@ def _folded(net, x):
     hidden = [net[:7](x)]
     for m in net[7:-1]:
         hidden.append(m(hidden[-1]))
-    y = F.sort(hidden[-1], 1)[0]
+    y = F.sort(hidden[-1], True)[0]
     for h in reversed(hidden):
-        y = F.sort(y + h, 1)[0]
+        y = F.sort(y + h, True)[0]
     return y
 
 

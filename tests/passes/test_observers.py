@@ -19,7 +19,7 @@ from tengen.passes.lowered import Lowered
 from tengen.passes.pipeline import graph_passes, optimize
 from tengen.passes.run import Form, Pass, observing, run_passes
 
-GRAPHS = ["remove_dead_code", "remove_identities", "remove_examples", "remove_broadcasts", "merge_common", "keep_codes", "narrow"]
+GRAPHS = ["remove_dead_code", "remove_identities", "remove_examples", "remove_broadcasts", "merge_common", "keep_codes", "drop_clips", "narrow"]
 FUSED = ["remove_dead_code", "fuse", "optimize_regions"]
 LOWERING = ["destinations", "layouts", "aliases", "image_loops", "launches"]
 LAST = ["memory", "emit"]

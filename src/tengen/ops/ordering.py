@@ -158,7 +158,7 @@ def _np_scan(f, start):
 
 
 for _op, _f in ((running_max, np.maximum), (running_min, np.minimum)):
-    _op.reference(lambda x, axis, f=_f: f.accumulate(x, axis))
+    _op.reference(lambda x, axis, f=_f: f.accumulate(np.atleast_1d(x), axis))  # NumPy has no accumulation of a scalar
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 17)),), {"axis": 1}, grad=False),
         Case(lambda r: (np.where(r.uniform(0, 1, (6, 33)) < 0.1, np.nan, r.uniform(-2, 2, (6, 33))),), {"axis": 0}, grad=False),

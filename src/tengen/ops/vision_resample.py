@@ -29,7 +29,7 @@ from tengen.ops.vision_taps import tap_sum
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-REACH = {"linear": 1, "cubic": 2}  # pixels on each side that a filter reaches where an image keeps its size
+REACH_PIXELS = {"linear": 1, "cubic": 2}  # pixels on each side that a filter reaches where an image keeps its size
 SHARPNESS = -0.5  # Keys' parameter a of the antialiased "cubic", as in PyTorch and Pillow
 
 
@@ -75,7 +75,7 @@ def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
     least = 1 if as_int(out) == 0 else out
     if filter == "area":
         return 0, n, least, cdiv(n, least) + 1
-    reach = REACH[filter] * _larger(n, out)
+    reach = REACH_PIXELS[filter] * _larger(n, out)
     return n - 2 * reach + out, 2 * n, 2 * least, 4 * reach // (2 * least) + 1
 
 

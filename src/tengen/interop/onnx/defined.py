@@ -211,6 +211,24 @@ def cumprod(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
     return made.reshape(()) if not t.ndim else F.moveaxis(made, 0, axis)
 
 
+def _running(x: Tensor, axis: int, extreme: Callable[[Tensor, Tensor], Tensor], end: int) -> Tensor:
+    """A scan along the axis, of the largest or the least so far, which begins with the least (0) or the largest (1) number there is."""
+    info = None if x.dtype.is_float else np.iinfo(x.dtype.numpy)
+    begin = (-math.inf, math.inf)[end] if info is None else (int(info.min), int(info.max))[end]
+    flat = x.reshape(1) if not x.ndim else F.moveaxis(x, axis, 0)
+
+    def step(before: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:
+        found = extreme(before, now)
+        return found, found
+
+    made = F.scan(step, F.full(flat.shape[1:], begin, x.dtype), flat)[1]
+    return made.reshape(()) if not x.ndim else F.moveaxis(made, 0, axis)
+
+
+says("running_max")(lambda x, axis: _running(x, axis, F.maximum, 0))
+says("running_min")(lambda x, axis: _running(x, axis, F.minimum, 1))
+
+
 def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> Tensor:
     """Of pictures that are chosen first."""
     return REGISTRY["tap_sum"](F.take(x, image, 0), None, index, weight)
