@@ -82,4 +82,4 @@ class Checked:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("tengen.") and "__init__" in cls.__dict__:
-            cls.__init__ = checked(cls.__init__, ("bool", "bool | None"))  # type: ignore[misc]  # mypy takes it for a method
+            cls.__init__ = checked(cls.__init__, ("bool", "bool | None"))  # type: ignore[method-assign]  # mypy takes it for a method

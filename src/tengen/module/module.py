@@ -66,7 +66,7 @@ class Module(Watched):
         """Constructors of the layers that come with Tengen check their arguments: see `constructor`."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("tengen.module.") and "__init__" in cls.__dict__:
-            cls.__init__ = constructor(cls.__init__)  # type: ignore[misc]  # mypy takes it for a method
+            cls.__init__ = constructor(cls.__init__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
