@@ -105,6 +105,18 @@ def test_pairs_without_inputs_in_an_opset_that_does_not_have_them():
     assert any("in the ONNX node" in note and "QuantizeLinear() -> q" in note for note in e.value.__notes__)
 
 
+def test_nodes_without_outputs():
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    s = helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [0.1])
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s"], ["y"])]
+    nodes.append(helper.make_node("QuantizeLinear", ["y", "s"], [], "last"))
+    g = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")], [s])
+    with pytest.raises(FileFormatError, match=r"QuantizeLinear \('last'\) has 0 outputs; the op has 1 or more"):
+        to_module(helper.make_model(g, opset_imports=[helper.make_opsetid("", 13)]))
+    net = to_module(helper.make_model(g, opset_imports=[helper.make_opsetid("", 2)]))  # whose ops these are not: no schema says so
+    np.testing.assert_allclose(net(np.array([0.24, 1.0], np.float32)).numpy(), [0.2, 1.0], rtol=1e-6)
+
+
 def test_operators_of_other_vendors():
     """No standard says which of their inputs are optional: each one that computes without an input does so on purpose, or asks for it."""
     x = np.ones((1, 2, 4), np.float32)

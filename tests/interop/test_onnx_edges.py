@@ -1,5 +1,7 @@
 """Where opsets and open extents differ: one node each, in a program whose extents are all open, beside onnxruntime."""
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -171,9 +173,19 @@ def test_weights_of_lstms_have_their_sizes():
 
 
 @pytest.mark.parametrize("made, more", [("y, at", ""), ("y", ", dilations = [2, 1]")])
-def test_tables_of_positions_are_bounded(made, more):
-    """A few bytes that ask for an array of 16 GB while they are recorded are an error."""
+def test_tables_of_positions_are_not_made_for_large_extents(made, more):
+    """A few bytes do not ask for an array of 16 GB while they are recorded: positions are computed when the program runs."""
     text = f"net (int8[1, 2, 2147483647, 5] x) => (int8[1, 2, k, l] y) {{ {made} = MaxPool <kernel_shape = [2, 2]{more}> (x) }}"
-    m = parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}')
-    with pytest.raises(FileFormatError, match="elements that have to be known; 4,194,304 may be"):
-        load(m)
+    tracemalloc.start()
+    try:
+        made = load(parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}'))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+    assert made.outputs[0].shape[2] == 2**31 - 2 - bool("dilations" in more)
+
+
+def test_windows_wider_than_a_known_array_may_be():
+    text = "net (float[1, 1, n] x) => (float[1, 1, k] y) { y = MaxPool <kernel_shape = [4194305], strides = [1], dilations = [2]> (x) }"
+    with pytest.raises(FileFormatError, match="4,194,305 elements that have to be known; 4,194,304 may be"):
+        load(parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}'), shapes={"n": 1 << 24})

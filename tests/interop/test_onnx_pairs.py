@@ -10,6 +10,7 @@ from onnx import numpy_helper, parser
 import tengen.functional as F
 from tengen import Parameter, Tensor
 from tengen.autodiff import GradManager
+from tengen.base.errors import FileFormatError
 from tengen.interop.onnx import load, to_module
 
 RNG = np.random.default_rng(0)
@@ -169,16 +170,21 @@ def test_floats_beside_integers_train():
 
 
 def test_broken_pairs_are_left_to_the_run():
-    """Nodes without inputs, scales that are texts, empty or not finite, bounds that are NaN: nothing is rewritten, and nothing fails."""
+    """Scales that are texts, empty or not finite, bounds that are NaN: nothing is rewritten, and nothing fails. Nodes that lack inputs
+    are refused."""
     base = arrays_of(np.uint8)
+    for text, wrong in (
+        ("i = DequantizeLinear()  y = Conv(i, i)  z = QuantizeLinear(y, x_s)", "DequantizeLinear .* has 0 inputs; the op takes 2 to 3"),
+        ("i = pair(x, x)  y = Conv(i)  z = QuantizeLinear(y, x_s, x_z)", "Conv .* has 1 inputs; the op takes 2 to 3"),
+        ("i = pair(x, x)  c = Concat <axis = 0> ()  y = QuantizeLinear(c, x_s)", "Concat .* has 0 inputs; the op takes 1 to any number"),
+    ):
+        with pytest.raises(FileFormatError, match=wrong):
+            to_module(model(f"(float[N, 3, 9, 11] x) => (float y) {{ {text} }}", **base))
     for text, more in (
-        ("i = DequantizeLinear()  y = Conv(i, i)  z = QuantizeLinear(y, x_s)", {}),
-        ("i = pair(x, x)  y = Conv(i)  z = QuantizeLinear(y, x_s, x_z)", {}),
         ("i = pair(x, x)  c = Conv(i, i)  r = Clip(c, low)  y = pair(r, x)", {"low": np.float32(np.nan)}),
         ("i = pair(x, x)  c = Conv(i, i)  r = Clip(c, low)  y = pair(r, x)", {"low": np.zeros(0, np.float32)}),
         ("i = pair(x, x)  c = MatMul(i, i)  y = pair(c, x)", {"x_s": np.float32(np.inf)}),
         ("i = pair(x, x)  c = MatMul(i, i)  y = pair(c, x)", {"x_s": np.zeros(0, np.float32)}),
-        ("i = pair(x, x)  c = Concat <axis = 0> ()  y = QuantizeLinear(c, x_s)  z = QuantizeLinear()", {}),
     ):
         m = model(f"(float[N, 3, 9, 11] x) => (float y) {{ {text} }}", **(base | more))
         assert not {op for op in kinds(to_module(m)) if op.startswith("QLinear")}

@@ -62,7 +62,9 @@ class Codes:
 
 def in_integers(graph: GraphOf) -> tuple[GraphOf, dict[str, str]]:
     """(The graph with operators of integers, why others compute in floats: by the name of the node)."""
-    if not any(n.what in DEQUANTIZE for n in graph.nodes):
+    of_codes = [n for n in graph.nodes if n.what in QUANTIZE or n.what in DEQUANTIZE]
+    broken = any(len(n.inputs) < 2 for n in of_codes) or not all(n.outputs for n in graph.nodes)  # the run says what is missing
+    if broken or not any(n.what in DEQUANTIZE for n in of_codes):
         return graph, {}
     return Pairs(graph).rewritten()
 
@@ -135,7 +137,7 @@ class Pairs:
 
     def pair(self, n: NodeOf, codes: str, given: np.dtype | None) -> Codes | None:
         """The integers of a Quantize- or DequantizeLinear, with 8 bits and known scales. given: their dtype where there is no zero point."""
-        inputs = [*n.inputs, *[""] * 3]
+        inputs = [*n.inputs, "", ""]
         scales, zeros = self.known(inputs[1]), self.known(inputs[2]) if inputs[2] else None
         axis = n.get("axis", 1)
         if scales is None or (inputs[2] and zeros is None) or n.get("block_size", 0) or not isinstance(axis, int):

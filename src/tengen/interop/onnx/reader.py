@@ -102,6 +102,7 @@ class SchemaOf:
     Attributes:
         since: the opset in which the op got its meaning. defaults, kinds: of attributes, by name. required: names of attributes.
         needed: names of the inputs that are always there, by position. fewest, most: how many inputs there are; most may be None.
+        results: how many outputs there are at least.
     """
 
     since: int = 1
@@ -111,6 +112,7 @@ class SchemaOf:
     needed: Mapping[int, str] = field(default_factory=dict)
     fewest: int = 0
     most: int | None = None
+    results: int = 0
 
 
 def read(source: Any) -> Source:
@@ -198,7 +200,7 @@ class Reader:
         attributes = {}
         domain, op = normal(name(n.domain)), name(n.op_type)
         schema = self.schema(op, domain, opsets.get(domain, 1))
-        check_inputs(n, schema)
+        check_ports(n, schema)
         for a in n.attribute:
             if (kind := schema.kinds.get(a.name, a.type)) != a.type:
                 raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {a.type}, not {kind}")
@@ -227,7 +229,7 @@ class Reader:
             single = self.onnx.defs.OpSchema.FormalParameterOption.Single
             needed = {i: p.name for i, p in enumerate(s.inputs) if p.option == single}
             required, most = [k for k, a in each if a.required], s.max_input if s.max_input < UNBOUNDED else None
-            self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most)
+            self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most, s.min_output)
         return self.schemas[key]
 
     def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
@@ -322,8 +324,8 @@ class Reader:
         return PortOf(name(v.name), shape, dtype)
 
 
-def check_inputs(n: Any, schema: SchemaOf) -> None:
-    """Looks whether a node has as many inputs as its op takes, and those that are not optional.
+def check_ports(n: Any, schema: SchemaOf) -> None:
+    """Looks whether a node has as many inputs and outputs as its op, and the inputs that are not optional.
 
     Errors: FileFormatError.
     """
@@ -331,6 +333,8 @@ def check_inputs(n: Any, schema: SchemaOf) -> None:
     if count < schema.fewest or schema.most is not None and count > schema.most:
         takes = f"{schema.fewest}" if schema.fewest == schema.most else f"{schema.fewest} to {schema.most or 'any number'}"
         raise FileFormatError(f"{where} has {count} inputs; the op takes {takes}")
+    if len(n.output) < schema.results:
+        raise FileFormatError(f"{where} has {len(n.output)} outputs; the op has {schema.results} or more")
     if absent := [said for i, said in schema.needed.items() if i < count and not n.input[i]]:
         raise FileFormatError(f"{where} misses the input {absent[0]!r}, which is not optional")
 

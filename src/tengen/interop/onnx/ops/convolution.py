@@ -9,7 +9,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.functional.windows import is_zero, larger, smaller
-from tengen.interop.networks.places import modest, product, same_paddings
+from tengen.interop.networks.places import MOST, modest, product, same_paddings
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints
@@ -148,9 +148,10 @@ def windows(t: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: S
     rank = len(kernel)
     for i in range(rank):
         axis = 2 + 2 * i
-        modest(product([int(e) for e in (outs[i], kernel[i]) if as_int(e) is not None]))
+        modest(kernel[i])
         taps = np.arange(kernel[i], dtype=np.int64)[None] * dilation[i]
-        if as_int(outs[i]) is None:
+        count = as_int(outs[i])
+        if count is None or count * kernel[i] > MOST:
             index = F.arange(outs[i], dtype="int64").reshape(-1, 1) * stride[i] + as_tensor(taps)
         else:
             index = as_tensor(np.arange(outs[i], dtype=np.int64)[:, None] * stride[i] + taps)
