@@ -72,7 +72,7 @@ def test_an_observer_sees_every_pass_in_order():
         program, _ = compile_graph(graph(), None, [], "g")
     assert seen.names == [*GRAPHS, *FUSED, *LOWERING, *LAST]
     assert [p.name for p in passes(Target.host())] == seen.names
-    kinds = [Graph] * 10 + [Placed] * 4 + [Lowered, Planned, Program]
+    kinds = [Graph] * 11 + [Placed] * 4 + [Lowered, Planned, Program]
     assert [type(after) for _, _, after, *_ in seen] == kinds and seen[-1][2] is program
     for (_, _, after, *_), (_, before, *_) in zip(seen, seen[1:]):
         assert after is before
