@@ -1,11 +1,11 @@
-"""Evaluates `calls.py` with PyTorch and saves what it gives: ``python tests/pytorch/save_calls.py``."""
+"""Evaluates `pytorch_calls.py` with PyTorch and saves what it gives: ``python tests/pytorch/save_calls.py``."""
 
 import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
-from calls import CALLS, make
+from pytorch_calls import CALLS, make
 
 warnings.simplefilter("ignore")
 found = {f"{k}.{j}": a for k, call in enumerate(CALLS) for j, a in enumerate(make(torch, call))}

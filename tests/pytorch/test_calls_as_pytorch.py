@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import calls
 import numpy as np
 import pytest
+import pytorch_calls as calls
 
 import tengen.pytorch as torch
 
