@@ -1,9 +1,9 @@
 """Training steps of whole networks, float32: forward, loss, backward, and an update by SGD with momentum or AdamW.
 
-Tengen (traced, and eager as a row of its own) and the peers start from the same weights and are compared after one step,
-before they are timed: the losses, and the way that the weights went. (More steps would compare how roundings grow: networks with
-batch norm and fresh weights magnify them by orders.) Tengen's two are compared as bits after three. A step is on a batch that is
-a tensor already, and clears the gradients.
+Tengen's step traced, the network alone traced in a plain loop, Tengen eager (a row of its own) and the peers start from the same
+weights and are compared after one step, before they are timed: the losses, and the way that the weights went. (More steps would
+compare how roundings grow: networks with batch norm and fresh weights magnify them by orders.) Tengen's are compared as bits after
+three. A step is on a batch that is a tensor already, and clears the gradients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from roof import roof
 AIMS = {
     "ResNet-18": 1.5, "ResNet-50": 1.5, "MobileNetV2": 2.5, "ViT-Tiny": 1.3, "GPT": 1.3, "LSTM": 1.3, "LeNet": 2.5, "MLP": 1.3,
 }  # fmt: skip
-STEPS = 3  # before Tengen's two are compared
+STEPS = 3  # before Tengen's are compared
 
 
 class Steps:
@@ -114,7 +114,7 @@ def distance(a: dict[str, np.ndarray], b: dict[str, np.ndarray], start: dict[str
 def training(name: str, quick: bool = False) -> Case:
     """One network's step."""
     network = NETWORKS[name]
-    mine, eager = (Trainer(network, network.batch, traced) for traced in (True, False))
+    mine, eager, alone = (Trainer(network, network.batch, traced) for traced in (True, False, "network"))
     start = mine.weights()
     peers.forget()
     more = others(network, mine, quick)
@@ -129,16 +129,16 @@ def training(name: str, quick: bool = False) -> Case:
             if hasattr(t, "weights"):
                 far = distance(after, t.weights(), start)
                 assert far < near, f"{who}'s weights went elsewhere, by {far:.3g} of the way"
-        eager.step()
+        for other in (eager, alone):
+            other.step()
         for _ in range(1, STEPS):
-            assert mine.step().numpy().tobytes() == eager.step().numpy().tobytes(), (
-                "eager and traced losses differ in their bits"
-            )
+            assert len({t.step().numpy().tobytes() for t in (mine, eager, alone)}) == 1, "eager and traced losses differ in their bits"
         after = mine.weights()
-        for k, w in eager.weights().items():
+        for k, w in [*eager.weights().items(), *alone.weights().items()]:
             assert w.tobytes() == after[k].tobytes(), f"eager and traced {k} differ in their bits"
 
-    contenders = {"tengen": mine.step, "tengen eager": eager.step} | {who: t.step for who, t in more.items()}
+    own = {"tengen": mine.step, "tengen, network alone": alone.step, "tengen eager": eager.step}
+    contenders = own | {who: t.step for who, t in more.items()}
     best = "torch, channels-last" if network.convolutions and network.name != "LeNet" else "torch"
     aim, goals = Goal(1 / AIMS[name], "fastest"), {"tengen eager": Goal(1.0, best)}
     work = network.step_work(network.batch)

@@ -142,11 +142,12 @@ class Inference:
 
 
 class Trainer:
-    """Tengen's side of training: `step()` trains once and returns the loss. `block`: makes what the forward pass runs in. `memory_budget`,
+    """Tengen's side of training: `step()` trains once and returns the loss. `traced`: whether the step is; "network": the network alone, and
+    the loop is plain Python. `block`: makes what the forward pass runs in. `memory_budget`,
     `offload`: of the trace. Attributes: run, arguments: what a step calls, and with what."""
 
     def __init__(
-        self, network: Network, batch: int, traced: bool, shape: tuple[int, ...] | None = None,
+        self, network: Network, batch: int, traced: bool | str, shape: tuple[int, ...] | None = None,
         block: Callable = contextlib.nullcontext, memory_budget: int | str | None = None, offload: str | None = None, **options,
     ):  # fmt: skip
         self.net = network.tengen(training=True, **options)
@@ -154,16 +155,18 @@ class Trainer:
         opt = kind(self.net.parameters(), **RATES[network.optimizer])
         gm = GradManager().attach(self.net.parameters())
 
+        net = tengen.trace(self.net, symbolic=True) if traced == "network" else self.net
+
         def train(data, label):
             with gm:
                 with block():
-                    logits = self.net(data)
+                    logits = net(data)
                     loss = F.loss.cross_entropy(F.reshape(logits, (-1, network.classes)), F.flatten(label))
                 gm.backward(loss)
             opt.step().clear_grad()
             return loss
 
-        self.run = run = tengen.trace(train, symbolic=True, memory_budget=memory_budget, offload=offload) if traced else train
+        self.run = run = tengen.trace(train, symbolic=True, memory_budget=memory_budget, offload=offload) if traced is True else train
         data, label = (tengen.Tensor(a) for a in (network.data(batch, shape=shape), network.labels(batch, shape=shape)))
         self.arguments = data, label
         self.step: Callable = lambda: run(data, label)

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each import each
 
 from tengen.codegen.targets import Target
 from tengen.deploy.run import CannotRun, linker
@@ -113,7 +114,7 @@ def exists(name):
     return True
 
 
-@pytest.mark.parametrize("name, remark", list(migration_rows()), ids=lambda x: x or None)
+@each("name, remark", list(migration_rows()))
 def test_the_migration_table_is_true(name, remark):
     assert exists(name) == (remark != "planned"), f"{name}: a row is marked planned exactly when its name does not exist"
 

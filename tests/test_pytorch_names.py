@@ -77,6 +77,7 @@ def test_every_name_is_tried():
         "backward", "bfloat16", "cuda", "pinv", "qr", "svd", "detach_", "dim", "element_size", "is_complex", "is_contiguous",
         "is_floating_point", "is_signed", "istft", "stft",
         "masked_select", "nelement", "nonzero", "numel", "register_hook", "retain_grad", "unique",
+        "bernoulli", "stride", "type",  # tests/pytorch/test_dialect_places.py
     }  # fmt: skip
     x = Tensor(X)
     assert x.bfloat16().dtype == "bfloat16" and x.dim() == 3 and x.numel() == x.nelement() == 24

@@ -370,8 +370,9 @@ def stft(
         raise Undecided(f"the length {x.shape[-1]} of a signal must be known when it is compiled")
     if n_fft < 1 or hop < 1 or length < n_fft:
         raise ShapeError(f"stft: a signal of {length} points (with padding) has no windows of n_fft={n_fft} at a distance of {hop}")
-    at = np.arange(1 + (length - n_fft) // hop)[:, None] * hop + np.arange(n_fft)
-    parts = REGISTRY["take"](x, Tensor(at), x.ndim - 1)
+    numbers = lambda count: REGISTRY["arange"](count, dtype="int64")  # positions are computed: of long signals they are more than the signal
+    at = numbers(1 + (length - n_fft) // hop).reshape(-1, 1) * hop + numbers(n_fft)
+    parts = REGISTRY["take"](x, at, x.ndim - 1)
     parts = parts if w is None else parts * w
     norm = "ortho" if normalized else None
     onesided = not x.dtype.is_complex if onesided is None else onesided

@@ -69,3 +69,23 @@ def test_any_steps_share_programs():
         assert given.numpy().tobytes() == hit.tobytes()
         counts.append(len(plans._programs))
     assert counts[3] == counts[8], f"{counts}"  # after each pair of signs was met once
+
+
+def test_the_sign_of_zeros_with_open_extents():
+    """Slices tile for some numbers of an open extent and not for others; the open program has the bits of each number's own."""
+    f = lambda t: (t[:, 0] * -0.0 + F.sin(t[:, 1]) * -0.0).sum()
+    halves = lambda t: (t[: t.shape[0] // 2] * -0.0).sum() + (t[t.shape[0] // 2 : t.shape[0] // 2 * 2] * -0.0).sum()
+    for g, axis in ((f, 1), (halves, 0)):
+        slope = grad(g)
+        opened = trace(slope, dynamic_axes={0: "n", 1: "m"})
+        for n in (3, 2, 4, 5):
+            t = Tensor(np.full((n, 4) if axis == 0 else (4, n), 0.5))
+            assert opened(t).numpy().tobytes() == slope(t).numpy().tobytes() == trace(slope, dynamic_axes=None)(t).numpy().tobytes()
+
+
+def test_the_sign_of_zeros_in_an_op_of_many():
+    """The gradient of a map, whose last axis has as many elements as there are images: eager programs open what is equal by chance."""
+    rng = np.random.default_rng(0)
+    image, places, scale = (Tensor(rng.normal(size=n).astype("float32") * 3) for n in ((2, 3, 4, 5), (2, 3, 6, 2), (2, 3, 3, 6)))
+    slope = grad(lambda p: (F.vision.remap(image, p) * scale).sum())
+    assert trace(slope)(places).numpy().tobytes() == slope(places).numpy().tobytes()

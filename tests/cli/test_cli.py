@@ -47,7 +47,7 @@ def test_version():
 @pytest.mark.parametrize(
     "command",
     ["", "info", "summary", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "cache warm", "cache pack", "config",
-     "doctor", "completion"],
+     "doctor", "completion", "plan"],
 )
 def test_help(command):
     text = run(*command.split(), "--help")

@@ -113,14 +113,15 @@ def test_the_same_bits_on_arm(tmp_path):
 @needs("qemu", "ziglang")
 def test_products_of_bytes_on_arm_with_and_without_instructions(tmp_path):
     for features, instructions in (("", False), (",+dotprod,+i8mm", True)):
-        kernels, arrays, wanted = [byte_dots(name) for name in DOTS], [], []
-        for k, name in zip(kernels, DOTS):
+        which = [(name, filled) for name in DOTS for filled in (False, True)]
+        kernels, arrays, wanted = [byte_dots(name, filled=filled) for name, filled in which], [], []
+        for k, (name, _) in zip(kernels, which):
             arrays.append([*byte_groups(name), np.zeros(1 << 12, "int32")])
             wanted.append([x.copy() for x in arrays[-1]])
             interpret(k, wanted[-1], [1 << 12])
         text = emit_module(kernels, replace(Target.named("aarch64"), features="+neon" + features))
-        assert ("neon.sdot" in text and "neon.usdot" in text) == instructions
-        for got, want in zip(run_emulated(tmp_path, kernels, arrays, [[1 << 12]] * 2, features), wanted):
+        assert ("neon.sdot" in text and "neon.usdot" in text) == instructions != ("neon.saddlp" in text)
+        for got, want in zip(run_emulated(tmp_path, kernels, arrays, [[1 << 12]] * len(kernels), features), wanted):
             for a, b in zip(got, want):
                 same(a, b)
 

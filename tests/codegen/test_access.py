@@ -103,6 +103,28 @@ def test_counts_that_are_known_store_no_byte_more(dt):
 
 
 @pytest.mark.parametrize("dt", ALL, ids=str)
+def test_counts_that_are_known_read_no_byte_more(dt):
+    """Neighbours, and elements that are two apart, in both directions; also on processors that mask nothing."""
+    targets = TARGETS + ([Target.named("x86-64")] if HOST.arch == "x86_64" else [])
+    for n in (1, 3, 6, 8, 15):
+        k = Builder(f"known_{n}")
+        x, near, far = k.input("x", dt), k.output("near", dt), k.output("far", dt)
+        k.store(near, 0, k.load(x, 0, LANES, n, 1), LANES)
+        k.store(near, LANES, k.load(x, ramp() * 2, LANES, (n + 1) // 2, 1), LANES)
+        k.store(far, 0, k.load(x, 0, LANES, n), n)
+        k.store(far, n + ramp() * 2, k.load(x, 0, LANES, n), n)
+        kernel = k.build()
+        a = values(dt, n)
+        wide, every = np.ones(2 * LANES, dt.numpy), np.ones(3 * n - 1, dt.numpy)
+        wide[:n], wide[LANES : LANES + (n + 1) // 2], every[:n], every[n::2] = a, a[::2], a, a
+        for loaded in [load([kernel], t) for t in targets]:
+            got, ends = np.zeros(2 * LANES, dt.numpy), FENCED.end(np.ones(3 * n - 1, dt.numpy), 1)
+            call(loaded, kernel, [FENCED.end(a, 0), got, ends])
+            same(got, wide)
+            same(ends, every)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
 def test_counts_that_only_the_compiler_finds_out_store_no_byte_more(dt):
     """The last elements of rows of 49, as a copy that transposes a tile writes them, last row first."""
     k = Builder("found")

@@ -15,7 +15,7 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import LANES, dot4i, dot4u, var
+from tengen.loops.lang import LANES, dot4i, dot4u, splat, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 HOST = Target.host()
@@ -26,6 +26,7 @@ WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it
     ("dot4u", "x86-64-v3", "avxvnni", "vpdpbusd.256"),
     ("dot4i", "aarch64", "dotprod", "neon.sdot"),
     ("dot4u", "aarch64", "i8mm", "neon.usdot"),
+    ("dot4i", "armv7-exact", "neon", "neon.vpadals"),
 ]
 
 
@@ -37,11 +38,13 @@ def operands(dtype: str, count: int = 1 << 12):
     return anything().view("int32"), np.where(rng.integers(0, 2, count), anything(), edges()).astype("uint32"), edges()
 
 
-def kernel(name: str, lanes=LANES):
-    k = Builder(f"bytes_{name}")
+def kernel(name: str, lanes=LANES, filled=False):
+    """filled: the first operand is one number in all lanes."""
+    k = Builder(f"bytes_{name}" + "_filled" * filled)
     total, a, b, out = k.input("total", int32), k.input("a", uint32), k.input("b", uint32), k.output("out", int32)
     with k.loop(0, k.int("n"), lanes) as i:
-        k.store(out, i, DOTS[name][0](k.load(total, i, lanes), k.load(a, i, lanes), k.load(b, i, lanes)))
+        first = splat(k.load(a, i)) if filled else k.load(a, i, lanes)
+        k.store(out, i, DOTS[name][0](k.load(total, i, lanes), first, k.load(b, i, lanes)))
     return k.build()
 
 

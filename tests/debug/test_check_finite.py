@@ -163,6 +163,23 @@ def test_most_values_need_no_check():
     assert 0 < checked <= 15 and checked < len(graph.nodes) / 2, (checked, len(graph.nodes))
 
 
+def test_the_gradient_of_a_loop_names_the_line_in_its_body():
+    def body(s, i):
+        return F.sqrt(s), i + 1
+
+    loops = {
+        "while": lambda x: F.while_loop(lambda s, i: i < 3, body, x, Tensor(0))[0].sum(),
+        "scan": lambda x: F.scan(lambda s, i: (body(s, 0)[0], None), x, length=3)[0].sum(),
+    }
+    line = body.__code__.co_firstlineno + 1
+    for f in loops.values():
+        for run in (autodiff.grad(f), trace(autodiff.grad(f))):
+            with pytest.raises(NonFiniteError, match=rf"sqrt.* inside of .*test_check_finite.py:{line}\]"), debug.check_finite():
+                run(Tensor([0.0, 2.0]))
+    with debug.check_finite(allow="log"):  # a name alone is one name
+        assert F.log(Tensor(0.0)).item() == -np.inf
+
+
 def test_models_and_open_extents(tmp_path):
     run = trace(lambda x: F.log(x).sum(), dynamic_axes={0: "n"})
     run(X)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tengen import Tensor, custom_ops, debug, random, trace
+from tengen import Tensor, custom_ops, debug, load_graph, random, trace
 from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, UsageWarning
 from tengen.optimizer import SGD
 
 X = Tensor(np.random.default_rng(1).normal(size=(4, 6)).astype("f4"))
@@ -109,6 +109,29 @@ def test_values_in_loops_are_watched_and_states_go_on(capsys):
     for wrong in ("", None, 3):
         with pytest.raises(ArgumentError, match="the name of an op, or a line"), debug.watch(wrong):
             pass
+
+
+def test_an_eager_loop_is_watched_as_a_traced_one_is():
+    loop = lambda x: F.while_loop(lambda s, i: i < 4, lambda s, i: (F.sqrt(s) + i, i + 1), x, Tensor(0))[0]
+    found = []
+    for run in (loop, trace(loop)):
+        with debug.watch("sqrt", lambda *_: None) as seen:
+            run(Tensor([16.0]))
+        found.append([(label, value.tolist()) for label, value in seen])
+    assert found[0] == found[1] and len(found[0]) == 4 and found[0][0][1] == [4.0]
+    assert "sqrt inside of while_loop, iteration 3 at" in found[0][3][0]
+
+
+def test_a_name_that_nothing_has_is_told():
+    with pytest.warns(UsageWarning, match=r"watch\('squareroot'\) saw nothing.*help: print\(f.graph\)"), debug.watch("squareroot"):
+        F.sqrt(Tensor(4.0))
+
+
+def test_a_loaded_model_is_compared(tmp_path):
+    f = trace(lambda x: F.softmax(x @ F.ones((6, 3))).sum(0), example_input=X)
+    f.dump(tmp_path / "f.tgn")
+    assert debug.compare(load_graph(tmp_path / "f.tgn"), X).values >= 1
+    assert debug.compare(load_graph(tmp_path / "f.tgn"), X)
 
 
 def test_a_callback_may_end_the_run():

@@ -13,8 +13,8 @@ from models import same
 
 import tengen
 import tengen.functional as F
-from tengen import Tensor, trace
-from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen import Tensor, load_graph, trace
+from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.tensor import Parameter
 
 
@@ -193,3 +193,17 @@ def test_others_safetensors_load(tmp_path):
     safetensors.numpy.save_file({"b.w": models.images(), "a": np.ones((), "i8")}, tmp_path / "s")
     got = tengen.load(tmp_path / "s")
     assert set(got) == {"b.w", "a"} and same(got["b.w"], models.images())
+
+
+@pytest.mark.parametrize("options, error, message", [
+    ({"append": True}, ConfigError, r"dump\(append=...\): a file holds one model"),
+    ({"user_info": {"epoch": 3}}, ConfigError, "a file beside it"), ({"input_data": ["x.npy"]}, ConfigError, "tengen verify"),
+    ({"enable_ioc16": True}, ConfigError, "tengen.amp"), ({"enable_nchw5": True}, TypeError, "no option 'enable_nchw5'"),
+])  # fmt: skip
+def test_options_of_megengine_that_ask_for_something_are_not_passed_over(tmp_path, options, error, message):
+    f = trace(lambda x: x + 1, example_input=Tensor([1.0]))
+    f.dump(tmp_path / "whole.tgn", optimize_for_inference=True, enable_nchw4=True, enable_ioc16=False, append=False, user_info=None)
+    assert load_graph(tmp_path / "whole.tgn")(Tensor([1.0])).tolist() == [2.0]
+    with pytest.raises(error, match=message):
+        f.dump(tmp_path / "no.tgn", **options)
+    assert not (tmp_path / "no.tgn").exists()

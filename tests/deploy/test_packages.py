@@ -15,7 +15,8 @@ from needs import needs
 from recorded import dumped
 
 import tengen
-from tengen import deploy
+import tengen.module as M
+from tengen import Tensor, deploy
 from tengen.base.dtype import float32
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.codegen.targets import Target
@@ -251,6 +252,18 @@ def test_the_first_op_that_differs_is_named(mlp, tmp_path):
     assert deploy.verify_artifact(model, tmp_path, target="wasm32-exact").status == "equal"
     with pytest.raises(FileFormatError, match="holds no artifact for riscv64; help: tengen compile --target riscv64"):
         deploy.verify_artifact(model, tmp_path, target="riscv64")
+
+
+@needs("ziglang")
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7"])
+def test_weights_beyond_the_first_memory_of_the_board(target, tmp_path):
+    """6 MB of weights; the board has 4 MB of memory, and more of a slower kind."""
+    if not runners(Target.named(target)):
+        pytest.skip("qemu-system-arm is not installed")
+    x = Tensor(np.arange(1024, dtype="f4").reshape(1, 1024) / 1024)
+    dumped(M.Linear(1024, 1500), [x], tmp_path / "large.tgn")
+    deploy.compile_model(tmp_path / "large.tgn", target, tmp_path, "large")
+    assert deploy.verify_artifact(tmp_path / "large.tgn", tmp_path, runs=1).status == "equal"
 
 
 def test_windows_under_wine(mlp):

@@ -32,17 +32,20 @@ class Small(M.Module):
         return y * self.sometimes if float(x[0, 0, 0, 0].numpy()) > 0 else y
 
 
-def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sharded=False, read=None, write=None, later=False):
+def trained(
+    steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sharded=False, read=None, write=None, later=False, drops=True,
+):  # fmt: skip
     """Trains in however many processes there are. Returns: parameters, buffers and gradients after the last step as bytes."""
     tg.random.seed(3)
     net = Small()
     for p in net.parameters():
         p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
+    net.drop.train(drops)  # ranks that are threads share one generator
     net.fc.bias._reset(np.full(3, dist.get_rank(), np.float32))  # which rank 0's replaces
     net = dist.DataParallel(net, micro_batches=micro_batches)
     gm = autodiff.GradManager().attach(net.parameters())
     opt = optim.Adam(net.parameters(), lr=0.01)
-    opt = dist.shard(net, opt) if sharded else opt
+    opt = dist.shard(net, opt, stage=int(sharded)) if sharded else opt
     begin = 0
     if read is not None:
         begin = dist.load_checkpoint(read, net=net, opt=opt)["step"]
@@ -67,7 +70,13 @@ def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sh
             amp.unscale(net.parameters())
             amp.update()
         optim.clip_grad_norm(net.parameters(), 0.5)
-        grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
+        if sharded > 1 and dist.get_world_size() > 1:
+            assert all(p.grad is None for p in net.parameters())
+            have = [s.grad is not None for s in opt.pieces(list(net.parameters()))]
+            found = iter(opt.norms(list(net.parameters()), lambda g: g))
+            grads = [next(found).numpy().tobytes() if one else None for one in have]
+        else:
+            grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
         opt.step().clear_grad()
         if write is not None and i == 1:
             if later:
@@ -338,7 +347,6 @@ def wrong_pipelines():
         "tied": said(lambda: pipe(tied, M.Linear(4, 4), tied)), "none": said(lambda: pipe(M.ReLU(), M.Linear(4, 4))),
         "sync": said(lambda: pipe(M.Linear(4, 4), M.SyncBatchNorm(4), M.Linear(4, 4))),
         "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)),
-        "scaled": said(lambda: tg.amp.GradScaler().unscale(net.parameters())),
     }  # fmt: skip
 
 
@@ -428,3 +436,293 @@ def everything():
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
     }  # fmt: skip
+
+
+def memory(stage, layers=6, width=256):
+    """(What `kept` says before the step, bytes of arrays and tensors that this process has got since the network was not there: before a
+    backward, and after the step, the most whole parameters at once), of Adam and layers of `width` ** 2 numbers."""
+    import gc
+    import tracemalloc
+
+    from tengen import memory
+
+    def training():
+        tracemalloc.start()
+
+        def held():
+            gc.collect()
+            arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
+            return sum(s.size for s in arrays.statistics("filename")) + memory.get_allocated_memory()
+
+        base = held()
+        net = dist.DataParallel(M.Sequential(*[M.Linear(width, width, bias=False) for _ in range(layers)]))
+        opt = dist.shard(net, optim.Adam(net.parameters(), lr=0.01), stage=stage)
+        gm = autodiff.GradManager().attach(net.parameters())
+        x, found = np.ones((2 * dist.get_world_size(), width), np.float32), []
+        for _ in range(2):
+            for (xb,) in net.micro_batches(x):
+                with gm:
+                    loss = (net(xb) ** 2).mean()
+                    found.append(held() - base)
+                    gm.backward(loss)
+            kept, after = opt.kept(), held() - base
+            opt.step().clear_grad()
+        most = opt._sharing.most if opt._sharing is not None else None
+        stepped = held() - base
+        tracemalloc.stop()
+        return tuple(kept), found[-1], after, stepped, most
+
+    training()  # what is made once, such as programs
+    return training()
+
+
+def misuse(stage):
+    """What is said of calls that would be wrong in silence."""
+
+    def said(make):
+        tg.random.seed(1)  # ranks that are threads share one generator
+        dist.group_barrier()
+        try:
+            make()
+        except (ValueError, dist.DistributedError, tg.base.errors.TraceError) as e:
+            return str(e)
+
+    net = dist.DataParallel(M.Sequential(M.Linear(4, 4), M.Linear(4, 4)))
+    opt = dist.shard(net, optim.SGD(net.parameters(), lr=0.1), stage=stage)
+    gm = autodiff.GradManager().attach(net.parameters())
+    x = np.ones((2 * dist.get_world_size(), 4), np.float32)
+
+    def twice():
+        for (xb,) in net.micro_batches(x):
+            for _ in range(2):
+                with gm:
+                    gm.backward(net(xb).sum())
+
+    def outside():
+        with gm:
+            gm.backward(net(x).sum())
+        opt.step()
+
+    def old():
+        before = next(net.parameters()).detach()
+        for (xb,) in net.micro_batches(x):
+            with gm:
+                gm.backward(net(xb).sum())
+        opt.step()
+        before.numpy()
+
+    found = {"old": said(old)}
+    opt.clear_grad()
+    found["outside"] = said(outside)
+    opt.clear_grad()
+    found["trace"] = said(lambda: tg.trace(lambda x: net(x), symbolic=True)(tg.Tensor(x)))
+    found["other"] = said(lambda: dist.shard(dist.DataParallel(M.Linear(2, 2)), optim.SGD(M.Linear(2, 2).parameters(), lr=0.1), stage=stage))
+    return found | {"twice": said(twice)}
+
+
+def changed_by_the_program(stage):
+    """Training in which the program gives a parameter another value between two steps, clips values, and evaluates. Returns: the outputs, and
+    the parameters."""
+    tg.random.seed(2)
+    net = M.Sequential(M.Linear(3, 8), M.ReLU(), M.Linear(8, 2))
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32))
+    net = dist.DataParallel(net, micro_batches=4)
+    opt = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    opt = dist.shard(net, opt, stage=stage) if stage else opt
+    gm, found = autodiff.GradManager().attach(net.parameters()), []
+    for i in range(3):
+        x = np.random.default_rng(i).standard_normal((8, 3)).astype(np.float32)
+        for _ in range(2):  # two batches are added
+            for (xb,) in net.micro_batches(x):
+                with gm:
+                    gm.backward((net(xb) ** 2).mean())
+        optim.clip_grad_value(net.parameters(), -0.4, 0.3)
+        opt.step().clear_grad()
+        net.module[0].weight[0] = float(i)
+        found.append(net(tg.Tensor(x)).numpy().tobytes())
+    return found, [p.numpy().tobytes() for p in net.parameters()]
+
+
+def pipeline_scaled():
+    """Whether each process sees the overflow of one stage's gradients."""
+    net = dist.Pipeline(M.Sequential(M.Linear(4, 4), M.Linear(4, 2)), F.nn.cross_entropy, micro_batches=2)
+    opt, scaler = optim.SGD(net.parameters(), lr=0.1), tg.amp.GradScaler(init_scale=4.0)
+    before = [p.numpy().tobytes() for p in net.parameters()]
+    net.step(np.ones((4, 4), np.float32), np.zeros(4, np.int32))
+    if dist.get_rank() == 0:
+        net.parameters()[0].grad[0] = float("inf")
+    scaler.unscale(net.parameters())
+    opt.step()
+    scaler.update()
+    return [p.numpy().tobytes() for p in net.parameters()] == before, scaler.scale_factor
+
+
+def sharded_in_processes():
+    """Trainings with dropout, at stages 2 and 3, and the memory of stages 1, 2 and 3."""
+    found = {stage: trained(steps=3, sharded=stage) for stage in (2, 3)}
+    found |= {f"scaled {stage}": trained(scaler=True, sharded=stage) for stage in (2, 3)}
+    return found | {"traced": trained(traced=True, sharded=2), "memory": {stage: memory(stage) for stage in (1, 2, 3)}}
+
+
+class Block(M.Module):
+    """A layer of a transformer."""
+
+    def __init__(self, width=512, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm, self.query, self.key, self.value = M.LayerNorm(width), *[M.Linear(width, width) for _ in range(3)]
+        self.out, self.norm2 = M.Linear(width, width), M.LayerNorm(width)
+        self.up, self.down = M.Linear(width, 2 * width), M.Linear(2 * width, width)
+
+    def forward(self, x):
+        n, t, d = x.shape
+        y = self.norm(x)
+        q, k, v = (f(y).reshape(n, t, self.heads, d // self.heads).transpose(0, 2, 1, 3) for f in (self.query, self.key, self.value))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(0, 2, 1, 3).reshape(n, t, d)
+        x = x + self.out(y)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+MEGATRON = {
+    f"*{name}.weight": {"model": dist.Split(0)} for name in ("query", "key", "value", "up")
+} | {f"*{name}.bias": {"model": dist.Split(0)} for name in ("query", "key", "value", "up")} | {
+    "*out.weight": {"model": dist.Split(1)}, "*down.weight": {"model": dist.Split(1)},
+}  # fmt: skip
+
+
+def tensor_parallel(traced=False, data=1, steps=2, layouts=MEGATRON):
+    """Trains a block, in parts where there are several processes. Returns: losses, parameters, and the placements of some results."""
+    tg.random.seed(1)
+    net = M.Sequential(Block())
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.05)
+    mesh = None
+    if dist.get_world_size() > 1:
+        mesh = dist.Mesh(data=data, model=dist.get_world_size() // data)
+        mesh.place_(net, layouts)
+    gm, opt = autodiff.GradManager().attach(net.parameters()), optim.Adam(net.parameters(), lr=0.01)
+
+    def step(x, y):
+        x = mesh.place(x, data=dist.Split(0)) if data > 1 and mesh is not None else x
+        with gm:
+            out = net(x)
+            loss = ((out - y) ** 2).mean()
+            gm.backward(loss)
+        norm = optim.clip_grad_norm(net.parameters(), 1.0)
+        opt.step().clear_grad()
+        return loss, norm
+
+    run = tg.trace(step, symbolic=True) if traced else step
+    losses = []
+    for i in range(steps):
+        rng = np.random.default_rng(i)
+        x, y = (tg.Tensor(rng.standard_normal((4, 6, 512)).astype(np.float32)) for _ in range(2))
+        losses += [t.numpy().tobytes() for t in run(x, y)]
+    where = {} if mesh is None else {k: mesh.local(p).shape for k, p in net.named_parameters()}
+    return losses, {k: p.numpy().tobytes() for k, p in net.named_parameters()}, where, None if mesh is None else mesh.moved
+
+
+def megatron_forward():
+    """(Placements of the middle and of the end of an MLP, bytes that conversions have moved, whether the result is that of one process)."""
+    n = dist.get_world_size()
+    mesh, r = dist.Mesh(model=n), np.random.default_rng(0)
+    a = lambda *shape: tg.Tensor(r.standard_normal(shape).astype(np.float32))
+    x, up, down, bias = a(8, 256), a(256 * n, 256), a(256, 256 * n), a(256)
+    want = F.linear(F.relu(F.linear(x, up)), down, bias)
+    h = F.relu(F.linear(x, mesh.place(up, model=dist.Split(0))))
+    y = F.linear(h, mesh.place(down, model=dist.Split(1)), bias)
+    where = mesh.placements(h), mesh.placements(y)
+    summed = mesh.moved
+    whole = y.numpy().tobytes() == want.numpy().tobytes()
+    return where, summed, mesh.moved, whole
+
+
+def conversions():
+    """Whether a tensor survives every change of its places on a mesh of 2 x 2."""
+    mesh = dist.Mesh(a=2, b=2)
+    x = np.arange(64, dtype=np.float32).reshape(4, 4, 4)
+    places = [dist.Broadcast(), *map(dist.Split, range(3))]
+    pairs = [(p, q) for p in places for q in places if p == dist.Broadcast() or p != q]
+    first = {w: mesh.place(tg.Tensor(x), a=w[0], b=w[1]) for w in pairs}
+    return all(mesh._to(first[w], v).numpy().tobytes() == x.tobytes() for w in pairs for v in pairs)
+
+
+def placed_values():
+    """Reductions, maxima, views and what cannot be cut, of a tensor in parts: the pairs of bytes that should be equal, and errors."""
+    mesh, r = dist.Mesh(model=dist.get_world_size()), np.random.default_rng(0)
+    x = r.standard_normal((8, 6, 12)).astype(np.float32)
+    x[0, 0, 0], x[7, 5, 11] = np.nan, np.inf
+    found = []
+    for axis in (0, 1, 2):
+        if x.shape[axis] % dist.get_world_size():
+            continue
+        for f in (
+            lambda t: t.sum(), lambda t: t.max(0), lambda t: t.min(2), lambda t: t.sum(1), lambda t: F.softmax(t, 0),
+            lambda t: t.reshape(48, 12), lambda t: t.reshape(8, 6, 3, 4).transpose(0, 2, 1, 3), lambda t: t[1:, :, 2:],
+            lambda t: F.concat([t, t * 2], 1),
+            lambda t: F.cumsum(t, 0), lambda t: F.sort(t)[0], lambda t: t[:, None] + tg.Tensor(x[:, :1]),
+            lambda t: t.astype("float64").mean(), lambda t: F.argmax(t, 2),
+            lambda t: F.flatten(t, 0, 1),
+        ):  # fmt: skip
+            want = f(tg.Tensor(x))
+            got = f(mesh.place(tg.Tensor(x), model=dist.Split(axis)))
+            found.append((axis, want.numpy().tobytes(), got.numpy().tobytes()))
+    p = mesh.place(tg.Tensor(x), model=dist.Split(0 if x.shape[0] % dist.get_world_size() == 0 else 1))
+    for q in (w := tg.Parameter(x), mesh.place(tg.Tensor(x), **{"model": p._layout.placements[0]})):
+        gm = autodiff.GradManager().attach([q])
+        with gm:
+            gm.backward((q[:, 1:, 2:5] * 3).sum())
+    found.append(("gradient of a slice", w.grad.numpy().tobytes(), q.grad.numpy().tobytes()))
+    before = p.detach()
+    p._reset(p * 2)
+    found.append(("detached", np.ascontiguousarray(x).tobytes(), before.numpy().tobytes()))
+    said = []
+    for make in (lambda: mesh.place(tg.Tensor(x), other=dist.Split(0)), lambda: mesh.place(tg.Tensor(x), model=dist.Split(3)),
+                 lambda: mesh.place(tg.Tensor(x[:7]), model=dist.Split(0)), lambda: mesh.place_(M.Linear(2, 2), {"wight": {}}),
+                 lambda: dist.Mesh(model=3, data=7), lambda: p + tg.Tensor(np.ones((5,), np.float32))):  # fmt: skip
+        try:
+            make()
+            said.append("nothing")
+        except (KeyError, ValueError, dist.DistributedError) as e:
+            said.append(str(e))
+    return found, said
+
+
+def moved(stage, micro_batches=4):
+    """Bytes that a step of `DataParallel`, or of `shard` at a stage, brings to this process."""
+    net = dist.DataParallel(M.Sequential(M.Linear(64, 128), M.ReLU(), M.Linear(128, 32)), micro_batches=micro_batches)
+    opt = optim.Adam(net.parameters(), lr=0.01)
+    opt = dist.shard(net, opt, stage=stage) if stage else opt
+    gm, channel = autodiff.GradManager().attach(net.parameters()), dist.WORLD.channel
+    for _ in range(2):
+        before = channel.received
+        for (xb,) in net.micro_batches(np.ones((8, 64), np.float32)):
+            with gm:
+                gm.backward(net(xb).sum())
+        opt.step().clear_grad()
+    return channel.received - before
+
+
+def piped():
+    """The same of `Pipeline`, of tensors between stages, and the most micro-batches that were held."""
+    layers = [M.Linear(64, 64, bias=False) for _ in range(4)]
+    net = dist.Pipeline(M.Sequential(*layers), lambda y: y.sum(), micro_batches=4)
+    sent = []
+    mail = net.group.channel.recv
+    net.group.channel.recv = lambda a, *args: (sent.append(a.nbytes), mail(a, *args))
+    net.step(np.ones((8, 64), np.float32))
+    return sum(sent), net.kept
+
+
+def told():
+    """What each rank is told by the others through the server."""
+    dist.init_process_group("localhost", 0)
+    client, r, n = dist.get_client(), dist.get_rank(), dist.get_world_size()
+    client.user_set(f"of {r}", {"rank": r, "list": [1.5, "a", None], "bytes": bytes([0, r])})
+    found = [client.user_get(f"of {q}") for q in range(n)]
+    for _ in range(2):
+        client.group_barrier("here", n)
+    last = client.user_pop("of 0") if r == 0 else None
+    dist.group_barrier()
+    return found, last, dist.get_py_server_addr() == dist.get_mm_server_addr()

@@ -118,8 +118,8 @@ def test_what_cannot_be_sharded():
     net = dist.DataParallel(M.Linear(3, 2))
     with pytest.raises(DistributedError, match="LAMB needs whole parameters"):
         dist.shard(net, optim.LAMB(net.parameters(), lr=0.1))
-    with pytest.raises(ValueError, match="stage=3"):
-        dist.shard(net, optim.Adam(net.parameters(), lr=0.1), stage=3)
+    with pytest.raises(ValueError, match="stage=4"):
+        dist.shard(net, optim.Adam(net.parameters(), lr=0.1), stage=4)
 
 
 def test_one_that_is_not_waited_for_is_told(tmp_path):

@@ -202,10 +202,10 @@ def test_a_batch_without_samples():
 
 
 def test_complex_parameters_keep_the_signs_of_their_zeros():
-    from tengen.distributed.data_parallel import _nothing
+    from tengen.distributed.data_parallel import nothing
 
     x = Parameter(np.array([complex(-0.0, -0.0), 1j]))
-    assert (_nothing(x) + x).numpy().tobytes() == x.numpy().tobytes()
+    assert (nothing(x) + x).numpy().tobytes() == x.numpy().tobytes()
 
 
 def test_a_launcher_of_another_mpi_is_told():

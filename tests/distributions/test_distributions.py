@@ -50,6 +50,25 @@ CONTINUOUS = {
         lambda x, df, loc, scale: (1 + ((x - loc) / scale) ** 2 / df) ** (-(df + 1) / 2)
         / (scale * mpmath.sqrt(df) * beta_function(mpmath.mpf(1) / 2, df / 2)),
         (-INF, INF), {"df": 7.0, "loc": 0.5, "scale": 2.0}, {"df": 5.0, "loc": -1.0, "scale": 0.75}),
+    "Weibull": (
+        lambda x, scale, concentration: concentration / scale * (x / scale) ** (concentration - 1)
+        * mpmath.exp(-((x / scale) ** concentration)),
+        (0, INF), {"scale": 2.0, "concentration": 1.5}, {"scale": 0.75, "concentration": 2.5}),
+    "Pareto": (
+        lambda x, scale, alpha: alpha * scale**alpha / x ** (alpha + 1), None, {"scale": 0.5, "alpha": 6.5}, {"scale": 2.0, "alpha": 4.5}),
+    "HalfCauchy": (lambda x, scale: 2 / (PI * scale * (1 + (x / scale) ** 2)), (0, INF), {"scale": 2.0}, {"scale": 0.75}),
+    "Kumaraswamy": (
+        lambda x, concentration1, concentration0: concentration1 * concentration0 * x ** (concentration1 - 1)
+        * (1 - x**concentration1) ** (concentration0 - 1), (0, 1), {"concentration1": 2.5, "concentration0": 3.0},
+        {"concentration1": 1.5, "concentration0": 2.0}),
+    "InverseGamma": (
+        lambda x, concentration, rate: (
+            rate**concentration * x ** (-concentration - 1) * mpmath.exp(-rate / x) / g(concentration) if x > 0 else 0),
+        (0, INF), {"concentration": 6.0, "rate": 4.0}, {"concentration": 8.5, "rate": 7.0}),
+    "FisherSnedecor": (
+        lambda x, df1, df2: mpmath.sqrt((df1 * x) ** df1 * df2**df2 / (df1 * x + df2) ** (df1 + df2))
+        / (x * beta_function(df1 / 2, df2 / 2)),
+        (0, INF), {"df1": 5.0, "df2": 14.0}, {"df1": 7.0, "df2": 16.0}),
 }  # fmt: skip
 # name -> (probability, largest outcome that counts, one set of parameters, another)
 DISCRETE = {
@@ -62,6 +81,7 @@ DISCRETE = {
     "Categorical": (lambda k, probs: probs[k], 3, {"probs": [0.1, 0.2, 0.3, 0.4]}, {"probs": [0.25, 0.25, 0.4, 0.1]}),
 }  # fmt: skip
 NAMES = [*CONTINUOUS, *DISCRETE]
+FURTHER = ("Weibull", "Pareto", "HalfCauchy", "Kumaraswamy", "InverseGamma", "FisherSnedecor")  # without divergences
 
 
 def make(name, parameters, dtype="float64"):
@@ -69,6 +89,8 @@ def make(name, parameters, dtype="float64"):
 
 
 def support(name, parameters):
+    if name == "Pareto":
+        return parameters["scale"], INF
     return CONTINUOUS[name][1] or (parameters["low"], parameters["high"])
 
 
@@ -120,7 +142,7 @@ def test_densities(name, which):
 
 
 @pytest.mark.parametrize("which", [2, 3])
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("Cauchy", "Categorical")])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("Cauchy", "HalfCauchy", "Categorical")])
 def test_moments_and_entropies(name, which):
     parameters = (CONTINUOUS.get(name) or DISCRETE[name])[which]
     d = make(name, parameters)
@@ -134,12 +156,15 @@ def test_moments_and_entropies(name, which):
 
 def test_entropies_of_cauchy_and_categorical():
     assert make("Cauchy", {"loc": 1.0, "scale": 2.0}).entropy().item() == pytest.approx(math.log(8 * PI))
+    assert make("HalfCauchy", {"scale": 2.0}).entropy().item() == pytest.approx(math.log(4 * PI))
+    assert make("HalfCauchy", {"scale": 2.0}).mean.item() == INF == make("Pareto", {"scale": 1.0, "alpha": 1.0}).mean.item()
+    assert np.isnan(make("FisherSnedecor", {"df1": 3.0, "df2": 4.0}).variance.item())
     assert np.isnan(make("Cauchy", {"loc": 1.0, "scale": 2.0}).mean.item())
     p = np.array([0.5, 0.25, 0.25, 0.0])
     assert distributions.Categorical(probs=Tensor(p * 8)).entropy().item() == pytest.approx(1.5 * math.log(2))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("StudentT", "Chi2")])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("StudentT", "Chi2", *FURTHER)])
 def test_divergences(name):
     one, other = (CONTINUOUS.get(name) or DISCRETE[name])[2:4]
     p, q = make(name, one), make(name, other)
@@ -164,7 +189,10 @@ def test_a_divergence_of_ones_own():
     assert kl_divergence(p, distributions.Normal(0.0, 1.0)).item() == 7.0
 
 
-WITH_CDF = ["Normal", "LogNormal", "Laplace", "Cauchy", "Gumbel", "HalfNormal", "Exponential", "Uniform", "Geometric"]
+WITH_CDF = [
+    "Weibull", "Pareto", "HalfCauchy", "Kumaraswamy", "Normal", "LogNormal", "Laplace", "Cauchy", "Gumbel", "HalfNormal", "Exponential",
+    "Uniform", "Geometric",
+]  # fmt: skip
 
 
 def below(name, parameters, x):
@@ -182,7 +210,7 @@ def test_distribution_functions(name):
     d, x = make(name, parameters), points(name, parameters)[::3]
     got = d.cdf(Tensor(x))
     np.testing.assert_allclose(got.numpy(), [below(name, parameters, v) for v in x], rtol=1e-6, atol=1e-9)
-    if name in ("Laplace", "Cauchy", "Gumbel", "Exponential", "Uniform"):
+    if name in ("Laplace", "Cauchy", "Gumbel", "Exponential", "Uniform", *FURTHER):
         np.testing.assert_allclose(d.icdf(got).numpy(), x, rtol=1e-9, atol=1e-9)
     low = support(name, parameters)[0] if name in CONTINUOUS else 0
     if low > -20:

@@ -189,3 +189,18 @@ def test_windows_wider_than_a_known_array_may_be():
     text = "net (float[1, 1, n] x) => (float[1, 1, k] y) { y = MaxPool <kernel_shape = [4194305], strides = [1], dilations = [2]> (x) }"
     with pytest.raises(FileFormatError, match="4,194,305 elements that have to be known; 4,194,304 may be"):
         load(parser.parse_model(f'<ir_version: 8, opset_import: ["": 19]> {text}'), shapes={"n": 1 << 24})
+
+
+def test_transforms_of_windows_of_a_signal_without_an_axis_of_parts():
+    """As PyTorch exports torch.stft; positions of long signals are computed when the program runs."""
+    x, w = R.standard_normal((2, 40)).astype(np.float32), np.hanning(8).astype(np.float32)
+    beside_onnxruntime("STFT", [x, np.array(3), w], 17, known=[1, 2], opened=False, onesided=1)
+    beside_onnxruntime("STFT", [x[..., None], np.array(4), None, np.array(8)], 17, known=[1, 3], opened=False, onesided=0)
+    text = "net (float[1, 100000000] x, float[64] w) => (float[1, k, 33, 2] y) <int64 step = {1}> { y = STFT(x, step, w) }"
+    tracemalloc.start()
+    try:
+        made = load(parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+    assert made.outputs[0].shape == (1, 99_999_937, 33, 2)

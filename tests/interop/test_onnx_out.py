@@ -153,6 +153,23 @@ def test_the_command(tmp_path):
     close(theirs(onnx.load(tmp_path / "net.onnx"), x), [run(Tensor(x)).numpy()])
 
 
+def test_the_command_line_tells_everything_that_does_not_fit(tmp_path):
+    """All lines of a list, with names and the user's lines; and where a node of a file is that cannot be recorded."""
+    trace(lambda x: F.erf(F.sin(x)) + F.cumsum(x, 1), example_input=Tensor(np.ones((2, 3), np.float32))).dump(tmp_path / "net.tgn")
+    made = CliRunner().invoke(main, ["export", str(tmp_path / "net.tgn"), "--for", "mace"])
+    assert made.exit_code == 1 and made.output.startswith("Error: this does not fit mace:\n")
+    for op in ("Sin", "Erf", "CumSum"):
+        assert f"it has no operator {op} [at test_onnx_out.py:" in made.output
+    text = "net (float[2] x) => (float[2] y) { a = Nonsense(x)  y = Folly(a) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), str(file := tmp_path / "unknown.onnx"))
+    made = CliRunner().invoke(main, ["import", str(file)])
+    assert made.exit_code == 1 and "-> a: Nonsense" in made.output and "-> y: Folly" in made.output
+    text = "net (float[2] x) => (int64[1, n] y) { y = NonZero(x) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), str(file))
+    made = CliRunner().invoke(main, ["import", str(file)])
+    assert made.exit_code == 1 and "in the ONNX node" in made.output and "NonZero(float32[2]) -> y" in made.output
+
+
 def opset_of(proto):
     return proto.opset_import[0].version
 

@@ -12,6 +12,8 @@ from tengen import Parameter, Tensor
 from tengen.autodiff import GradManager
 from tengen.base.errors import FileFormatError
 from tengen.interop.onnx import load, to_module
+from tengen.interop.onnx.pairs import Pairs, within
+from tengen.interop.onnx.reader import GraphOf
 
 RNG = np.random.default_rng(0)
 
@@ -188,3 +190,67 @@ def test_broken_pairs_are_left_to_the_run():
     ):
         m = model(f"(float[N, 3, 9, 11] x) => (float y) {{ {text} }}", **(base | more))
         assert not {op for op in kinds(to_module(m)) if op.startswith("QLinear")}
+
+
+BODIES = """(float[2, 8] x, bool c) => (float[2, 10] y, float[2, 8] last, float[n, 2, 10] outs, float[2, 8] end, float[3, 2, 8] all) {
+    i_q = QuantizeLinear(x, x_s, x_z)  OUTSIDE
+    y = If <then_branch = then_ () => (float[2, 10] p) { INSIDE  a = MatMul(i, w3)  b = Relu(a)  p = pair(b, k) },
+            else_branch = else_ () => (float[2, 10] q) { INSIDE  d = Add(i, i)  e = pair(d, n)  f = MatMul(e, w3)  q = pair(f, k) }> (c)
+    last, outs = Loop <body = step (int64 at, bool go, float[2, 8] h) => (bool on, float[2, 8] h2, float[2, 10] out) {
+        on = Identity(go)  j = pair(h, x)  w5 = DequantizeLinear(w5_q, w5_s, w5_z)  l = MatMul(j, w5)  h2 = pair(l, n)
+        out = If <then_branch = deep () => (float[2, 10] r) { INSIDE  t = pair(h2, n)  m = MatMul(t, w3)  r = pair(m, k) },
+                  else_branch = flat () => (float[2, 10] u) { INSIDE  v = MatMul(i, w3)  u = pair(v, k) }> (c) }> (count, , x)
+    end, all = Scan <num_scan_inputs = 1, body = next (float[2, 8] s, float[2, 8] xs) => (float[2, 8] s2, float[2, 8] o) {
+        g = pair(s, x)  z = pair(xs, x)  aa = Add(g, z)  s2 = pair(aa, e)  o = Identity(s2) }> (x, many)
+}"""
+PARTS = "i = DequantizeLinear(i_q, x_s, x_z)  w3 = DequantizeLinear(w3_q, w3_s, w3_z)"
+
+
+def bodies_model(text):
+    more = {"w5_q": RNG.integers(-127, 128, (8, 8)).astype(np.int8), "w5_s": np.float32(0.004), "w5_z": np.int8(0)}
+    arrays = {k: v for k, v in arrays_of(np.uint8).items() if k[0] in "xknew"}
+    return model(text, **arrays, **more, many=f32(3, 2, 8), count=np.array(4))
+
+
+def test_pairs_in_bodies_of_control_flow():
+    """If, Loop and Scan compute with integers: onnxruntime's numbers, eager and compiled. They may read integers of the graphs around them,
+    where onnxruntime computes in floats: the numbers are those of integers within the body."""
+    m, x = bodies_model(BODIES.replace("OUTSIDE", "").replace("INSIDE", PARTS)), f32(2, 8)
+    around = model(BODIES.replace("OUTSIDE", PARTS).replace("INSIDE", ""))
+    around.graph.initializer.extend(m.graph.initializer)
+    there = session(m, "ORT_ENABLE_EXTENDED")
+    given = [{"x": x, "c": np.array(c)} for c in (True, False)]
+    for read in (m, around):
+        net = to_module(read).eval()
+        assert net.in_float.keys() == {"o"}  # the copy that Scan stacks
+        inside = collections.Counter(n.op for g in within(net.source.graph) for n in g.nodes)
+        assert inside["QLinearMatMul"] == 5 and inside["QLinearAdd"] == 2 and not {"MatMul", "Add", "Relu"} & inside.keys()
+        for run in (net, load(read)):
+            for args in given:
+                for a, b in zip(run(**args), there.run(None, args), strict=True):
+                    assert a.numpy().tobytes() == b.tobytes(), np.abs(a.numpy() - b).max()
+
+
+def test_names_that_a_body_uses_again():
+    """Where a body gives the name of a scale around it to something else, what it reads from there stays in floats, and is right."""
+    text = """(float[2, 8] x, bool c) => (float[2, 10] y) {
+        i = pair(x, x)  w3 = DequantizeLinear(w3_q, w3_s, w3_z)
+        y = If <then_branch = a () => (float[2, 10] p) {
+                    x_s = Constant <value = float {9}> ()  m = MatMul(i, w3)  q = Mul(m, x_s)  p = pair(q, k) },
+                else_branch = b () => (float[2, 10] t) { n = MatMul(i, w3)  t = pair(n, k) }> (c) }"""
+    m, x = bodies_model(text), f32(2, 8)
+    net = to_module(m).eval()
+    arrays = net.source.graph.arrays
+    assert net.in_float.keys() == {"m"} and "gives a name of the integers of i to" in net.in_float["m"]
+    codes = np.clip(np.rint(x / np.float32(0.03)) + 120, 0, 255) - 120
+    exact = codes @ arrays["w3_q"].astype(np.float64) * 0.03 * 0.01
+    for c, factor in ((True, 9), (False, 1)):
+        want = (np.clip(np.rint(exact * factor / 0.2) + 100, 0, 255) - 100) * 0.2
+        assert np.abs(net(x, np.array(c)).numpy() - want).max() < 0.201
+
+
+def test_many_new_names_are_found_in_linear_time():
+    """Names that a file has already taken, in the order in which they would be made."""
+    p = Pairs(GraphOf("g", (), (), (), {}), None, dict.fromkeys(["a__codes", *(f"a__codes{i}" for i in range(1, 1000))], 0))
+    assert [p.fresh("a") for _ in range(3)] == ["a__codes1000", "a__codes1001", "a__codes1002"]
+    assert p.taken["a__codes"] == 1002 and p.fresh("b") == "b__codes"

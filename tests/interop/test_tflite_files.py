@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tflite_cases import Case, T, k, theirs, to_bytes
+from tflite_integer_ops import integer_lstms
+from tflite_ops import both_ways
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not read")
 
@@ -19,7 +21,10 @@ from tengen.interop.tflite.load import load
 from tengen.interop.tflite.reader import read
 
 FILES = sorted((Path(__file__).parent / "tflite").glob("*.tflite"))
-GOOD = {p.stem: p.read_bytes() for p in FILES}
+MADE = {  # what TensorFlow's converter made no file of
+    repr(c): to_bytes(c) for c in (*integer_lstms(), *both_ways())
+}
+GOOD = {p.stem: p.read_bytes() for p in FILES} | MADE
 X = T(np.ones((2, 3), np.float32))
 
 
@@ -61,7 +66,7 @@ def test_any_bytes_give_a_network_or_an_error(data):
 @given(st.data())
 def test_a_damaged_file_becomes_a_program_or_an_error(data):
     """Beside structure, shapes, dtypes and options that do not fit one another are found when the program is recorded."""
-    name = data.draw(st.sampled_from(["cnn_int8", "cnn_float", "branches", "counter", "audio", "sparse"]))
+    name = data.draw(st.sampled_from(["cnn_int8", "cnn_float", "branches", "counter", "audio", "sparse", *MADE]))
     text = bytearray(GOOD[name])
     for _ in range(data.draw(st.integers(1, 3))):
         struct.pack_into("<I", text, data.draw(st.sampled_from(PLACES[name])), data.draw(st.integers(0, 40)))

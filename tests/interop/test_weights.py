@@ -6,6 +6,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -333,6 +334,26 @@ def test_the_caches_links_are_followed(tmp_path):
     write_tensors(blobs / "abc", {"x": np.ones(3, np.float32)}, {})
     (snapshot / "model.safetensors").symlink_to("../../blobs/abc")
     assert (read_state(snapshot)["x"] == 1).all()
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.model."])
+def test_names_behind_that_of_a_wrapper_are_pointed_out(prefix):
+    net = tengen.models.lenet()
+    given = weights.state(net, "torch")
+    behind = {prefix + n: a for n, a in given.items()}
+    with pytest.raises(ValueError, match=re.escape(f"help: all names begin with {prefix!r}; give {{n.removeprefix({prefix!r}): a")):
+        weights.load(net, behind, "torch")
+    weights.load(net, {n.removeprefix(prefix): a for n, a in behind.items()}, "torch")
+    with pytest.raises(ValueError) as told:  # other names are not of a wrapper
+        weights.load(net, {n.replace("weight", "w"): a for n, a in given.items()}, "torch")
+    assert "help" not in str(told.value)
+
+
+def test_files_of_numpy_are_refused_with_what_to_do(tmp_path):
+    np.savez(tmp_path / "net.npz", **weights.state(net := tengen.models.lenet(), "torch"))
+    with pytest.raises(FileFormatError, match=r"NumPy's files are not read; help: .* dict\(numpy.load\('net.npz'\)\)"):
+        weights.load(net, tmp_path / "net.npz", "torch")
+    weights.load(net, dict(np.load(tmp_path / "net.npz")), "torch")
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".pkl", ".pdparams", ".h5", ".keras", ".msgpack", ".ckpt", ".params"])

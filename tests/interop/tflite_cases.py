@@ -54,6 +54,7 @@ class Case:
     steps: float = 0  # of the last place, by which integers may differ
     version: int = 1
     reference: bool = True  # whether TFLite's reference kernel is what is compared
+    between: list = field(default_factory=list)  # tensors that have nothing but a scale
 
     def __repr__(self):
         return self.name or self.op
@@ -103,6 +104,7 @@ def network(cases, description="operators side by side"):
                 inputs.append(ins[-1])
         outs = [add(t if isinstance(t, T) else T(dtype=t), f"{c.op}_{len(operators)}_out{i}") for i, t in enumerate(c.outputs)]
         outputs += outs
+        between = {"Intermediates": np.array([add(t, f"{c.op}_{len(operators)}_between") for t in c.between], np.int32)} if c.between else {}
         custom = c.op not in schema.numbers_of("BuiltinOperator")
         number = schema.numbers_of("BuiltinOperator")["CUSTOM" if custom else c.op]
         codes.append(
@@ -123,6 +125,7 @@ def network(cases, description="operators side by side"):
                 "Outputs": np.array(outs, np.int32),
                 **options,
                 **blob,
+                **between,
             }
         )
     graph = {

@@ -25,7 +25,7 @@ def integer_functions():
         )
     yield Case("ELU", [T(every(np.int8), quant=(0.04, 3, 0))], [out(0.03, -90)], name="ELU int8")
     yield Case("EXP", [T(every(np.int8), quant=(0.02, 3, 0))], [out(0.05, -128)], "ExpOptions", name="EXP int8")
-    yield Case("LOG", [T(np.arange(1, 128, dtype=np.int8), quant=(0.04, 0, 0))], [out(0.04, -9)], name="LOG int8")
+    yield Case("LOG", [T(every(np.int8), quant=(0.04, 3, 0))], [out(0.04, -9)], name="LOG int8")
     yield Case(
         "NEG", [T(np.arange(-127, 128, dtype=np.int8), quant=(0.04, 3, 0))], [out(0.04, -3)], "NegOptions", name="NEG int8"
     )
@@ -52,6 +52,13 @@ def integer_functions():
         name="LEAKY_RELU int16",
     )
     yield Case("QUANTIZE", [T(wide, quant=(0.0005, 0, 0))], [out(0.12, -9)], "QuantizeOptions", name="QUANTIZE int16 int8")
+    one, to = T(wide, quant=(0.0006, 0, 0)), out(0.0007, 0, "int16")
+    yield Case("EXP", [one], [to], "ExpOptions", name="EXP int16")
+    yield Case("LOG", [one], [to], name="LOG int16")
+    yield Case("GELU", [one], [to], "GeluOptions", {"Approximate": False}, "GELU int16")
+    yield Case("ABS", [one], [to], "AbsOptions", name="ABS int16")
+    for op in ("RELU", "RELU6"):
+        yield Case(op, [one], [to], name=f"{op} int16")
     yield Case(
         "QUANTIZE",
         [T(np.asarray(RNG.integers(-9999, 9999, (5, 7)), np.int32), quant=(0.0005, 0, 0))],
@@ -118,9 +125,9 @@ def integer_arithmetic_of(dtype):
         yield Case(op, [a, c], [o(0.07 if op != "MUL" else 0.09 * np.iinfo(dtype).max / 127)], of, how, f"{op} {name}")
     if name == "int8":
         yield Case("SQUARED_DIFFERENCE", [a, c], [o(0.4)], "SquaredDifferenceOptions", name="SQUARED_DIFFERENCE int8")
+    for op, of in (("EQUAL", "EqualOptions"), ("LESS", "LessOptions"), ("GREATER_EQUAL", "GreaterEqualOptions")):
+        yield Case(op, [a, q(20, 4, 25, scale=0.05, zero=zero and zero + 1, dtype=dtype)], ["bool"], of, name=f"{op} {name}")
     if name != "int16":
-        for op, of in (("EQUAL", "EqualOptions"), ("LESS", "LessOptions"), ("GREATER_EQUAL", "GreaterEqualOptions")):
-            yield Case(op, [a, q(20, 4, 25, scale=0.05, zero=zero + 1, dtype=dtype)], ["bool"], of, name=f"{op} {name}")
         yield Case(
             "PRELU",
             [q(8, 13, 7, 4, zero=zero, dtype=dtype), q(4, scale=0.01, zero=zero - 2, dtype=dtype, fixed=True)],
@@ -185,17 +192,16 @@ def integer_arithmetic_of(dtype):
     picture = q(5, 14, 15, 3, zero=zero, dtype=dtype)
     for align, half in ((False, False), (True, False), (False, True)):
         how = {"AlignCorners": align, "HalfPixelCenters": half}
-        if name != "int16":
-            yield Case(
-                "RESIZE_BILINEAR",
-                [picture, k([27, 9])],
-                [T(dtype=name, quant=picture.quant)],
-                "ResizeBilinearOptions",
-                how,
-                f"RESIZE_BILINEAR {name} {align} {half}",
-                version=3,
-                steps=name == "uint8",
-            )
+        yield Case(
+            "RESIZE_BILINEAR",
+            [picture, k([27, 9])],
+            [T(dtype=name, quant=picture.quant)],
+            "ResizeBilinearOptions",
+            how,
+            f"RESIZE_BILINEAR {name} {align} {half}",
+            version=3,
+            steps=name == "uint8",
+        )
     for pad in (SAME, VALID):
         pool = {
             "StrideH": 2,
@@ -356,6 +362,14 @@ def mixed_recurrent():
         yield Case(
             "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, ["float32"], "UnidirectionalSequenceLSTMOptions", options, name, version=3
         )
+        layer = lambda: [w(h, x), w(h, h), bias(h), state(n, h)]
+        inputs, both = [f(n, 6, x), *layer(), *layer(), None, None, None], {**how, "MergeOutputs": True}
+        name = f"BIDIRECTIONAL_RNN mixed {asymmetric}"
+        yield Case("BIDIRECTIONAL_SEQUENCE_RNN", inputs, ["float32"], "BidirectionalSequenceRNNOptions", both, name, version=3)
+        layer = lambda: [*(w(h, x) for _ in range(4)), *(w(h, h) for _ in range(4)), None, None, None, *(bias(h) for _ in range(4)), None, None]
+        inputs = [f(n, 6, x), *layer(), *layer(), *[state(n, h) for _ in range(4)], *[None] * 9]
+        both, name = {**options, "MergeOutputs": False}, f"BIDIRECTIONAL_LSTM mixed {asymmetric}"
+        yield Case("BIDIRECTIONAL_SEQUENCE_LSTM", inputs, ["float32"] * 2, "BidirectionalSequenceLSTMOptions", both, name, version=3)
 
 
 def integer_recurrent():
@@ -369,6 +383,34 @@ def integer_recurrent():
     yield Case(
         "SVDF", inputs, [out(0.05, -9)], "SVDFOptions", {"Rank": 2, "FusedActivationFunction": RELU}, "SVDF int8", version=3
     )
+    yield from integer_lstms()
+
+
+def integer_lstms():
+    """Plain; coupled gates that see the cell; with a projection. (With both, TFLite's kernel adds what a gate sees for a part of the cells.)"""
+    n, x, h = 3, 20, 16
+    for name in ("plain", "coupled", "projected"):
+        coupled, projected = name == "coupled", name == "projected"
+        wide = 2 if projected else h  # what the state has
+        w = lambda *s: q(*s, scale=RNG.uniform(0.004, 0.012), zero=0, fixed=True, low=-127)
+        see = lambda: q(h, scale=0.0004, zero=0, dtype=np.int16, fixed=True)
+        bias = lambda *s: T(RNG.integers(-4000, 4000, s).astype(np.int32), fixed=True, quant=(2e-4, 0, 0))
+        four = lambda one, *s, first=not coupled: [one(*s) if first or i else None for i in range(4)]
+        gates = [
+            *four(w, h, x), *four(w, h, wide), None, *([see(), see()] if coupled else [None] * 2), *four(bias, h),
+            *((w(wide, h), bias(wide)) if projected else (None, None)),
+        ]  # fmt: skip
+        states = [
+            T(shape=(n, wide), dtype="int8", variable=True, quant=(0.011, -3, 0)),
+            T(shape=(n, h), dtype="int16", variable=True, quant=(2.0 ** (-11 - coupled), 0, 0)),
+        ]
+        options = {"FusedActivationFunction": 4, "CellClip": 5.5 * coupled, "ProjClip": 1.1 * projected, "TimeMajor": projected}
+        shape = (9, n, x) if projected else (n, 9, x)
+        yield Case(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM", [q(*shape, scale=0.03, zero=5), *gates, *states, *[None] * 4], [out(0.011, -3)],
+            "UnidirectionalSequenceLSTMOptions", options, f"SEQUENCE_LSTM int8 {name}", version=4,
+            between=[*(T(dtype="int16", quant=(2.0**-12, 0, 0)) for _ in range(4)), T(dtype="int8", quant=(0.008, 4 * projected, 0))],
+        )  # fmt: skip
 
 
 def integers():

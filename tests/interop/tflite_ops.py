@@ -225,6 +225,11 @@ def images():
             "DilationWFactor": 1,
         },
     )
+    step = {"StrideD": 2, "StrideH": 1, "StrideW": 3, "DilationDFactor": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    for padding, shape in ((SAME, [2, 9, 6, 11, 3]), (VALID, [2, 10, 8, 13, 3])):
+        inputs = [k(shape), fk(2, 3, 4, 3, 5), f(2, 5, 6, 4, 5), fk(3)]
+        name = f"CONV_3D_TRANSPOSE {padding}"
+        yield Case("CONV_3D_TRANSPOSE", inputs, ["float32"], "Conv3DOptions", {**step, "Padding": padding}, name)
     for pad in (SAME, VALID):
         pool = {"StrideH": 2, "StrideW": 1, "FilterHeight": 3, "FilterWidth": 2, "Padding": pad}
         for op in ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"):
@@ -295,6 +300,36 @@ def reductions():
     yield Case("RFFT2D", [f(2, 8, 16), k([4, 16])], ["complex64"], "Rfft2dOptions")
 
 
+def both_ways():
+    """Joined or apart; the second layer reads another sequence; both read two; one that is coupled, sees its cell and is projected.
+
+    Of sequences whose first axis is the batch, TFLite's kernels keep joined states in the wrong place, and RNNs leave the other sequence out.
+    """
+    n, x, h = 3, 4, 5
+    w = lambda *s: fk(*s, scale=0.4)
+    state = lambda *s: T(shape=s, dtype="float32", variable=True)
+    gates = lambda *s: [w(*s) for _ in range(4)]
+    for name in ("joined", "apart", "other", "linked"):
+        how = {"FusedActivationFunction": 4, "TimeMajor": name in ("joined", "other"), "MergeOutputs": name == "joined"}
+        shape, ends = (6, n) if how["TimeMajor"] else (n, 6), ["float32"] * (1 if name == "joined" else 2)
+        aside, linked = f(*shape, x if name == "other" else 7) if name in ("other", "linked") else None, name == "linked"
+        layer = lambda: [w(h, x), w(h, h), w(h), state(n, h)]
+        more = [w(h, 7), w(h, 7)] if linked else [None, None]
+        inputs = [f(*shape, x), *layer(), *layer(), aside, *more]
+        yield Case("BIDIRECTIONAL_SEQUENCE_RNN", inputs, ends, "BidirectionalSequenceRNNOptions", how, f"BIDIRECTIONAL_RNN {name}")
+        layer = lambda: [*gates(h, x), *gates(h, h), None, None, None, *gates(h), None, None]
+        if name == "apart":
+            layer = lambda: [
+                None, *gates(h, x)[:3], None, *gates(h, 2)[:3], None, w(h), w(h), None, *gates(h)[:3], w(2, h), w(2),
+            ]  # fmt: skip
+        out = 2 if name == "apart" else h
+        states = [state(n, out), state(n, h), state(n, out), state(n, h)]
+        more = [*gates(h, 7), *gates(h, 7)] if linked else [None] * 8
+        inputs = [f(*shape, x), *layer(), *layer(), *states, aside, *more]
+        how = how | {"CellClip": 0.3 * (name == "apart"), "ProjClip": 0.0}
+        yield Case("BIDIRECTIONAL_SEQUENCE_LSTM", inputs, ends, "BidirectionalSequenceLSTMOptions", how, f"BIDIRECTIONAL_LSTM {name}")
+
+
 def recurrent():
     n, x, h = 3, 4, 5
     act = {"FusedActivationFunction": 4}
@@ -307,6 +342,7 @@ def recurrent():
         "SequenceRNNOptions",
         {**act, "TimeMajor": False},
     )
+    yield from both_ways()
     yield Case("RNN", [f(n, x), w(h, x), w(h, h), w(h), state(n, h)], ["float32"], "RNNOptions", act)
     gates = lambda *s: [w(*s) for _ in range(4)]
     plain = [*gates(h, x), *gates(h, h), None, None, None, *gates(h), None, None, state(n, h), state(n, h)]

@@ -69,6 +69,19 @@ BAD = {
     "an input of another graph": (lambda g: g.join(small(), {"z": "y"}), "has no input 'z'"),
     "an output twice": (lambda g: g.join(small(), {}), "given twice|named twice|2 outputs"),
     "too many values": (lambda g: g.replace(g.node("exp"), [g.inputs[0]] * 2), "2 values for 1 results"),
+    "an op that is no name": (lambda g: g.insert(3, []), "no op is named 3"),
+    "a tensor for a value": (lambda g: g.insert("exp", [Tensor(X)]), r"label, is needed, got a Tensor; help: graph.add_constant"),
+    "nothing for a value": (lambda g: g.replace(g.node("exp"), None), "label, is needed, got a NoneType"),
+    "a node for a value": (lambda g: g.apply(F.exp, g.node("exp")), "help: node.outputs are its values"),
+    "a value for a node": (lambda g: g.delete(g.outputs[0]), "delete.. takes a node"),
+    "an op for a function": (lambda g: g.apply("exp", "x"), r"help: insert\(\) takes the name of an op"),
+    "a number for a shape": (lambda g: g.set_input("x", 3), "a shape is a tuple"),
+    "half an extent": (lambda g: g.set_batch(2.5), "an extent is an int, or the name of one that is open, got 2.5"),
+    "a shape for a type": (lambda g: g.add_input("z", (2, 3)), r"a TensorType\(shape, dtype\), got \(2, 3\)"),
+    "no state": (lambda g: g.set_state("s", g.inputs[0]), "no state is named 's'; it has none"),
+    "a part of nothing": (lambda g: g.extract(["x"], []), "an output at least"),
+    "a part of another graph": (lambda g: g.extract(["x"], small().outputs), "is not in it"),
+    "no graph": (lambda g: g.join(3), "takes a graph, got 3"),
     "data of another shape": (lambda g: g.set_constant(next(iter(g.constants)), data(5)), "5"),
 }  # fmt: skip
 
@@ -111,6 +124,30 @@ def test_edits_one_by_one():
     assert not g.find("exp", test=lambda m: m.inputs == [g.inputs[0]])
     g.insert("exp", [g.inputs[0]])
     assert g.prune() == 1
+
+
+def test_labels_stand_for_values_and_a_graph_joins_itself():
+    g = small()
+    g.insert("exp", ["x"], names=["again"])
+    g.add_output("z", g.apply(lambda a, b: a - b, "again", g.node("exp", name="v*").outputs[0]))
+    g.replace("again", "x")
+    assert np.array_equal(run(g, X)[1], X - np.exp(X).astype("f4")) or np.allclose(run(g, X)[1], X - np.exp(X), atol=1e-6)
+    g = small()
+    g.join(g)  # its only output is its only input
+    assert np.allclose(run(g, X)[0], np.maximum(np.exp(np.exp(X) * 2 + 1) * 2 + 1, 0), rtol=1e-5) and len(g.nodes) == 8
+
+
+def test_a_loop_gets_another_shape_together_with_its_body():
+    g = Graph.of(lambda x: F.fori_loop(0, 5, lambda i, v: v * 2 + 1, x), data(3), names=["x"])
+    (body,), text = g.regions(), str(g)
+    for edit in (lambda: g.set_input("x", (4,)), lambda: body.set_input(body.inputs[0], (4,))):
+        with pytest.raises(VerifyError, match="the body of scan"):
+            edit()
+        assert str(g) == text
+    with g.edits():
+        g.set_input("x", (4,))
+        body.set_input(body.inputs[0], (4,))
+    assert run(g, np.ones(4, "float32"))[0].tolist() == [63.0] * 4
 
 
 def test_patterns_and_tests_of_find_are_checked():

@@ -205,13 +205,72 @@ def test_gradients_of_branches_and_unknown_lengths():
         gx, gw = run(grad(f, (0, 1)))(x, w)
         close(gx, 1.5**12), close(gw, 12 * 1.5**11)
         close(run(grad(lambda w: grad(f, 1)(x, w)))(w), 132 * 1.5**10)
-    with pytest.raises(GradientError, match="max_iterations"):
-        grad(lambda x: F.while_loop(lambda s: s < 100.0, lambda s: s * w, x))(x)
     c = lambda p, x: F.cond(p, lambda x: F.sin(x) * w, lambda x: x**3, x).sum()
     v = T(3, dtype="float64")
     close(grad(c, 1)(Tensor(True), v), np.cos(v.numpy()) * 1.5), close(grad(c, 1)(Tensor(False), v), 3 * v.numpy() ** 2)
     close(hessian(lambda v: c(Tensor(False), v))(v), np.diag(6 * v.numpy()))
     close(jvp(lambda v: c(Tensor(True), v), [v], [F.ones_like(v)])[1], (np.cos(v.numpy()) * 1.5).sum())
+
+
+def test_gradients_of_a_while_loop_without_a_bound(tmp_path):
+    """The gradients of a loop that keeps all its states are the reference, to the last bit."""
+    w = Tensor(np.array([1.02, 0.3, -0.7]))
+
+    def f(x, stop, w=w, n=None):
+        body = lambda s, i: (F.sin(s * w) + F.where(s > 0.4, s, 0.3), i + 1)
+        return F.while_loop(lambda s, i: i < stop, body, x, Tensor(0), max_iterations=n)[0]
+
+    both = lambda n: lambda x, stop: grad(lambda x, w: f(x, stop, w, n).sum(), (0, 1))(x, w)
+    mine, x = trace(both(None)), Tensor(np.array([0.1, 0.5, 0.9]))
+    for steps in (0, 1, 2, 63, 64, 65, 66, 300, 2500):  # all fit the 64 places, just do, do not, by far do not
+        for a, b in zip(mine(x, Tensor(steps)), both(max(steps, 1))(x, Tensor(steps))):
+            equal(a, b)
+    for a, b in zip(mine(x, Tensor(66)), both(None)(x, Tensor(66))):
+        equal(a, b)
+    assert len(mine.stats()) == 1
+    mine.dump(tmp_path / "back.tgn", arg_names=["x", "stop"])
+    for a, b in zip(load_graph(tmp_path / "back.tgn")(x, Tensor(66)), mine(x, Tensor(66))):
+        equal(a, b)
+    compile_model(tmp_path / "back.tgn", out_dir=tmp_path)
+    assert verify(tmp_path / "back.tgn", tmp_path, [{"x": x, "stop": Tensor(66)}]).differing == 0
+
+    def inside(xs, n=None):  # of a number of iterations that each slice has its own of; `break` by a value
+        def body(s, x):
+            t = F.while_loop(lambda t, u: t < 10.0, lambda t, u: (t * 1.3 + u * w[0], u * 0.9), x, s, max_iterations=n)[0]
+            return s * 0.5 + t, None
+
+        return F.scan(body, Tensor(0.5, dtype="float64"), xs)[0]
+
+    xs = Tensor(np.linspace(0.2, 1, 4))
+    equal(trace(grad(inside))(xs), grad(lambda xs: inside(xs, 50))(xs))
+    power = lambda w: F.while_loop(lambda s: s < 100.0, lambda s: s * w, Tensor(1.0, dtype="float64"))
+    w = Tensor(1.5, dtype="float64")
+    assert grad(grad(power))(w).item() == 132 * 1.5**10
+    equal(vmap(grad(power))(F.stack([w, w * 2])), F.stack([grad(power)(w), grad(power)(w * 2)]))
+    close(jvp(power, [w], [F.ones_like(w)])[1], 12 * 1.5**11)
+    turns = lambda n: grad(lambda x: F.fori_loop(0, n, lambda i, s: F.sin(s) * (i + 1), x))(w)
+    equal(turns(Tensor(5)), turns(5))
+
+
+def test_random_numbers_of_a_loop_that_is_run_again_are_the_same():
+    def f(x, n):
+        body = lambda s, i: (F.dropout(s * 1.01, 0.005, True) ** 1.01, i + 1)
+        return F.while_loop(lambda s, i: i < 90, body, x, Tensor(0), max_iterations=n)[0].sum()
+
+    found = []
+    for n in (90, None):
+        random.seed(3)
+        found.append(grad(lambda x, n=n: f(x, n))(F.full((50,), 0.5)))
+    equal(*found)
+    assert 0 < (found[0] != 0).sum().item() < 50
+
+
+def test_a_violated_check_ends_a_loop():
+    table = Tensor([1.0, 2.0, 3.0])
+    f = lambda x: F.while_loop(lambda s, i: s > -1.0, lambda s, i: (s + table[i], i + 1), x, Tensor(0))[0]
+    for run in (f, trace(f)):
+        with pytest.raises(IndexOutOfRange, match="extent 3"):
+            run(Tensor(1.0))
 
 
 def test_gradients_by_differences_in_nested_loops():
@@ -315,6 +374,23 @@ def test_files_text_and_artifacts(tmp_path):
     assert made.files and verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
 
 
+def test_branches_in_branches_are_written_with_their_lines_and_no_paths(tmp_path):
+    def chain(x, i=0):
+        return x * 2 if i == 14 else F.cond(x < i, lambda: x + i, lambda: chain(x, i + 1))
+
+    f = trace(chain)
+    assert f(Tensor(3.5)).item() == 7.5 and f(Tensor(40.0)).item() == 80.0
+    f.dump(tmp_path / "f.tgn", arg_names=["x"])
+    model = load_graph(tmp_path / "f.tgn")
+    assert model(Tensor(3.5)).item() == 7.5 and model(Tensor(40.0)).item() == 80.0
+    lines = {n.where for g in model.graph.graphs() for n in g.nodes if n.where}
+    assert len(list(model.graph.graphs())) == 29 and all(line.startswith("test_control_flow.py:") for line in lines)
+    one = trace(lambda x: F.cond(x > 0, lambda: F.exp(x), lambda: x))
+    two = trace(lambda x: F.cond(x > 0, lambda: F.exp(x), lambda: x))  # an equal body, whose line is this one
+    own = [[n.where for g in f.graph.graphs() for n in g.nodes if n.op == "exp"] for f in (one, two) if f(Tensor(1.0)) is not None]
+    assert len(own[0]) == len(own[1]) == 1 and own[0] != own[1]
+
+
 def test_examples_of_vmap():
     xs = T(4, 3)
     product = lambda x: F.scan(lambda s, x: (s * x, s), Tensor(1.0), x)
@@ -367,6 +443,14 @@ BAD = {
     "no axis": (lambda: F.scan(lambda s, x: (s, None), 0, Tensor(3)), ShapeError, r"i64\[\] has none"),
     "no length": (lambda: F.scan(lambda s, x: (s, None), 0), ArgumentError, "neither xs nor a length"),
     "condition": (lambda: F.while_loop(lambda s: s < 3, lambda s: s + 1, T(3)), ShapeError, r"b1\[3\]; help: one bool"),
+    "no condition": (lambda: F.while_loop(lambda s: None, lambda s: s + 1, 1), ArgumentError, "the condition of while_loop is None"),
+    "text as a condition": (lambda: F.cond("a", lambda: 1, lambda: 2), ArgumentError, "the condition of cond is 'a'"),
+    "no next state": (lambda: F.while_loop(lambda s: s < 3, lambda s: None, 1), ArgumentError, "was given: nothing; help: it returns the next"),
+    "half an iteration": (lambda: F.while_loop(lambda s: s < 3, lambda s: s + 1, 1, max_iterations=2.5), ArgumentError, "max_iterations=2.5"),
+    "fewer than none": (lambda: F.scan(lambda s, x: (s, s), 0, length=-3), ArgumentError, "scan: length=-3; help: an int of at least 0"),
+    "a float as a bound": (lambda: F.fori_loop(0, 2.5, lambda i, s: s, 0), ArgumentError, "fori_loop: stop is 2.5; help: an int"),
+    "a tensor of floats as one": (lambda: F.fori_loop(Tensor(1.0), 2, lambda i, s: s, 0), ArgumentError, "start is f32[]; help"),
+    "several bounds": (lambda: F.fori_loop(0, Tensor([1, 2]), lambda i, s: s, 0), ArgumentError, "stop is i64[2]; help"),
     "no state": (lambda: F.while_loop(lambda: True, lambda: ()), ArgumentError, "no state"),
     "branches' shapes": (lambda: F.cond(Tensor(True), lambda x: x, lambda x: x[0], T(3)), ShapeError, "f32[3]] where the condition is true"),
     "branches' structures": (lambda: F.cond(Tensor(True), lambda x: x, lambda x: [x], T(3)), ArgumentError, "different structures"),

@@ -1,5 +1,7 @@
 """Calls of a trace that are repeated go a short way; whatever changes between two of them, they do what a first call would."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
@@ -254,3 +256,27 @@ def test_a_callback_of_an_argument_is_seen_though_it_has_no_functions():
     p.grad = None
     step(x)
     assert x.grad.tolist() == [2.0] and p.grad.tolist() == [3.0]
+
+
+def test_results_of_every_structure_after_a_repeated_call():
+    Pair = namedtuple("Pair", "first second")
+    marker, deep = object(), "T"
+
+    @trace
+    def f(x, y):
+        nest = x + y
+        for _ in range(120):  # more than Python's parser takes in one another
+            nest = (nest,)
+        return {"a": (x * y, None), "b": [x, [y - x], ()], 3: Pair(x + y, 2.5), "c": (marker, -0.0, "t", True), "deep": nest}
+
+    a, b = numbers(3), numbers(3, seed=1)
+    first = f(a, b)
+    for _ in range(3):
+        made = f(b, a)
+    same(made["a"][0], a * b), same(made["b"][0], b), same(made["b"][1][0], a - b), same(made[3].first, a + b)
+    assert list(made) == ["a", "b", 3, "c", "deep"] and type(made["a"]) is tuple and made["a"][1] is None and made["b"][2] == ()
+    assert type(made[3]) is Pair and made[3].second == 2.5 and made["c"] == (marker, 0.0, "t", True) and str(made["c"][1]) == "-0.0"
+    assert made is not first and made["b"] is not f(b, a)["b"]  # a list of its own for each call
+    for _ in range(120):
+        (deep,) = made["deep"] if deep == "T" else deep
+    same(deep, a + b)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tengen.base.dtype import dtype
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.steps import Call, If, Launch, Loop, Step, While
-from tengen.loops.interp import evaluate, interpret
+from tengen.loops.interp import evaluate, interpreter
 from tengen.loops.lang import Expr, as_int, var
 
 
@@ -58,13 +59,15 @@ def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backw
         n = as_int(size)
         n = int(evaluate(size, values)) if n is None else n
         memory[id] = np.full(n, 77, dt.numpy)
-    _run_steps(lo.steps, memory, lo.ints, values, (), backwards)
+    _run_steps(lo.steps, memory, functools.cache(interpreter), lo.ints, values, (), backwards)
 
 
-def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Expr, int], iterations: tuple, backwards: bool) -> None:
-    """What each kind of step means. iterations: the numbers of those that the steps are inside of."""
+def _run_steps(
+    steps: Sequence[Step], memory: dict, kernels: Callable, ints: list, values: dict[Expr, int], iterations: tuple, backwards: bool
+) -> None:
+    """What each kind of step means. kernels: from a kernel to what runs it. iterations: the numbers of those that the steps are inside of."""
     number = lambda e: as_int(e) if as_int(e) is not None else int(evaluate(e, values))
-    again = lambda some, *more: _run_steps(some, memory, ints, values, (*iterations, *more), backwards)
+    again = lambda some, *more: _run_steps(some, memory, kernels, ints, values, (*iterations, *more), backwards)
     holds = lambda flag: bool(number(flag) if isinstance(flag, Expr) else memory[flag.id][flag.offset])
     for s in steps:
         match s:
@@ -73,7 +76,7 @@ def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Exp
                 items = int(evaluate(k.pieces, values))
                 order = range(items)[::-1] if backwards else range(items)
                 known = dict(zip([v.attr for v in k.ints], [*(values[v] for v in ints), *iterations]))
-                interpret(k, [memory[i] for i in s.ids], known, order)
+                kernels(k)([memory[i] for i in s.ids], known, order)
             case Loop():
                 for i in range(number(s.count)):
                     again(s.body, i)
@@ -90,7 +93,7 @@ def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Exp
             case Call():
                 inner = memory | {p: memory[id] for p, id in zip(s.function.parameters, s.ids)}
                 inner |= {id: np.full_like(memory[id], 77) for id in s.function.temps}
-                _run_steps(s.function.body, inner, ints, values, (), backwards)
+                _run_steps(s.function.body, inner, kernels, ints, values, (), backwards)
 
 
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:

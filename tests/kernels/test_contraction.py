@@ -28,7 +28,7 @@ from tengen.kernels.contraction.unpacked import fits_unpacked
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.source import Elementwise, Ending, Given, Leaf, moved
-from tengen.loops.interp import fma32, fma64
+from tengen.loops.exact import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
 from tengen.loops.text import print_kernel
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from each import each
 
 from tengen.base.dtype import ALL, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint64
 from tengen.base.errors import IndexOutOfRange, VerifyError
@@ -241,8 +242,7 @@ def truncated(v: float, d) -> int:
     return (high if v > 0 else low) if math.isinf(v) else min(max(math.trunc(v), low), high)
 
 
-@pytest.mark.parametrize("src", ALL, ids=str)
-@pytest.mark.parametrize("dst", ALL, ids=str)
+@each("src, dst", itertools.product(ALL, ALL))
 def test_every_cast(src, dst):
     x = var("x", src)
     if src.is_float:

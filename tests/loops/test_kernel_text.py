@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from each import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_kernels import kernels, literals
@@ -183,7 +184,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("text, message", BAD, ids=range(len(BAD)))
+@each("text, message", BAD, ids=repr)
 def test_what_is_no_kernel_is_named(text, message):
     with pytest.raises(VerifyError, match=message):
         parse_kernel(text)

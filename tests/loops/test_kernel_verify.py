@@ -1,6 +1,7 @@
 """The verifier refuses each kind of bad kernel, and says which kernel and which statement."""
 
 import pytest
+from each import each
 
 from tengen.base.dtype import bfloat16, bool_, float32, int32, int64
 from tengen.base.errors import VerifyError
@@ -96,7 +97,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_bad_statements(name):
     body, message = BAD[name]
     with pytest.raises(VerifyError, match=message) as e:

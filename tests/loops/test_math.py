@@ -11,6 +11,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from each import each
 
 from tengen.base.dtype import float16, float32, float64
 from tengen.base.errors import VerifyError
@@ -198,7 +199,7 @@ EDGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name,dt", CASES, ids=lambda v: str(v))
+@each("name, dt", CASES)
 def test_edges(name, dt):
     n = FUNCTIONS[name].operands
     cases = EDGES[name] + ([(NAN, NAN)] if n == 1 else [])

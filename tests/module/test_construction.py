@@ -5,6 +5,7 @@ import inspect
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen
 from tengen import Parameter, Tensor, data, optimizer
@@ -48,7 +49,7 @@ def classes():
     return found
 
 
-@pytest.mark.parametrize("cls", classes())
+@each("cls", classes(), ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
 def test_texts_and_unknown_words_are_refused(cls):
     args = built(cls)
     if args is None:

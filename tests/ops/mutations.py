@@ -10,10 +10,11 @@ that names the op.
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from tengen.ir.verify import check_attr, check_type
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy
 from tengen.kernels.steps import Loop, Step, While
-from tengen.loops.interp import TooLong, evaluate, interpret
+from tengen.loops.interp import TooLong, evaluate, interpreter
 from tengen.loops.lang import as_int
 from tengen.ops.define import REGISTRY, Op, lookup
 
@@ -251,13 +252,14 @@ def _run(op: Op, types, outs, attrs: dict, seed: int) -> str:
     if sum(n for _, n in temps.values()) > 5 * MOST_ELEMENTS:
         return "large"
     given = {("in", i): _values(t, np.random.default_rng(seed + i)) for i, t in enumerate(types) if t is not None}
-    results = []
+    results: list[list[np.ndarray]] = []
+    kernels = functools.cache(interpreter)
     for held in (0x55, 0x2A):  # what memory holds before
         memory = {i: a.copy() for i, a in given.items()}
         memory |= {("out", i): _held(t.dtype, int(np.prod(t.shape)), held) for i, t in enumerate(outs)}
         memory |= {i: _held(d, n, held) for i, (d, n) in temps.items()}
         try:
-            _launch(lo.steps, memory)
+            _launch(lo.steps, memory, kernels)
         except TooLong:
             return "long"
         for i, a in given.items():
@@ -309,20 +311,20 @@ def _bytes(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
 
 
-def _launch(steps: Iterable[Step], memory: dict, iterations: tuple[int, ...] = ()) -> None:
+def _launch(steps: Iterable[Step], memory: dict, kernels: Callable, iterations: tuple[int, ...] = ()) -> None:
     for s in steps:
         if isinstance(s, Loop):
             for i in range(as_int(s.count)):
-                _launch(s.body, memory, (*iterations, i))
+                _launch(s.body, memory, kernels, (*iterations, i))
         elif isinstance(s, While):
             for i in range(as_int(s.limit)):  # every one here has a limit
-                _launch(s.condition, memory, (*iterations, i))
+                _launch(s.condition, memory, kernels, (*iterations, i))
                 if not memory[s.flag.id][s.flag.offset]:
                     break
-                _launch(s.body, memory, (*iterations, i))
+                _launch(s.body, memory, kernels, (*iterations, i))
         else:
             ints = dict(zip((str(v.attr) for v in s.kernel.ints), iterations))
-            interpret(s.kernel, [memory[i] for i in s.ids], ints, most=MOST_STATEMENTS)
+            kernels(s.kernel)([memory[i] for i in s.ids], ints, most=MOST_STATEMENTS)
 
 
 def hunt(name: str, seeds: range) -> Iterator[tuple[str, str]]:

@@ -254,13 +254,67 @@ def test_pointers_of_other_libraries():
     for wrong in ("text", 0, None, True, 1.5):
         with pytest.raises(CustomOpError, match="C function"):
             row_max(wrong)
-    if importlib.util.find_spec("cffi") is None:
-        pytest.skip("cffi is not installed: its pointers were not tried")
+
+
+def of_library(name):
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed: its pointers were not tried")
+
+
+@of_library("cffi")
+def test_pointers_of_cffi():
     import cffi
 
-    ffi = cffi.FFI()
-    pointer = ffi.cast("int32_t (*)(float *, float *, int64_t *, int64_t *, double, int64_t)", address)
-    assert row_max(pointer)(x)[0].numpy().tobytes() == x.numpy().max(1).tobytes()
+    ffi, x, f = cffi.FFI(), T(2, 3), python_row_max()
+    address = ctypes.cast(f, ctypes.c_void_p).value
+    taken = ffi.cast("int32_t (*)(float *, float *, int64_t *, int64_t *, double, int64_t)", address)
+    assert row_max(taken)(x)[0].numpy().tobytes() == x.numpy().max(1).tobytes()
+    with pytest.raises(CustomOpError, match=r"takes \(pointer, pointer, float\), and is given \(pointer, .*int64_t\); help"):
+        row_max(ffi.cast("int32_t (*)(float *, float *, float)", address))
+    for data in (ffi.new("float[3]"), ffi.cast("void *", address), ffi.typeof("float"), ffi.cast("int", 3)):
+        with pytest.raises(CustomOpError, match="is no C function"):
+            row_max(data)
+
+    @ffi.callback("int32_t(float *, float *, int64_t *)")
+    def twice(x, y, shapes):
+        for i in range(shapes[1]):
+            y[i] = 2 * x[i]
+        return 0
+
+    op = custom_ops.c_function("test::twice", "x: f32[n] -> y: f32[n]", function=twice, symbol="test_twice")(one_tensor)
+    assert trace(lambda x: op(x) + 1)(x[0]).numpy().tobytes() == (x[0].numpy() * 2 + 1).tobytes()
+
+
+@of_library("numba")
+def test_pointers_of_numba():
+    from numba import cfunc, njit, types
+
+    pointer, ints = types.CPointer(types.float32), types.CPointer(types.int64)
+
+    def twice(x, y, shapes):
+        for i in range(shapes[1]):
+            y[i] = 2 * x[i]
+        return 0
+
+    made, x = cfunc(types.int32(pointer, pointer, ints))(twice), T(5)
+    form = {"signature": "x: f32[n] -> y: f32[n]", "symbol": "test_twice"}
+    op = custom_ops.c_function("test::twice", function=made, **form)(one_tensor)
+    assert op(x).numpy().tobytes() == trace(op)(x).numpy().tobytes() == (x.numpy() * 2).tobytes()
+    with pytest.raises(CustomOpError, match=r"takes \(pointer, pointer\), and is given \(pointer, pointer, pointer\)"):
+        custom_ops.c_function("test::other", function=cfunc(types.int32(pointer, pointer))(lambda x, y: 0), **form)(one_tensor)
+    with pytest.raises(CustomOpError, match="CPUDispatcher is no C function"):
+        custom_ops.c_function("test::other", function=njit(twice), **form)(one_tensor)
+
+
+def one_tensor(x: Tensor): ...
+
+
+def test_parameters_that_a_c_function_does_not_have():
+    f, i = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64)
+    for kinds in ((f, f, i), (f, f, i, i, ctypes.c_float, ctypes.c_int64), (f, f, i, i, ctypes.c_double, ctypes.c_int32)):
+        with pytest.raises(CustomOpError, match=r"test::row_max: the C function takes \(.*\), and is given \(.*\); help: pointers to"):
+            row_max(ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(lambda *args: 0))
+    unknown = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p,) * 4, ctypes.c_double, ctypes.c_longlong)(lambda *args: 0)
+    assert row_max(unknown)(T(2, 3))[0].shape == (2,)
 
 
 # ---- another definition --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import every_op
 import pytest
+from each import each
 from mutations import bases
 
 import tengen.functional as F
@@ -37,7 +38,7 @@ def test_a_rule_that_there_is_not_cannot_be_given():
         Rules(knwon=lambda arrays, **attrs: set())
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(Rules)])
+@each("name", [f.name for f in fields(Rules)])
 def test_each_rule_has_its_decorator(name):
     op = Op.__new__(Op)
     op.rules, op.kind = Rules(), "primitive"
@@ -52,7 +53,7 @@ def test_each_rule_has_its_decorator(name):
     assert getattr(Op, name).__doc__
 
 
-@pytest.mark.parametrize("op", every_op.ops(), ids=lambda op: op.name)
+@each("op", every_op.ops(), ids=lambda op: op.name)
 def test_an_op_means_one_thing(op):
     given = [name for name in MEANINGS if getattr(op.rules, name) is not None]
     assert len(given) == (op.kind in ("elementwise", "primitive", "view")), given
@@ -70,7 +71,7 @@ LEADING = {  # how many arguments a rule gets before the attributes
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("op", every_op.ops(where=lambda op: op.rules.infer is not None), ids=lambda op: op.name)
+@each("op", every_op.ops(where=lambda op: op.rules.infer is not None), ids=lambda op: op.name)
 def test_rules_take_the_attributes(op):
     """Each rule can be called with the attributes by name; a misspelt parameter is found before a program asks that rule."""
     types, attrs = bases(op)[0]
@@ -126,7 +127,7 @@ def test_an_op_is_defined_once():
         Op(body, "primitive", "sum")
 
 
-@pytest.mark.parametrize("op", every_op.ops(), ids=lambda op: op.name)
+@each("op", every_op.ops(), ids=lambda op: op.name)
 def test_users_find_what_is_said(op):
     for submodule, name in op.functional:
         assert getattr(getattr(F, submodule), name) is getattr(F, name) is op.call

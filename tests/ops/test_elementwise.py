@@ -19,6 +19,7 @@ from checking import (
     tensors,
     traced_call,
 )
+from each import each
 
 from tengen import Tensor
 from tengen.base.dtype import dtype
@@ -139,8 +140,7 @@ def test_sizes_broadcasting_and_layouts(op, attrs):
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0, 6.0, np.inf, -np.inf, np.nan]
 
 
-@pytest.mark.parametrize("op, attrs", CALLS)
-@pytest.mark.parametrize("name", ["float32", "float64"])
+@each("op, attrs, name", [(*p.values, name) for p in CALLS for name in ("float32", "float64")], ids=lambda v: getattr(v, "name", v))
 def test_edges_of_floats(op, attrs, name):
     if not takes(op, name):
         return

@@ -215,6 +215,7 @@ def test_modules():
     (lambda x: F.vision.warp_perspective(x, F.zeros((1, 2, 3)), (3, 3)), ValueError, "takes matrices"),
     (lambda x: F.vision.warp_perspective(x, F.zeros((1, 3, 3)), (3, 3), Tensor([1])), IndexOutOfRange, "index 1 is out of range"),
     (lambda x: F.vision.roi_align(x, F.ones((1, 5)), 2), IndexOutOfRange, "index 1 is out of range"),
+    (lambda x: F.vision.roi_align(x, F.full((1, 5), float("nan")), 2), IndexOutOfRange, "index -1 is out of range"),
     (lambda x: F.vision.roi_pooling(x, F.ones((1, 4)), 2), ValueError, "regions"),
     (lambda x: F.vision.nms(F.ones((2, 4)), F.ones((3,)), 0.5), ValueError, "nms takes boxes"),
     (lambda x: F.deformable_psroi_pooling(x, F.ones((1, 5)), F.ones((1, 2, 2, 3)), False, 2, 2, 2, 2, 1.0), ValueError, "takes offsets"),

@@ -6,7 +6,6 @@ import warnings
 import pytest
 
 import tengen.pytorch as torch
-from tengen.base.errors import UsageWarning
 from tengen.pytorch import nn
 
 
@@ -38,7 +37,7 @@ def test_a_compiled_step_has_the_bits_of_the_plain_one():
         assert made(True) == made(False)
 
 
-def test_a_gradient_around_a_compiled_module_is_right_and_said():
+def test_a_gradient_around_a_compiled_module():
     net, optimizer, x = parts()
     compiled = torch.compile(net)
     assert isinstance(compiled, nn.Module) and [n for n, _ in compiled.named_parameters()][0] == "_orig_mod.0.weight"
@@ -50,10 +49,9 @@ def test_a_gradient_around_a_compiled_module_is_right_and_said():
         optimizer.step()
         return loss
 
-    with pytest.warns(UsageWarning, match=r"torch.compile\(Sequential\): .* ran op by op; help: .*whole step"):
-        found = step(x, compiled).item()
+    found = [step(x, compiled).item() for _ in range(3)]
     net, optimizer, x = parts()
-    assert found == step(x, net).item()
+    assert found == [step(x, net).item() for _ in range(3)]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.compile(net)(x).tolist() == net(x).tolist()

@@ -80,6 +80,8 @@ def test_other_dtypes_are_refused():
 def test_lookup_of_uint8_and_what_is_refused():
     table = Tensor(np.arange(256)[::-1].astype("uint8").copy())
     assert F.lookup_codes(Tensor([0, 255, 3], "uint8"), table).tolist() == [255, 0, 252]
+    with pytest.raises(DTypeError, match="takes numbers, a scale of floats .* to float32"):
+        F.quantize_linear(Tensor([1.0]), Tensor(1.0), dtype="float32")
     with pytest.raises(DTypeError, match="int8 or uint8"):
         F.lookup_codes(Tensor([0], "int32"), table)
     with pytest.raises(ShapeError, match=r"must have \(256,\)"):

@@ -202,6 +202,8 @@ def test_constant_channels_and_zero_inputs():
     (np.full((2, 4), np.nan, "float32"), {}, "makes NaN or inf"),
     (np.ones((2, 4), "float32"), {"calibrator": "max"}, "unknown calibrator 'max'"),
     (np.ones((2, 4), "float32"), {"labels": [1]}, "there are 1 labels for 2 rows"),
+    (np.ones((2, 4), "float32"), {"budget_drop": -1.0}, "percent of accuracy, 0 or more"),
+    (np.ones((2, 4), "float32"), {"budget_drop": float("nan")}, "percent of accuracy, 0 or more"),
 ])  # fmt: skip
 def test_data_that_cannot_be_used(data, more, words):
     with pytest.raises(Q.QuantizationError, match=words):
@@ -213,6 +215,44 @@ def test_weights_that_are_no_numbers():
     net[0].weight[0, 0] = float("inf")
     with pytest.raises(Q.QuantizationError, match="0.weight holds NaN or inf"):
         Q.ptq(net, np.ones((2, 4), "float32"))
+
+
+class Uneven(M.Module):
+    """Channels whose ranges differ by thousands, as batch norms and transformers make them."""
+
+    def __init__(self, range_of_channel):
+        super().__init__()
+        self.conv, self.deep, self.fc = M.Conv2d(8, 8, 3, padding=1), M.Conv2d(8, 8, 3, groups=4), M.Linear(8 * 4, 5)
+        self.size = Tensor(range_of_channel.reshape(8, 1, 1))
+
+    def forward(self, x):
+        x = F.relu(self.deep(F.relu(self.conv(x * self.size)) * self.size))
+        return self.fc(F.flatten(x * self.size, 1))
+
+
+def test_uneven_channels_are_equalised(tmp_path):
+    """Weights undo the ranges, so that every channel counts: one scale for all drowns the small ones."""
+    rng = np.random.default_rng(0)
+    size = np.exp2(np.arange(8) - 4.0).astype("float32") ** 2
+    net = Uneven(size).eval()
+    net.conv.weight[...] = net.conv.weight / size.reshape(1, 8, 1, 1)
+    net.deep.weight[...] = net.deep.weight / size.reshape(4, 1, 2, 1, 1)
+    net.fc.weight[...] = (net.fc.weight.reshape(5, 8, 4) / size.reshape(8, 1)).reshape(5, 32)
+    x = rng.standard_normal((16, 8, 4, 4)).astype("float32")
+    plain, equal = (Q.ptq(net, x, None, equalize=how) for how in (False, True))
+    assert [layer.balance is None for layer in plain.layers] == [True] * 3
+    assert all(b.balance is not None and b.sqnr > a.sqnr + 6 for a, b in zip(plain.layers, equal.layers))
+    want = net(Tensor(x)).numpy()
+    error = lambda made: np.abs(made(Tensor(x)).numpy() - want).max()
+    assert error(equal) < 0.03 * np.abs(want).max() < error(plain)
+    equal.save(tmp_path / "equal.tgn")
+    assert load_graph(tmp_path / "equal.tgn")(Tensor(x)).numpy().tobytes() == equal(Tensor(x)).numpy().tobytes()
+
+
+def test_equalised_layers_are_never_worse(digits):
+    net, x, _ = digits
+    plain, equal = (Q.ptq(net, x[:200], None, equalize=how) for how in (False, True))
+    assert all(b.sqnr >= a.sqnr and (b.sqnr > a.sqnr or b.balance is None) for a, b in zip(plain.layers, equal.layers))
 
 
 def test_learnt_rounding_is_nearer_than_the_nearest(digits):

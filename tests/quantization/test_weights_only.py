@@ -14,7 +14,7 @@ from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.models import GPT
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
 from tengen.quantization import QuantizationError, quantize_weights
-from tengen.quantization.weights import gptq, nearest
+from tengen.quantization.weights import awq, gptq, nearest
 
 RNG = np.random.default_rng(0)
 
@@ -88,10 +88,31 @@ def test_gptq_is_nearer_than_the_nearest():
     assert error(*gptq(w, x.T @ x, 4, 32)) < 0.5 * error(*nearest(w, 4, 32))
 
 
+def test_awq_is_nearer_than_the_nearest_where_features_differ():
+    """A few features are large, as in language models; one is always 0. Where all are alike nothing is multiplied."""
+    size = np.where(np.arange(100) % 9 == 0, 30.0, 1.0)
+    x, w = RNG.standard_normal((400, 100)) * size, RNG.standard_normal((24, 100))
+    x[:, 5] = 0
+    error = lambda values: np.square(x @ (values - w).T).sum()
+    codes, scale, factors = awq(w, x.T @ x, 4, 32)
+    multiplied = GroupedWeight(codes, scale, 4, 32).values().numpy() * factors
+    assert error(multiplied) < 0.5 * error(rounded(w, 4, 32))
+    alike = RNG.standard_normal((24, 32))
+    assert awq(alike, np.eye(32), 4, 32)[2] is None
+    np.testing.assert_array_equal(awq(alike, np.eye(32), 4, 32)[0], nearest(alike, 4, 32)[0])
+    layer = M.Linear(100, 24)
+    layer.weight[...] = w.astype("float32")
+    given = Tensor(x[:3].astype("float32"))
+    made = quantize_weights(M.Sequential(layer), 4, 32, "awq", [Tensor(x.astype("float32"))])[0]
+    np.testing.assert_allclose(made.weight.numpy(), multiplied, rtol=1e-5, atol=1e-6)
+    want = x[:3] @ multiplied.T + layer.bias.numpy()
+    np.testing.assert_allclose(made(given).numpy(), want, rtol=1e-4, atol=1e-3)
+
+
 def test_networks(tmp_path):
     net = M.Sequential(M.Linear(64, 32), M.ReLU(), M.Linear(32, 8, bias=False)).eval()
     x = Tensor(RNG.standard_normal((10, 64)).astype("float32"))
-    for method, data in (("rtn", None), ("gptq", [x])):
+    for method, data in (("rtn", None), ("gptq", [x]), ("awq", [x * Tensor(np.arange(64, dtype="float32"))])):
         made = quantize_weights(net, 8, 32, method, data, inplace=False)
         assert type(made[0]) is WeightOnlyLinear and type(net[0]) is M.Linear
         got, want = made(x).numpy(), net(x).numpy()
@@ -113,8 +134,9 @@ def test_a_language_model():
 
 
 @pytest.mark.parametrize("more, words", [
-    ({"bits": 3}, "bits=3"), ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "awq"}, "'rtn' or 'gptq'"),
-    ({"method": "gptq"}, "needs data"), ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"),
+    ({"bits": 3}, "bits=3"), ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "near"}, "'rtn', 'gptq', 'awq'"),
+    ({"method": "gptq"}, "needs data"), ({"method": "awq", "data": []}, "method='awq' needs data"),
+    ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"),
 ])  # fmt: skip
 def test_what_is_refused(more, words):
     with pytest.raises(QuantizationError, match=words):

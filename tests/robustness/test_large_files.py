@@ -121,6 +121,13 @@ def test_time_is_linear(name, tmp_path):
     )
 
 
+def graphs_in_graphs(n):
+    attrs = {"body": {"graph": None}, "carries": 1, "limit": None, "keep": False, "wants": {"tuple": []}}
+    before, behind = graph(nodes=[node("while_loop", attrs=attrs)]).split("null", 1)
+    inner = before.removeprefix('{"format":"tengen-graph","version":1,"graph":')
+    return before + inner * (n - 1) + json.dumps(json.loads(graph())["graph"]) + behind.removesuffix("}") * (n - 1) + behind
+
+
 # what no file of this size may hold, or what takes more memory than its text: the file, and what the message says
 HOSTILE = {
     "objects": (lambda: model("[" + "{}," * 2_000_000 + "{}]"), "too many values for a file of"),
@@ -137,6 +144,7 @@ HOSTILE = {
     ),
     "deep": (lambda: checkpoint("[" * 2_000_000), "too many values"),
     "deep objects": (lambda: checkpoint('{"a":' * 100_000), "nested too deeply"),
+    "graphs in graphs": (lambda: model(graphs_in_graphs(10_000)), "nested too deeply"),
     "quotes": (lambda: checkpoint('"' + '\\"' * 5_000_000), "Unterminated string"),
     "backslashes": (lambda: checkpoint('"' + "\\\\" * 5_000_000 + '\\"'), "Unterminated string"),
     "one wide character": (lambda: checkpoint(json.dumps("x" * 20_000_000 + "\U0001f600")), "too many values"),

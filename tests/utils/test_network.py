@@ -90,8 +90,36 @@ def test_replacing_variables_and_operators(path):
     with pytest.raises(VerifyError, match=r"node \d, add\(f32\[5\], f32\[3\]\)"):
         net.replace_vars({a: wrong})
     assert str(net.graph) == text and wrong.shape == (5,)
-    with pytest.raises(VerifyError, match="1 results cannot be replaced by one of 2"):
+    with pytest.raises(VerifyError, match="y.* has 1 results, and .*, which takes its place, has 2"):
         net.replace_oprs({y.owner: F.topk(a, 2)[0].owner})
+
+
+def test_what_replaces_nothing_is_refused_and_leaves_both_networks(path):
+    net, other = Network.load(path), Network.load(path)
+    (a, b), out = net.input_vars, other.dest_vars[0]
+    bad = {
+        TypeError: ({a: 3}, {a: Tensor(A)}, {"a": b}, [a], {a: b.owner}),
+        VerifyError: ({other.input_vars[0]: b}, {a: F.matmul(F.ones((5, 3)), out)}),
+    }
+    for error, tables in bad.items():
+        for table in tables:
+            text = str(net.graph)
+            with pytest.raises(error, match="is needed, got|is of VarNode, got|is of another network|node ., add"):
+                net.replace_vars(table)
+            assert str(net.graph) == text
+    net, other = Network.load(path), Network.load(path)
+    (a, b), out = net.input_vars, F.concat([other.dest_vars[0]] * 2)
+    texts = str(net.graph), str(other.graph)
+    with pytest.raises(VerifyError, match=r"add\(f32\[6\], f32\[3\]\)"):
+        net.replace_vars({a: out})
+    assert (str(net.graph), str(other.graph)) == texts and out.network is other and out.owner.inputs[0].name == "y"
+    with pytest.raises(TypeError, match="is of OpNode, got VarNode; help: variable.owner"):
+        net.replace_oprs({a: b})
+    with pytest.raises(TypeError, match="a class of operators"):
+        net.get_opr_by_type("Elemwise")
+    with pytest.raises(VerifyError, match="an extent is an int"):
+        net.reset_batch_size(2.5)
+    assert np.array_equal(run(net, path, a=A, b=B)[0][1], 2 * (A + B))
 
 
 def test_outputs_names_constants_and_inputs(path):

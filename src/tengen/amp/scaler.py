@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from tengen.autodiff import GradManager
-from tengen.base.errors import DistributedError
 from tengen.functional import isfinite, logical_and, logical_not, logical_or, maximum, where
 from tengen.ops.update import unscale
 from tengen.optimizer import Optimizer
-from tengen.optimizer.clip import SHARED
+from tengen.optimizer.clip import owner_of
 from tengen.tensor import Parameter, Tensor
 
 LEAST = float(np.finfo(np.float32).tiny)  # a scale whose inverse is finite
@@ -110,18 +109,13 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor | None]) -> GradScaler:
-        """Divides the gradients of tensors by the factor, and looks whether they are finite. Returns self.
-
-        Errors: DistributedError for parameters of a pipeline's stage, of which other processes have the rest
-        """
+        """Divides the gradients of tensors by the factor, and looks whether they are finite, in all processes that have a part of them.
+        Returns self."""
         if not self.enabled:
             return self
-        tensors = [t for t in grad_tensors if t is not None and t.grad is not None]
-        if any(id(t) in SHARED for t in tensors):
-            raise DistributedError(
-                "GradScaler: other processes have the rest of these parameters, and would not know of an overflow here; help: train a "
-                "pipeline in bfloat16 or float32"
-            )
+        tensors = [t for t in grad_tensors if t is not None]
+        owner = owner_of(tensors)
+        tensors = [t for t in (tensors if owner is None else owner.pieces(tensors)) if t.grad is not None]
         inverse = 1.0 / self._scale
         finite = []
         for t in tensors:
@@ -130,8 +124,9 @@ class GradScaler:
                 finite.append(ok)
             else:
                 t.grad = (t.grad * inverse).astype(t.grad.dtype)
-        if finite:
-            bad = logical_not(_all(finite))
+        if finite or (owner is not None and self.growth_interval):
+            bad = logical_not(_all(finite)) if finite else Tensor(False)
+            bad = bad if owner is None else owner.anywhere(bad)
             self._found._reset(logical_or(self._found, bad))
             self._skip._reset(self._found.detach())
             for p in tensors:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from tengen.base.errors import GradientError
@@ -11,7 +10,7 @@ from tengen.compiler.arrays import array_over
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, eviction, tensor_over, tracing
 from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node
-from tengen.tensor.tape import gradients
+from tengen.tensor.tape import FunctionOp, gradients
 from tengen.tensor.tensor import Buffer, assign
 from tengen.tensor.writes import Written
 
@@ -71,7 +70,7 @@ class _Checkpoint:
     def __init__(self, function: Callable, given: tuple):
         self.function, tensors = function, list(_tensors(given))
         self.given = _rebuilt(given, lambda _: _HOLE)  # the tape keeps their values
-        self.taped = [x.dtype.is_float and on_tape(x) for x in tensors]
+        self.taped = [x.dtype.is_inexact and on_tape(x) for x in tensors]
         self.changes: list[tuple[Tensor, Tensor]] = []
         self.outside: list[Triple] = []
 
@@ -80,7 +79,7 @@ class _Checkpoint:
         with Level() as level, Written() as table:
             copies = [level.copy(x) if t else x for x, t in zip(tensors, self.taped)]
             out = self._call(copies)
-            outs = [o for o in _tensors(out) if o.dtype.is_float]
+            outs = [o for o in _tensors(out) if o.dtype.is_inexact]
             self.outside = _outside(outs, level)
             own = {id(x) for x in (*copies, *outs)}
         self.types = [o._layout.type for o in outs]
@@ -95,7 +94,7 @@ class _Checkpoint:
         for i, r in enumerate(results):
             r._node = node if len(results) == 1 else (node, i)
         left = iter(results)
-        return _rebuilt(out, lambda o: next(left) if o.dtype.is_float else o)
+        return _rebuilt(out, lambda o: next(left) if o.dtype.is_inexact else o)
 
     def _call(self, tensors: Sequence[Tensor]) -> Any:
         left = iter(tensors)
@@ -104,10 +103,7 @@ class _Checkpoint:
 
     def _rule(self, n_outs: int) -> Any:
         """What the backward walk asks of an op."""
-        return SimpleNamespace(
-            name="checkpoint", kind="function", rules=SimpleNamespace(vjp=self._again), saves_output=False, n_outputs=n_outs,
-            canonical=lambda types, attrs: {}, infer_types=lambda types, attrs: (None,) * n_outs,
-        )  # fmt: skip
+        return FunctionOp("checkpoint", self._again, n_outs)
 
     def _again(self, grads: Any, *inputs: Tensor, **attrs: Any) -> tuple:
         """The gradients of arguments and of what lies outside, by a second call."""
@@ -120,7 +116,7 @@ class _Checkpoint:
             with Level() as level:
                 copies = [level.copy(x) if t else x for x, t in zip(xs, self.taped)]
                 starts = [node_of(x) for x, t in zip(copies, self.taped) if t]
-                outs = [o for o in _tensors(self._call(copies)) if o.dtype.is_float]
+                outs = [o for o in _tensors(self._call(copies)) if o.dtype.is_inexact]
                 outside = self._same(outs, level)
                 pairs = [(o, s) for o, s in zip(outs, seeds) if s is not None and o._node is not None]
                 found = gradients([o for o, _ in pairs], [s for _, s in pairs], [*starts, *map(_place, outside)], level)

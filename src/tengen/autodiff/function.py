@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from tengen.autodiff.functions import vjp
@@ -16,7 +15,7 @@ from tengen.tensor.batching import examples, whole
 from tengen.tensor.control import run_function
 from tengen.tensor.nodes import Level, TapeNode, levels, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
-from tengen.tensor.tape import cut
+from tengen.tensor.tape import FunctionOp, cut
 
 
 def _with_node(x: Tensor) -> Tensor:
@@ -185,10 +184,7 @@ class Function:
                 raise GradientError(f"{type(self).__name__}.backward() gave {len(r)} gradients for {len(inputs)} inputs")
             return tuple(r[i] for i in which) if len(r) == len(inputs) else r
 
-        return SimpleNamespace(
-            name=type(self).__name__, kind="function", rules=SimpleNamespace(vjp=rule), saves_output=False, n_outputs=n_outs,
-            canonical=lambda types, attrs: {}, infer_types=lambda types, attrs: (None,) * n_outs,
-        )  # fmt: skip
+        return FunctionOp(type(self).__name__, rule, n_outs)
 
 
 class _Ruled(Function):

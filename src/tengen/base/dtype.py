@@ -63,6 +63,21 @@ class DType:
         return self.kind == "c"
 
     @property
+    def is_floating_point(self) -> bool:
+        """PyTorch's name for `is_float`."""
+        return self.kind == "f"
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether there are values below 0."""
+        return self.kind in "ifc"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, as NumPy and PyTorch call `size`."""
+        return self.size
+
+    @property
     def is_inexact(self) -> bool:
         """Whether it is float or complex: what has gradients."""
         return self.kind in "fc"

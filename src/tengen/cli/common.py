@@ -13,7 +13,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def plain_errors(f: Callable) -> Callable:
-    """Errors that Tengen and the system raise on purpose, as one line."""
+    """Errors that Tengen and the system raise on purpose, as what they say, without the calls: all lines of it, and where it was."""
 
     @functools.wraps(f)
     def wrapped(*args, **kwargs):
@@ -25,7 +25,7 @@ def plain_errors(f: Callable) -> Callable:
             text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
             raise click.ClickException(text) from e
         except (TengenError, ValueError, MemoryError) as e:
-            lines = str(e).strip().splitlines() or [type(e).__name__]
-            raise click.ClickException(lines[0]) from e
+            said = [str(e).strip() or type(e).__name__, *getattr(e, "__notes__", ())]
+            raise click.ClickException("\n".join(said)) from e
 
     return wrapped

@@ -7,7 +7,6 @@ An error is one line on stderr and exit code 1 (2 for a wrong command line). Wit
 from __future__ import annotations
 
 import importlib.util
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ from tengen.base.errors import ConfigError
 from tengen.base.version import VERSION
 from tengen.cli.common import HELP, plain_errors
 from tengen.cli.doctor import doctor
+from tengen.cli.networks import network_of, shapes_of
+from tengen.cli.plan import plan
 from tengen.cli.run import run
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.compile import compile_model
@@ -36,7 +37,6 @@ from tengen.deploy.verify import verify as verify_artifact
 from tengen.interop import onnx as onnx_files
 from tengen.interop import tflite as tflite_files
 from tengen.ir.text import print_graph
-from tengen.module import Module
 from tengen.profiling.profiler import profile as profiler
 from tengen.profiling.result import SORTS, Result
 from tengen.runtime import cache as kernel_cache
@@ -137,21 +137,11 @@ def info(model: Path, graph: bool, weights: bool) -> None:
         click.echo(print_graph(m.graph))
 
 
-def _shape(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> list[tuple[int, ...]]:
-    """``--shape 1,3,224,224`` as a tuple."""
-    found = []
-    for text in given:
-        parts = text.replace("x", ",").split(",")
-        if not all(p.strip().isdecimal() for p in parts):
-            raise click.BadParameter(f"{text!r} is not of the form 1,3,224,224")
-        found.append(tuple(int(p) for p in parts))
-    return found
-
-
 @main.command()
 @click.argument("network")
 @click.option(
-    "--shape", "shapes", multiple=True, required=True, callback=_shape, metavar="N,C,H,W", help="The shape of an input; again for more inputs."
+    "--shape", "shapes", multiple=True, required=True, callback=shapes_of, metavar="N,C,H,W",
+    help="The shape of an input; again for more inputs.",
 )
 @plain_errors
 def summary(network: str, shapes: list[tuple[int, ...]]) -> None:
@@ -164,23 +154,7 @@ def summary(network: str, shapes: list[tuple[int, ...]]) -> None:
         tengen summary resnet18 --shape 1,3,224,224
         tengen summary net.py:Net --shape 8,28
     """
-    click.echo(repr(summarise(_network(network), input_shapes=shapes)))
-
-
-def _network(text: str) -> Any:
-    """The network that a command's argument names."""
-    where, _, name = text.rpartition(":")
-    try:
-        if where.endswith(".py"):
-            home: Any = ModuleType("network")
-            home.__dict__.update(runpy.run_path(where))
-        else:
-            sys.path.insert(0, "")
-            home = importlib.import_module(where or "tengen.models")
-        found = getattr(home, name)
-    except (ImportError, AttributeError) as e:
-        raise click.BadParameter(f"{text!r}: {e}; help: a name in tengen.models, MODULE:NAME, or FILE.py:NAME", param_hint="NETWORK") from e
-    return found if isinstance(found, Module) or not callable(found) else found()
+    click.echo(repr(summarise(network_of(network), input_shapes=shapes)))
 
 
 @main.command("import")
@@ -553,6 +527,7 @@ def completion(shell: str) -> None:
 
 
 main.add_command(doctor)
+main.add_command(plan)
 main.add_command(run)
 
 

@@ -6,16 +6,18 @@ In: an emitter (`values.py`) and operands. Out: the name of the result, whose bi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tengen.base.dtype import DType, float32, float64, int16, int32, int64, uint32, uint64
-from tengen.codegen.types import literal, mangled, type_of
+from tengen.codegen.types import literal, mangled, taken, type_of
 from tengen.loops.lang import Expr
 
 if TYPE_CHECKING:
     from tengen.codegen.values import Values
 
+FOUR = 4  # lanes of float32 in a register of 16 bytes
+_FMA = "tengen.fma"
 ROUNDINGS = ("floor", "ceil", "trunc", "rint")
 
 
@@ -64,7 +66,38 @@ class _Emitter:
 
 
 def fma(values: Values, lanes: int, a: str, b: str, c: str) -> str:
-    """a * b + c of float32 with one rounding. The product is exact in float64. The sum is rounded to nearest there; where that is
+    """a * b + c of float32 with one rounding, by a function of one or four lanes (`functions`): written out in each place it made code
+    ten times as large."""
+    ty = type_of(float32, min(lanes, FOUR))
+    name = f"{_FMA}{min(lanes, FOUR)}"
+    if lanes == 1:
+        return values.pure(f"call {ty} @{name}({ty} {a}, {ty} {b}, {ty} {c})")
+    wide, parts = type_of(float32, lanes), []
+    for first in range(0, lanes, FOUR):
+        some = (values.pure(f"shufflevector {wide} {x}, {wide} poison, {taken(range(first, first + FOUR))}") for x in (a, b, c))
+        parts.append(values.pure(f"call {ty} @{name}({', '.join(f'{ty} {x}' for x in some)})"))
+    while len(parts) > 1:
+        size = lanes // len(parts)
+        ty, mask = type_of(float32, size), taken(range(2 * size))
+        parts = [values.pure(f"shufflevector {ty} {x}, {ty} {y}, {mask}") for x, y in zip(parts[::2], parts[1::2])]
+    return parts[0]
+
+
+def functions(text: str, values: Callable[[], Values]) -> str:
+    """The definitions of what a module's kernels call. values: makes an emitter."""
+    found = []
+    for lanes in (1, FOUR):
+        if f"@{_FMA}{lanes}(" not in text:
+            continue
+        ty, emitter = type_of(float32, lanes), values()
+        result = _fma(emitter, lanes, "%a", "%b", "%c")
+        head = f"define internal {ty} @{_FMA}{lanes}({ty} %a, {ty} %b, {ty} %c) noinline nounwind willreturn memory(none) {{"
+        found.append("\n".join([head, *emitter.lines, f"  ret {ty} {result}", "}\n"]))
+    return "".join(found)
+
+
+def _fma(values: Values, lanes: int, a: str, b: str, c: str) -> str:
+    """The product is exact in float64. The sum is rounded to nearest there; where that is
     inexact and its last bit is 0, the neighbour on the side of the exact sum is taken instead, so that the sum is rounded to odd.
     That has more than two bits more than float32, so rounding it once more is rounding the exact sum.
 

@@ -16,8 +16,9 @@ from functools import partial
 
 from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import CompileError
+from tengen.codegen import lacking
 from tengen.codegen.targets import Target
-from tengen.codegen.types import scalar_type, type_of
+from tengen.codegen.types import scalar_type, taken, type_of
 from tengen.codegen.values import Values
 from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
@@ -44,6 +45,7 @@ def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> s
     """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
     texts = [emit_kernel(k, target) for k in kernels]
     extra += _declarations("\n".join(texts), {k.name for k in kernels})
+    extra += lacking.functions("\n".join(texts), lambda: Values("fma", {}, target.lacks))
     return "\n".join([target.head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
 
 
@@ -447,11 +449,38 @@ class _Function(Values):
             x = self.fresh(f"insertelement <{LANES} x {ty}> {x}, {ty} {one}, i64 {j}", "g")
         return x
 
+    def _load_first(self, s: Load, index: Expr, other: str, count: int) -> str:
+        """A partial load of a known number of lanes: in vectors of 8, 4, 2 and 1 elements, or one by one."""
+        dt, at = s.buffer.dtype, self.element(s.buffer, index)
+        m, x = _vector_memory(dt, LANES), other
+        for first, size in _powers(count, 8 if index.lanes == 1 else 1):
+            ty = _vector_memory(dt, size)
+            v = self.fresh(f"load {ty}, ptr {at(str(first))}, align {dt.size}", "g")
+            if size == 1:
+                x = self.pure(f"insertelement {m} {x}, {ty} {v}, i64 {first}")
+                continue
+            v = self.pure(f"shufflevector {ty} {v}, {ty} poison, {taken(i % size for i in range(LANES))}")
+            x = self.pure(f"shufflevector {m} {x}, {m} {v}, {taken(LANES + i - first if 0 <= i - first < size else i for i in range(LANES))}")
+        return x
+
+    def _store_first(self, s: Store, index: Expr, value: str, count: int) -> None:
+        """A partial store of a known number of lanes, as `_load_first`, in order."""
+        dt, at = s.buffer.dtype, self.element(s.buffer, index)
+        m = _vector_memory(dt, LANES)
+        for first, size in _powers(count, 8 if index.lanes == 1 else 1):
+            if size == 1:
+                x = self.pure(f"extractelement {m} {value}, i64 {first}")
+            else:
+                x = self.pure(f"shufflevector {m} {value}, {m} poison, {taken(range(first, first + size))}")
+            self.lines.append(f"  store {_vector_memory(dt, size)} {x}, ptr {at(str(first))}, align {dt.size}")
+
     def _copy_in(self, s: Load, index: Expr, other: str) -> str:
         """A partial load, element by element into a stack slot."""
+        limit = self.limit(s.count)
+        if limit[0] != "%":
+            return self._load_first(s, index, other, int(limit))
         dt, slot = s.buffer.dtype, self.slot("value")
         ty, v = _memory_type(dt), _vector_memory(dt, LANES)
-        limit = self.limit(s.count)
         at = self._element_in_loop(s.buffer, index)
         self.lines.append(f"  store {v} {other}, ptr {slot}, align {STACK_ALIGN}")
 
@@ -505,9 +534,11 @@ class _Function(Values):
 
     def _copy_out(self, s: Store, index: Expr, value: str) -> None:
         """A partial store, element by element out of a stack slot, in order."""
+        limit = self.limit(s.count)
+        if limit[0] != "%":
+            return self._store_first(s, index, value, int(limit))
         dt, slot = s.buffer.dtype, self.slot("value")
         ty = _memory_type(dt)
-        limit = self.limit(s.count)
         at = self._element_in_loop(s.buffer, index)
         self.lines.append(f"  store {_vector_memory(dt, LANES)} {value}, ptr {slot}, align {STACK_ALIGN}")
 
@@ -516,6 +547,16 @@ class _Function(Values):
             self.lines.append(f"  store {ty} {x}, ptr {at(j)}, align {dt.size}")
 
         self.loop("0", limit, 1, [], one, "lane")
+
+
+def _powers(count: int, most: int) -> list[tuple[int, int]]:
+    """(first, size) of so many lanes in parts that are powers of two, at most `most`."""
+    found, first = [], 0
+    while first < count:
+        size = min(most, 1 << (count - first).bit_length() - 1)
+        found.append((first, size))
+        first += size
+    return found
 
 
 def _vector_memory(dt: DType, lanes: int) -> str:

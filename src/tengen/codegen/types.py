@@ -9,6 +9,7 @@ import ctypes
 import functools
 import math
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -42,6 +43,12 @@ def type_of(dt: DType, lanes: int = 1) -> str:
 def mangled(dt: DType, lanes: int = 1) -> str:
     """How an intrinsic's name spells the type."""
     return ("" if lanes == 1 else f"v{lanes}") + ("f" if dt.kind == "f" else "i") + str(dt.bits)
+
+
+def taken(lanes: Iterable[int]) -> str:
+    """The mask of a shuffle that takes these lanes."""
+    some = [f"i32 {i}" for i in lanes]
+    return f"<{len(some)} x i32> <{', '.join(some)}>"
 
 
 def _to_odd(value: float) -> float:

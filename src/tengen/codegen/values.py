@@ -63,6 +63,7 @@ class Values:
         self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
         self._calls: dict[Expr, Expr] = {}
         self._leaves: dict[Expr, str] = {}  # literals
+        self._filled: dict[str, str] = {}  # by the name of a vector, the scalar that is in all its lanes
         self._count = 0
 
     # ---- lines
@@ -100,7 +101,13 @@ class Values:
             return f"splat ({scalar} {x})"
         v = f"<{LANES} x {scalar}>"
         one = self.pure(f"insertelement {v} poison, {scalar} {x}, i64 0")
-        return self.pure(f"shufflevector {v} {one}, {v} poison, <{LANES} x i32> zeroinitializer")
+        filled = self.pure(f"shufflevector {v} {one}, {v} poison, <{LANES} x i32> zeroinitializer")
+        self._filled[filled] = x
+        return filled
+
+    def in_all_lanes(self, x: str) -> str | None:
+        """The scalar that a vector was filled with by `splat`; None: its lanes may differ."""
+        return self._filled.get(x)
 
     # ---- expressions
 

@@ -10,7 +10,7 @@ import functools
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,14 @@ def _text(source: str | os.PathLike | None) -> str | None:
 
 def address_of(function: Any) -> int:
     """Where a C function is: of `ctypes`, of `cffi`, of Numba's `cfunc`, or a number. Errors: CustomOpError for anything else."""
+    found: int | None
     if isinstance(function, ctypes._CFuncPtr):
         found = ctypes.cast(function, ctypes.c_void_p).value
-    elif type(function).__module__ == "_cffi_backend":
+    elif _is_of_cffi(function):
         import _cffi_backend
 
+        if _cffi_function(function) is None:
+            raise CustomOpError(f"{function!r} is no C function; help: ffi.addressof(lib, name), or a callback")
         found = int(_cffi_backend.cast(_cffi_backend.new_primitive_type("intptr_t"), function))
     elif isinstance(address := getattr(function, "address", function), int) and not isinstance(address, bool):
         found = address
@@ -85,6 +88,70 @@ def address_of(function: Any) -> int:
     if not found or found < 0:
         raise CustomOpError(f"the address of the C function is {found}")
     return found
+
+
+def _is_of_cffi(function: Any) -> bool:
+    return type(function).__module__ == "_cffi_backend"
+
+
+def _cffi_function(pointer: Any) -> Any:
+    """The type of the function that is called by something of cffi; None where that is data."""
+    import _cffi_backend
+
+    try:
+        t = _cffi_backend.typeof(pointer)
+    except TypeError:  # a type, say
+        return None
+    return t if t.kind == "function" else t.item if t.kind == "pointer" and t.item.kind == "function" else None
+
+
+def check_parameters(name: str, function: Any, wanted: Sequence[str]) -> None:
+    """Compares what a C function says of its parameters with what an operator gives it. Functions may say nothing.
+
+    Args:
+        name: of the operator.
+        wanted: for each parameter "pointer", "int64_t" or "double".
+
+    Errors: CustomOpError where they differ in number or kind: the call would read what is not there.
+    """
+    have = _parameters(function)
+    if have is None or (len(have) == len(wanted) and all(h in (w, "") for h, w in zip(have, wanted))):
+        return
+    said, needed = (", ".join(kind or "?" for kind in kinds) for kinds in (have, wanted))
+    raise CustomOpError(
+        f"{name}: the C function takes ({said}), and is given ({needed}); help: pointers to the inputs and the results, a pointer to the "
+        "shapes, then each attribute as int64_t or double"
+    )
+
+
+def _parameters(function: Any) -> list[str] | None:
+    """The kind of each parameter, "" for one that is unknown; None where a function does not say."""
+    if _is_of_cffi(function):
+        found = _cffi_function(function)
+        return None if found is None else [_cffi_kind(t) for t in found.args]
+    own = function if isinstance(function, ctypes._CFuncPtr) else getattr(function, "ctypes", None)  # Numba's
+    return None if not isinstance(own, ctypes._CFuncPtr) or own.argtypes is None else [_ctypes_kind(t) for t in own.argtypes]
+
+
+def _ctypes_kind(t: Any) -> str:
+    code = getattr(t, "_type_", None)
+    if not isinstance(code, str) or len(code) != 1:
+        return "pointer" if isinstance(t, type) and issubclass(t, (ctypes._Pointer, ctypes.Array)) else ""
+    if code in "PzZ":
+        return "pointer"
+    return "int64_t" if code in "qQlL" and ctypes.sizeof(t) == 8 else "double" if code == "d" else t.__name__
+
+
+def _cffi_kind(t: Any) -> str:
+    if t.kind in ("pointer", "array"):
+        return "pointer"
+    return t.cname if t.kind != "primitive" or t.cname in ("float", "double") else "int64_t" if _cffi_size(t) == 8 else t.cname
+
+
+def _cffi_size(t: Any) -> int:
+    import _cffi_backend
+
+    return int(_cffi_backend.sizeof(t))
 
 
 def _check_symbol(symbol: str, address: int) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from tengen.base.dtype import dtype, float32, float64, int32, int64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError, ShapeError, TengenError, tell, user_line
-from tengen.custom_ops.c_functions import c_function_of
+from tengen.custom_ops.c_functions import c_function_of, check_parameters
 from tengen.custom_ops.signature import Signature, read_signature
 from tengen.ir.graph import Check
 from tengen.ir.types import TensorType
@@ -114,8 +114,9 @@ def _retire(old: Op) -> None:
 def _check_parameters(op: Op) -> None:
     for a in op.attrs:
         if op.kinds[a] is None:
+            is_said = f"is annotated {op.notes[a]!r}" if op.notes[a] else "has no annotation"
             raise CustomOpError(
-                f"{op.name}: the parameter {a} is annotated {op.notes[a]!r}, which is neither a tensor nor a kind of attribute; help: "
+                f"{op.name}: the parameter {a} {is_said}, which is neither a tensor nor a kind of attribute; help: "
                 "`x: Tensor`, or int, float, bool, str, tuples of them as `Sequence[int]`"
             )
     if not op.tensors:
@@ -357,6 +358,8 @@ def c_function(
             _with_signatures(op, signature, (TensorType((), int32),))
             if odd := [a for a in op.attrs if op.notes[a] not in NUMBERS]:
                 raise CustomOpError(f"{name}: the attribute {odd[0]} is {op.notes[odd[0]]!r}; a C function takes int, float and bool")
+            pointers = len(op.tensors) + len(op.signatures[0].outputs) + 1
+            check_parameters(name, function, ["pointer"] * pointers + ["double" if op.notes[a] in FLOATS else "int64_t" for a in op.attrs])
         except BaseException:
             forget_op(name)
             raise

@@ -15,6 +15,7 @@ from tengen.base.record import record
 from tengen.compiler.arrays import array_over, new_buffer
 from tengen.compiler.plans import Layout
 from tengen.debug.replay import Place, inputs_of, replay
+from tengen.deploy.model import Model
 from tengen.deploy.verify import differing
 from tengen.ir.graph import Graph
 from tengen.jit.trace import trace
@@ -54,7 +55,7 @@ def compare(function: Callable, *args: Any, **kwargs: Any) -> Comparison:
     """Runs a function as a traced program and op by op, and compares all bits.
 
     Args:
-        function: a function, a module, or a `trace`. args, kwargs: of a call.
+        function: a function, a module, a `trace`, or a model that was loaded. args, kwargs: of a call.
 
     Nothing is changed: states (parameters, random counters) are copied for both. NaNs compare as equal, whatever their bits.
 
@@ -64,7 +65,7 @@ def compare(function: Callable, *args: Any, **kwargs: Any) -> Comparison:
     >>> print(debug.compare(lambda x: F.softmax(x * 2).sum(), Tensor([1.0, 2.0])))
     equal bits in ... values of the program
     """
-    run = function if isinstance(function, trace) else trace(function, dynamic_axes=None)
+    run = function if isinstance(function, (trace, Model)) else trace(function, dynamic_axes=None)
     exe, buffers, extents = run.prepared(*args, **kwargs)
     if exe.program is None:
         exe, extents = exe.alone(extents), ()

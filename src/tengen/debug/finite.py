@@ -19,8 +19,8 @@ from tengen.base.errors import NonFiniteError, user_line
 from tengen.base.record import record
 from tengen.compiler.plans import Layout
 from tengen.debug.marks import NAN_ONLY, NOTHING, largest_magnitude, marked
-from tengen.debug.replay import Place, See, inputs_of, replay
-from tengen.ir.graph import Check, Graph
+from tengen.debug.replay import Place, See, inputs_of, of_a_call, replay
+from tengen.ir.graph import Check
 from tengen.ops.calls import Run
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.passes.constants import Evaluate
@@ -148,10 +148,7 @@ def _blame(op: Op, inputs: tuple, attrs: tuple, outs: Sequence[Any], allowed: Al
     """Raises the error of a call whose results are not finite, unless that may be."""
     line = user_line()
     if op.has_bodies:
-        g = Graph(op.name)
-        given = {g.add_input(f"x{i}", x._layout.type): x._off_tape() for i, x in enumerate(inputs)}
-        g.add_node(op.name, list(given), dict(zip(op.attrs, attrs)), [t._layout.type for t in outs], line)
-        replay(g, given, _seeing(op.name, {}, allowed))
+        replay(*of_a_call(op, inputs, attrs), _seeing(op.name, {}, allowed))
     elif told := _complaint(op.name, inputs, attrs, outs, line, allowed):
         raise NonFiniteError(f"{_in_backward()}{told}{_at(line)}")
 
@@ -288,7 +285,8 @@ _switch = _Switch()
 
 def set_check_finite(on: bool = True, *, allow_inf: bool = False, allow: Iterable[str] = ()) -> None:
     """Turns `check_finite` on for all that follows, in all threads, or off. Arguments as `check_finite` has them."""
-    _switch.set(Allowed(allow_inf, frozenset(allow)) if on else None)
+    names = frozenset([allow] if isinstance(allow, str) else allow)
+    _switch.set(Allowed(allow_inf, names) if on else None)
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.errors import user_line
 from tengen.base.record import record
 from tengen.compiler.plans import Layout
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ops.batching import again
-from tengen.ops.define import REGISTRY, lookup
+from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import at_extents
 from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.executable import Executable
@@ -47,6 +48,15 @@ def inputs_of(
     g = at_extents(source, dict(zip(exe.extents, extents))) if extents else source
     values = [*g.inputs, *(s.read for s in g.states.values())]
     return g, {v: tensor_over(b, Layout(v.type.shape, v.type.dtype, None, exe.device)) for v, b in zip(values, buffers)}
+
+
+def of_a_call(op: Op, inputs: Sequence[Tensor], attrs: tuple) -> tuple[Graph, dict[Value, Tensor]]:
+    """(the graph of one eager call; the tensors of its inputs)."""
+    g = Graph(op.name)
+    given = {g.add_input(f"x{i}", x._layout.type): x._off_tape() for i, x in enumerate(inputs)}
+    canonical = op.canonical([x._layout.type for x in inputs], attrs)
+    g.add_node(op.name, list(given), canonical, op.infer_types([x._layout.type for x in inputs], canonical), user_line())
+    return g, given
 
 
 def replay(graph: Graph, given: Mapping[Value, Tensor], see: See) -> tuple[list[Tensor], dict[str, Tensor]]:

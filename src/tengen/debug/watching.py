@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tengen.base.errors import ArgumentError, user_line
+from tengen.base.errors import ArgumentError, UsageWarning, user_line
 from tengen.compiler.arrays import dense, new_buffer
-from tengen.debug.replay import Place, inputs_of, replay
+from tengen.debug.replay import Place, inputs_of, of_a_call, replay
 from tengen.ops.calls import Run
 from tengen.ops.define import Op, dispatch
 from tengen.tensor import Tensor, tracing
@@ -32,7 +33,7 @@ def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[st
         name: the name of an op ("softmax", "matmul"), or a line ("model.py:42"), whose results are seen. callback: is given a label, the
             op with its line, and the value; it may raise. Default: they are printed.
 
-    Gives a list of what was seen: (label, value).
+    Gives a list of what was seen: (label, value). Where that is nothing, a UsageWarning says so at the end of the block.
 
     Programs run op by op in the block, with the bits that they have as one program, and much slower. A composite has no node in a
     program: its parts are seen under their own names.
@@ -62,14 +63,26 @@ def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[st
                 seen.append((label, t.detach()))
                 (callback or _print)(label, t.detach())
 
+    def see(at: Place, ins: Any, outs: Any) -> None:
+        if at.inside:
+            tell(at.node.op, at.node.where, at.inside, outs)
+
     def look(op: Op, inputs: tuple, out: Any) -> None:
         if tracing.active is None and not depth:
             tell(op.name, user_line(), (), out)
 
     def around(go: Run) -> Run:
         def run(op: Op, inputs: tuple, attrs: tuple) -> Any:
+            nonlocal depth
+            eager = tracing.active is None and not depth
             out = go(op, inputs, attrs)
             look(op, inputs, out)
+            if eager and op.has_bodies and all(type(x._data) is Buffer for x in inputs):
+                depth += 1
+                try:  # what is in its body is seen by a second run, node by node
+                    replay(*of_a_call(op, inputs, attrs), see)
+                finally:
+                    depth -= 1
             return out
 
         return run
@@ -87,6 +100,9 @@ def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[st
     see_operators(look)
     try:
         yield seen
+        if not seen:
+            message = f"watch({name!r}) saw nothing: no op of this name, and no line, gave a result in its block"
+            warnings.warn(UsageWarning(f"{message}; help: print(f.graph) of a trace shows its ops and lines"), stacklevel=3)
     finally:
         see_operators(None)
         dispatch.remove_filter(around)

@@ -3,7 +3,7 @@ of C's standard streams as an example uses, through semihosting.
 
 In: nothing. Out: files to be compiled and linked with a program of C and object files. Its standard input is the file `stdin.bin`, its
 standard output `stdout.bin`, both in the folder that the emulator runs in. A product brings its own start-up code; this is the board of
-`tengen verify`: Arm's MPS2 (images AN386 and AN500), 4 MB of code at 0, 4 MB of memory at 0x20000000.
+`tengen verify`: Arm's MPS2 (images AN386 and AN500), 4 MB of code at 0, 4 MB of memory at 0x20000000, 16 MB of slower memory elsewhere.
 
 Sources: Arm, Semihosting for AArch32 and AArch64; Armv7-M Architecture Reference Manual, B1.5 and B3.2.
 """
@@ -113,13 +113,23 @@ long long atoll(const char *text) {
     return n;
 }
 
-void *aligned_alloc(size_t align, size_t size) {
-    static uintptr_t next;
-    uintptr_t at = next ? next : (uintptr_t)&__bss_end, here = (uintptr_t)&at;
-    at = (at + align - 1) & ~(uintptr_t)(align - 1);
-    if (size > here - 65536 || at > here - 65536 - size) return NULL; /* 64 KiB for the stack */
-    next = at + size;
+static void *take(uintptr_t *next, uintptr_t end, size_t align, size_t size) {
+    uintptr_t at = (*next + align - 1) & ~(uintptr_t)(align - 1);
+    if (at > end || size > end - at) return NULL;
+    *next = at + size;
     return (void *)at;
+}
+
+/* From the memory that is left below 64 KiB of stack, else from the PSRAM, which AN500, whose processor is a Cortex-M7, has elsewhere. */
+void *aligned_alloc(size_t align, size_t size) {
+    static uintptr_t near, far, end;
+    if (!near) {
+        near = (uintptr_t)&__bss_end;
+        far = (*(volatile uint32_t *)0xE000ED00 >> 4 & 0xFFF) == 0xC27 ? 0x60000000u : 0x21000000u;
+        end = far + (16u << 20);
+    }
+    void *found = take(&near, (uintptr_t)&found - 65536, align, size);
+    return found ? found : take(&far, end, align, size);
 }
 
 void *malloc(size_t size) { return aligned_alloc(64, size); }

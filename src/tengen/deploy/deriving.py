@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tengen.base.errors import TengenError, VerifyError
 from tengen.ir.graph import Graph as Plain
 from tengen.ir.graph import Value, map_attr
@@ -58,9 +60,11 @@ def attributes_of(g: Plain, op: str, given: Mapping[str, Any], now: Mapping[str,
     """All attributes of a node in the order of its op's: those given, else those it has now, else the defaults of a call. Nodes may hold
     them under other names than calls (`axes` for `axis`); both are taken."""
     try:
-        known = lookup(op)
+        known = lookup(op) if isinstance(op, str) else None
     except TengenError:
-        raise VerifyError(f"graph {g.name}: no op is named {op!r}; help: names of ops are those that print(graph) shows") from None
+        known = None
+    if known is None:
+        raise VerifyError(f"graph {g.name}: no op is named {op!r}; help: names of ops are those that print(graph) shows")
     if known.rules.infer is None:
         raise VerifyError(f"graph {g.name}: {op} is computed by other ops; help: graph.apply(functional.{op}, value)")
     defaults = {p.name: p.default for p in signature_of(known.fn)}
@@ -80,7 +84,11 @@ def attributes_of(g: Plain, op: str, given: Mapping[str, Any], now: Mapping[str,
 
 def as_extent(d: Any) -> Dim:
     """An extent: a number, an expression, or the name of an open one."""
-    return var(d) if isinstance(d, str) else d
+    if isinstance(d, str):
+        return var(d)
+    if isinstance(d, Expr) or (isinstance(d, (int, np.integer)) and not isinstance(d, bool)):
+        return d if isinstance(d, Expr) else int(d)
+    raise VerifyError(f"an extent is an int, or the name of one that is open, got {d!r}")
 
 
 def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:

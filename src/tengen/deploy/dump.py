@@ -117,7 +117,7 @@ def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, outpu
     for c in old_constants:
         name = c.value.name = _free((names or {}).get(c.name, c.name), taken)
         g.constants[name] = Constant(name, c.value, c.data)
-    for n in g.nodes:
+    for n in (n for own in g.graphs() for n in own.nodes):
         n.where = _short(n.where)
     for c in g.checks:
         c.where = _short(c.where)

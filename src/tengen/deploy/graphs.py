@@ -254,6 +254,16 @@ class Graph(Plain):
         if lost:
             raise VerifyError(f"graph {self.name}: the state {lost[0]!r} has no value; help: set graph.initial[{lost[0]!r}] in edits()")
 
+    def _value(self, x: Any) -> Value:
+        """A value that an edit is given, which may be its label. Errors: VerifyError for anything else."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, str):
+            return self.value(x)
+        told = f"the node {x!r}; help: node.outputs are its values" if isinstance(x, Node) else f"a {type(x).__name__}"
+        also = "; help: graph.add_constant(name, data) makes a value of data" if isinstance(x, (Tensor, np.ndarray, float, int)) else ""
+        raise VerifyError(f"graph {self.name}: a value of the graph, or its label, is needed, got {told}{also}")
+
     def _place(self, n: Node, before: Node | None, after: Node | None) -> None:
         at = before or after
         if at is None:
@@ -264,13 +274,14 @@ class Graph(Plain):
         self.nodes.insert(self.nodes.index(at) + (before is None), n)
 
     def insert(
-        self, op: str, inputs: Sequence[Value | None], before: Node | None = None, after: Node | None = None, names: Sequence[str] = (),
-        where: str | None = None, **attrs: Any,
+        self, op: str, inputs: Sequence[Value | str | None], before: Node | None = None, after: Node | None = None,
+        names: Sequence[str] = (), where: str | None = None, **attrs: Any,
     ) -> Node:  # fmt: skip
         """A new node of an op, whose results nobody reads yet; `.outputs` are its values.
 
         Args:
-            op: its name in graphs. before, after: a node beside which it runs (default: as soon as it can). names: of its results.
+            op: its name in graphs. inputs: values, or their labels. before, after: a node beside which it runs (default: as soon as it
+                can). names: of its results.
             attrs: its attributes in any form that a call takes; those that are missing have the call's defaults.
         Errors: VerifyError for an op that is not known, or whose types do not fit.
 
@@ -278,23 +289,28 @@ class Graph(Plain):
         """
         with self.edits():
             given = attributes_of(self, op, attrs)
-            attributes, types = derive(op, [None if v is None else v.type for v in inputs], given)
-            n = self.add_node(op, inputs, attributes, types, where, names)
+            values = [None if v is None else self._value(v) for v in inputs]
+            attributes, types = derive(op, [None if v is None else v.type for v in values], given)
+            n = self.add_node(op, values, attributes, types, where, names)
             self._place(n, before, after)
         return n
 
-    def apply(self, function: Callable[..., Any], *values: Value, before: Node | None = None, name: str = "") -> Any:
+    def apply(self, function: Callable[..., Any], *values: Value | str, before: Node | None = None, name: str = "") -> Any:
         """What a function of tensors makes of values of the graph: its calls become nodes. Nobody reads the results yet.
 
         Args:
-            function: of as many tensors as there are values; what it reads besides becomes constants. before: a node before which they
-                stand. name: of the result, if it is one.
+            function: of as many tensors as there are values (or labels of values); what it reads besides becomes constants. before: a
+                node before which they stand. name: of the result, if it is one.
         Returns: a Value, or a tuple of them where the function returns several tensors.
         """
-        piece = recorded(function, [v.type for v in values])
+        if not callable(function):
+            told = f"apply() takes a function of tensors, got {function!r}; help: insert() takes the name of an op"
+            raise VerifyError(f"graph {self.name}: {told}")
+        given = [self._value(v) for v in values]
+        piece = recorded(function, [v.type for v in given])
         with self.edits():
             old = len(self.nodes)
-            mapping = editing.append(self, piece, dict(zip(piece.inputs, values)))
+            mapping = editing.append(self, piece, dict(zip(piece.inputs, given)))
             for n in self.nodes[old:]:
                 self._place(n, before, None)
             made = tuple(mapping[v] for v in piece.outputs)
@@ -302,15 +318,16 @@ class Graph(Plain):
                 made[0].name = name
         return made[0] if len(made) == 1 else made
 
-    def replace(self, old: Node | Value, new: Any) -> None:
+    def replace(self, old: Node | Value | str, new: Any) -> None:
         """Everybody who read `old` reads `new` instead; what nobody needs any more goes.
 
         Args:
-            old: a value, or a node for all of its results.
-            new: a value, or as many as the node has, or a node for its results; or a function of tensors, which gets what the node
-                read (of a value, the value itself), as `apply` runs it.
+            old: a value, or its label; or a node for all of its results.
+            new: a value, or its label, or as many as the node has, or a node for its results; or a function of tensors,
+                which gets what the node read (of a value, the value itself), as `apply` runs it.
         Errors: VerifyError where types do not fit, or where the graph would read itself.
         """
+        old = old if isinstance(old, Node) else self._value(old)
         g = editing.owner(self, old)
         if g is not self:
             return g.replace(old, new)
@@ -321,7 +338,8 @@ class Graph(Plain):
             if callable(new):
                 given = [v for v in old.inputs if v is not None] if isinstance(old, Node) else [old]
                 new = self.apply(new, *given, before=old if isinstance(old, Node) else None)
-            news = [new] if isinstance(new, Value) else list(new.outputs if isinstance(new, Node) else new)
+            many = new.outputs if isinstance(new, Node) else new if isinstance(new, (list, tuple)) else [new]
+            news = [self._value(v) for v in many]
             if len(news) != len(olds):
                 raise VerifyError(f"graph {self.name}: {len(news)} values for {len(olds)} results of {old!r}")
             table = dict(zip(olds, news))
@@ -330,12 +348,15 @@ class Graph(Plain):
             self.redirect_results(table)
             editing.remove(self, editing.dead(self) - unneeded)
 
-    def delete(self, node: Node, use: Value | None = None) -> None:
+    def delete(self, node: Node, use: Value | str | None = None) -> None:
         """Removes a node.
 
         Args: use: what those who read its only result read instead, say the node's own input (default: nobody may read it).
         Errors: VerifyError that names the readers.
         """
+        if not isinstance(node, Node):
+            told = f"delete() takes a node, got {node!r}; help: graph.node(...) finds one, value.node makes a value"
+            raise VerifyError(f"graph {self.name}: {told}")
         g = editing.owner(self, node)
         if g is not self:
             return g.delete(node, use)
@@ -375,21 +396,23 @@ class Graph(Plain):
                 self.states = {s.name: s for s in _distinct(self.states.values())}
                 self.initial = {name if k == old else k: a for k, a in self.initial.items()}
 
-    def set(self, node: Node, inputs: Sequence[Value | None] | None = None, op: str | None = None, **attrs: Any) -> None:
+    def set(self, node: Node, inputs: Sequence[Value | str | None] | None = None, op: str | None = None, **attrs: Any) -> None:
         """Other inputs, another op or other attributes for a node; its results keep their readers, and get new types."""
         with self.edits():
             editing.owner(self, node)
             node.op = op or node.op
-            node.inputs = node.inputs if inputs is None else list(inputs)
+            node.inputs = node.inputs if inputs is None else [None if v is None else self._value(v) for v in inputs]
             node.attrs = attributes_of(self, node.op, attrs, node.attrs if op is None else {})
             self._adopt(node)
 
     def set_input(self, value: Value | str, shape: Sequence[Any] | None = None, dtype: Any = None) -> None:
         """Another shape or dtype for an input; all types that follow from it are derived again. A text as an extent is open: its name."""
         with self.edits():
-            v = self.value(value) if isinstance(value, str) else value
+            v = self._value(value)
             if v not in self.inputs:
                 raise VerifyError(f"graph {self.name}: {v!r} is no input of it")
+            if not isinstance(shape, (tuple, list, type(None))):
+                raise VerifyError(f"graph {self.name}: a shape is a tuple of extents, got {shape!r}")
             extents = v.type.shape if shape is None else tuple(map(as_extent, shape))
             v.type = TensorType(extents, v.type.dtype if dtype is None else dtype)
 
@@ -424,6 +447,8 @@ class Graph(Plain):
 
     def add_input(self, name: str, type: TensorType) -> Value:
         """A new input. Errors: VerifyError when the name is taken."""
+        if not isinstance(type, TensorType):
+            raise VerifyError(f"graph {self.name}: the type of an input is a TensorType(shape, dtype), got {type!r}")
         with self.edits():
             return super().add_input(name, type)
 
@@ -439,10 +464,12 @@ class Graph(Plain):
             self.initial[name] = np.zeros(type.shape, type.dtype.numpy) if value is None else np.array(value, type.dtype.numpy)
             return super().add_state(name, type)
 
-    def set_state(self, name: str, value: Value | None) -> None:
+    def set_state(self, name: str, value: Value | str | None) -> None:
         """The value that a state has after a run; None: it stays as it is."""
+        if name not in self.states:
+            raise VerifyError(f"graph {self.name}: no state is named {name!r}; it has {', '.join(self.states) or 'none'}")
         with self.edits():
-            super().set_state(name, value)
+            super().set_state(name, None if value is None else self._value(value))
 
     def add_node(
         self, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], out_types: Sequence[TensorType],
@@ -459,10 +486,10 @@ class Graph(Plain):
         with self.edits():
             super().replace_value(old, new)
 
-    def add_output(self, name: str, value: Value) -> None:
+    def add_output(self, name: str, value: Value | str) -> None:
         """A new output; one value may be given out under several names."""
         with self.edits():
-            super().add_output(name, value)
+            super().add_output(name, self._value(value))
 
     def remove_output(self, name: str) -> None:
         """Takes an output away, and what is computed for it alone."""
@@ -480,9 +507,13 @@ class Graph(Plain):
 
         Errors: VerifyError where more inputs of this graph are needed.
         """
-        ins = [self.value(v) if isinstance(v, str) else v for v in inputs]
-        table = self.labels()
-        outs = [(v, self.value(v)) if isinstance(v, str) else (table[v], v) for v in outputs]
+        ins, table = [self._value(v) for v in inputs], self.labels()
+        outs = [(v if isinstance(v, str) else "", self._value(v)) for v in outputs]
+        if not outs:
+            raise VerifyError(f"graph {self.name}: a part has an output at least")
+        if odd := next((v for v in [*ins, *(v for _, v in outs)] if v not in table), None):
+            raise VerifyError(f"graph {self.name}: {odd!r} is not in it; help: values() gives its values, value(name) one")
+        outs = [(name or table[v], v) for name, v in outs]
         part = editing.between(self, ins, outs, name)
         made = Graph._from(part.copy(), {k: a.copy() for k, a in self.initial.items() if k in part.states})
         made.verify()
@@ -496,6 +527,9 @@ class Graph(Plain):
         Returns: the value here for each value of the other.
         Errors: VerifyError where types do not fit, or names of outputs are taken.
         """
+        if not isinstance(other, Plain):
+            raise VerifyError(f"graph {self.name}: join() takes a graph, got {other!r}; help: Graph.of(model), Graph.load(file)")
+        other = other.copy() if other is self else other
         if inputs is None:
             alone = len(other.inputs) == len(self.outputs) == 1
             both = [v.name for v in other.inputs if v.name in self.output_names]
@@ -504,7 +538,7 @@ class Graph(Plain):
         if odd := inputs.keys() - names.keys():
             raise VerifyError(f"graph {other.name} has no input {min(odd)!r}, only {', '.join(names)}")
         with self.edits():
-            fed = {names[k]: self.value(v) if isinstance(v, str) else v for k, v in inputs.items()}
+            fed = {names[k]: self._value(v) for k, v in inputs.items()}
             for a, b in fed.items():
                 if a.type is not b.type and not any(map(_is_open, a.type.shape)):
                     raise VerifyError(f"graph {other.name}: its input {a.name!r} is {a.type}, it was given {b!r}")

@@ -133,7 +133,8 @@ class Model:
             given = ", ".join(f"{k}={v}" for k, v in extents.items()) or "nothing"
             if not self.extents:
                 raise ConfigError(f"{self.name} has no open extents, it was given {given}; help: trace it with dynamic_axes")
-            help = f".at({self.extents[0]}=8), or --extent {self.extents[0]}=8"
+            name = self.extents[0]
+            help = f".at({name}=8), or --extent {name}=8; compile_model(..., extents={{{name!r}: range(1, 65)}}) keeps it open"
             raise ConfigError(f"{self.name} has the open extents {', '.join(self.extents)}, it was given {given}; help: {help}")
         return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes, self.schedules)
 
@@ -153,6 +154,15 @@ class Model:
             if self._states:
                 return self._run(tensors, extents)
         return self._run(tensors, extents)
+
+    def prepared(self, *args: Any, **kwargs: Any) -> tuple[Executable, list[Any], tuple[int, ...]]:
+        """What a call runs, without running it: the executable, the buffers of the inputs and states, the numbers of the open extents."""
+        tensors = [self.argument(p, x) for p, x in zip(self.inputs, self.ordered(args, kwargs))]
+        extents = tuple(self.extents_of(tensors).values())
+        with self._lock:
+            self._prepare()
+        assert self._executable is not None
+        return self._executable, [*(t._data for t in tensors), *self._states], extents
 
     def _run(self, tensors: list[Tensor], extents: tuple[int, ...]):
         assert self._executable is not None

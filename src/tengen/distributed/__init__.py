@@ -11,22 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tengen.base.errors import DistributedError
 from tengen.distributed.checkpoint import load_checkpoint, save_checkpoint, save_checkpoint_async
 from tengen.distributed.data_parallel import DataParallel, broadcast_tensors
+from tengen.distributed.embedding import EmbeddingTable
 from tengen.distributed.launch import launcher
+from tengen.distributed.mesh import Broadcast, Mesh, Partial, Split
 from tengen.distributed.pipeline import Pipeline, balanced
+from tengen.distributed.server import Client, Server
 from tengen.distributed.sharding import shard
 from tengen.functional import distributed as functional
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group, world
 
 __all__ = [
-    "DataParallel", "DistributedError", "Group", "Pipeline", "WORLD", "backend", "balanced", "bcast_list_", "functional",
-    "get_backend",
-    "get_local_device_id", "get_rank", "get_world_size", "group_barrier", "group_end", "group_start", "init_process_group",
-    "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb", "new_group", "override_backend", "save_checkpoint",
-    "save_checkpoint_async", "shard", "synchronized",
+    "Broadcast", "Client", "DataParallel", "DistributedError", "EmbeddingTable", "Group", "Mesh", "Partial", "Pipeline",
+    "Server", "Split", "WORLD", "backend", "balanced", "bcast_list_", "functional", "get_backend", "get_client",
+    "get_local_device_id", "get_mm_server_addr", "get_py_server_addr", "get_rank", "get_world_size", "group_barrier",
+    "group_end", "group_start", "init_process_group", "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb",
+    "new_group", "override_backend", "save_checkpoint", "save_checkpoint_async", "shard", "synchronized",
 ]  # fmt: skip
 
 BACKENDS = ("auto", "mpi", "threads", "nccl", "rccl", "cncl", "hccl", "ucx")  # MegEngine's names among them, which all mean MPI here
@@ -112,8 +117,10 @@ def init_process_group(
 ) -> None:  # fmt: skip
     """Joins the other processes, which a launcher of MPI has started; that happens by itself when a rank is first asked for.
 
-    Args: world_size, rank: what this process expects to be; the launcher decides. master_ip, port, device, device_type: MegEngine's,
-        for which MPI has no use.
+    Rank 0 then listens for `Client`s.
+
+    Args: world_size, rank: what this process expects to be; the launcher decides. master_ip, port: where rank 0 listens; 0 is any port.
+        device, device_type: MegEngine's, for which MPI has no use.
     Errors: DistributedError where the launcher has started other processes than these.
     """
     there = world()
@@ -123,6 +130,47 @@ def init_process_group(
             f"all with `tengen run -n {world_size or 2} program.py`, or mpiexec, or srun"
         )
     globals()["backend"] = _check_backend(backend or "auto")
+    if there.size > 1:
+        _serve(master_ip, port)
+
+
+_servers: dict[int, Server] = {}  # that this process has started, by its rank: threads may be ranks
+_clients: dict[int, Client] = {}
+
+
+def _serve(master_ip: str, port: int) -> None:
+    """Rank 0 listens, and all know where."""
+    rank = get_rank()
+    if rank == 0 and 0 not in _servers:
+        _servers[0] = Server(port, master_ip)
+    where = np.array([_servers[0].py_server_port if rank == 0 else 0], np.int64)
+    WORLD.channel.broadcast(where, 0, "where the server listens")
+    _clients[rank] = Client(master_ip, int(where[0]))
+
+
+def get_client() -> Client:
+    """What talks to the server that `init_process_group` has started. A process that is alone starts one when it is first asked for.
+
+    Errors: DistributedError where there are several processes, and `init_process_group` was not called.
+    """
+    rank = get_rank()
+    if rank not in _clients:
+        if is_distributed():
+            raise DistributedError("get_client(): no server was started; help: distributed.init_process_group() in all processes, first")
+        _servers[rank] = Server()
+        _clients[rank] = Client("localhost", _servers[rank].py_server_port)
+    return _clients[rank]
+
+
+def get_py_server_addr() -> tuple[str, int]:
+    """(Address, port) at which the server listens. Errors: those of `get_client`."""
+    client = get_client()
+    return client.master_ip, client.port
+
+
+def get_mm_server_addr() -> tuple[str, int]:
+    """The same: MegEngine's second server, which joins its devices, is not needed."""
+    return get_py_server_addr()
 
 
 def bcast_list_(inps: Sequence[Tensor], group: Group = WORLD) -> None:

@@ -13,7 +13,7 @@ so the sum is ((g0 + g1) + g2) + ... + g(M - 1) for every R, as one process that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def digest(batch: tuple) -> str:
     return hashlib.blake2b("".join(map(sample, batch)).encode(), digest_size=6).hexdigest()
 
 
-def _nothing(p: Tensor) -> Tensor:
+def nothing(p: Tensor) -> Tensor:
     """What changes no sum, of a parameter's shape: -0.0, also in the imaginary parts (0.0 + -0.0 is 0.0)."""
     return -zeros_like(p.detach())
 
@@ -123,6 +123,7 @@ class DataParallel:
             raise ValueError(f"DataParallel: micro_batches={micro_batches} must be at least 1")
         self.module, self.group, self.count, self.reduction = module, group, count, reduction
         self._running = False
+        self._totals: Callable[[DataParallel, list[int]], Totals] = Totals
         if group.size > 1:
             states = [(name, repr(t._layout.type)) for name, t in (*module.named_parameters(), *module.named_buffers())]
             digest = hashlib.blake2b(repr(states).encode(), digest_size=8).hexdigest()
@@ -154,8 +155,8 @@ class DataParallel:
         """
         if self._running:
             raise DistributedError("DataParallel.micro_batches: a loop over another batch has not ended; help: one loop at a time")
+        totals = self._totals(self, sizes := self.sizes(batch, local))
         self._running = True
-        totals = Totals(self, sizes := self.sizes(batch, local))
         try:
             yield from self._rounds(batch, sizes, local, totals)
         except BaseException:
@@ -163,6 +164,10 @@ class DataParallel:
             raise
         finally:
             self._running = False
+
+    def share(self, totals: Callable[[DataParallel, list[int]], Totals]) -> None:
+        """From now on gradients are added by what `totals` gives for each step (`distributed.shard`)."""
+        self._totals = totals
 
     def sizes(self, batch: tuple, local: bool = False) -> list[int]:
         """The samples of each micro-batch."""
@@ -195,12 +200,13 @@ class DataParallel:
                 continue
             n = sizes[j + rank] if present[rank] else 0
             with Statistics(totals, present):
+                totals.begin(present, n)
                 if n:
                     start = start if local else sum(sizes[: j + rank])
                     set_state(np.array([seed, first + (j + rank) * DRAWS], np.uint64))
                     yield tuple(a[start : start + n] for a in batch)
                     start += n
-            totals.add(present, n)
+                totals.add(present, n)
         set_state(np.array([seed, first + self.count * DRAWS], np.uint64))
         totals.give()
 
@@ -223,6 +229,9 @@ class Totals:
         synchronised = {id(t) for m in module.modules() if isinstance(m, SyncBatchNorm) for t in m.buffers()}
         self.others = [(n, t, t._data) for n, t in module.named_buffers() if id(t) not in known | synchronised]
 
+    def begin(self, present: list[bool], n: int) -> None:
+        """A round begins, of which this process has a micro-batch of n samples; present: which processes have one."""
+
     def weight(self, n: int) -> int:
         """How often the gradient of a micro-batch of n samples counts."""
         return n if n and self.reduction == "mean" and len(set(self.sizes)) > 1 else 1
@@ -234,7 +243,7 @@ class Totals:
             self.seen[i] |= p.grad is not None
         for k, which in enumerate(self.kinds):
             some = [self.parameters[i] for i in which]
-            grads = [_nothing(p) if p.grad is None else p.grad for p in some]
+            grads = [nothing(p) if p.grad is None else p.grad for p in some]
             row = _packed([g * weight for g in grads] if weight != 1 else grads)
             self.totals[k] = self._added(self.totals[k], row, present)
         for p in self.parameters:
@@ -258,17 +267,12 @@ class Totals:
 
     def give(self) -> None:
         """Gives the parameters the gradients of the whole batch."""
-        if self.group.size > 1:
-            self._compare_other_states()
-            flags = self.group.channel.all_gather(self.seen, [self.seen.size] * self.group.size, "which parameters have a gradient")
-            self.seen = flags.reshape(self.group.size, -1).max(axis=0)
-        divisor = 1 if self.reduction == "sum" else sum(self.sizes) if len(set(self.sizes)) > 1 else len(self.sizes)
+        self._join_flags()
         for k, which in enumerate(self.kinds):
             row = self.totals[k]
             if row is None:
                 continue
-            if divisor != 1:
-                row = as_row(tensor_over_row(row) / divisor)
+            row = self.mean(row)
             some = [self.parameters[i] for i in which]
             if self.group.size > 1:
                 parts = pieces(sum(p.size for p in some), self.group.size)
@@ -278,6 +282,18 @@ class Totals:
         for p, g in zip(self.parameters, self.before):
             if g is not None:
                 p.grad = g if p.grad is None else g + p.grad
+
+    def mean(self, row: np.ndarray) -> np.ndarray:
+        """The gradient of the batch from the sum of those of its micro-batches."""
+        divisor = 1 if self.reduction == "sum" else sum(self.sizes) if len(set(self.sizes)) > 1 else len(self.sizes)
+        return row if divisor == 1 else as_row(tensor_over_row(row) / divisor)
+
+    def _join_flags(self) -> None:
+        """Every process knows which parameters have a gradient in any."""
+        if self.group.size > 1:
+            self._compare_other_states()
+            flags = self.group.channel.all_gather(self.seen, [self.seen.size] * self.group.size, "which parameters have a gradient")
+            self.seen = flags.reshape(self.group.size, -1).max(axis=0)
 
     def _compare_other_states(self) -> None:
         """Warns where a buffer has become another one in each process: nothing here knows how its values are to be joined."""
@@ -305,7 +321,7 @@ class Statistics:
         # A running statistic s becomes s * momentum + d. From -0.0 it becomes d, which the processes exchange.
         self.saved = [t.detach() for t, _ in self.totals.statistics]
         for t, _ in self.totals.statistics:
-            t._reset(_nothing(t))
+            t._reset(nothing(t))
 
     def __exit__(self, kind: Any, *exc: object) -> None:
         if kind is not None:  # the loop was left

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
-from tengen.base.errors import GradientError, TraceError, user_line
+from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
 from tengen.distributed.data_parallel import DRAWS, DataParallel, Statistics, Totals, broadcast_tensors, digest
-from tengen.functional.distributed import as_row, tensor_over_row
+from tengen.functional.distributed import all_reduce_max, as_row, tensor_over_row
 from tengen.module import Module, Sequential
 from tengen.module.norm import SyncBatchNorm
 from tengen.ops.creation import zeros_like
@@ -258,11 +258,26 @@ class Pipeline:
         set_state(np.array(message.draws, np.uint64))
         return message.value
 
-    def norms_of_all(self, norms: Sequence[Tensor]) -> list[Tensor]:
-        """All layers' norms of gradients, in the order of the layers, where each process gives those of its own; all call it together."""
-        if self.group.size == 1:
-            return list(norms)
-        mine = [p for part in self.parts for p in part.parameters()]
+    def pieces(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The parameters themselves, whose gradients this process has whole."""
+        return list(tensors)
+
+    def anywhere(self, flag: Tensor) -> Tensor:
+        """Whether a 0-d bool is true in any process; all call it together."""
+        return all_reduce_max(flag.astype("int32"), self.group) > 0
+
+    def norms(self, tensors: Sequence[Tensor], norm: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """All layers' norms of gradients, in the order of the layers, where each process gives its own parameters; all call it together.
+
+        Errors: DistributedError for some of this process's parameters.
+        """
+        mine = self.parameters()
+        if {id(t) for t in tensors} != {id(p) for p in mine}:
+            raise DistributedError(
+                "clip_grad_norm: other processes have the rest of these parameters, and wait for the norms of all; help: "
+                "clip_grad_norm(pipeline.parameters(), max_norm)"
+            )
+        norms = [norm(p.grad) for p in mine if p.grad is not None]
         row = np.full((2, len(mine)), 0.0)  # whether it has a gradient, and the norm
         row[0] = [p.grad is not None for p in mine]
         row[1, row[0] > 0] = [n.item() for n in norms]

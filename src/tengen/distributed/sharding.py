@@ -1,32 +1,36 @@
-"""Optimizers whose states are shared out among the processes (stage 1 of S. Rajbhandari and others, "ZeRO: Memory Optimizations Toward
-Training Trillion Parameter Models", arXiv 1910.02054).
+"""Optimizers whose states are shared out among the processes, and gradients and parameters with them (stages 1, 2 and 3 of S. Rajbhandari
+and others, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054; `units.py` has stages 2 and 3).
 
 Of each parameter, flattened, process r of R keeps the states of the r-th of R pieces. A step updates that piece, and the processes
 exchange the new pieces:
 
     piece of the parameter = update(piece of the parameter, piece of its gradient, states of the piece)   # n / R elements
-    parameter = all pieces, gathered
+    parameter = all pieces, gathered                                                  # stages 1 and 2
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from tengen.base.errors import DistributedError
 from tengen.distributed.data_parallel import DataParallel
-from tengen.functional.distributed import as_row, pieces, tensor_over_row
+from tengen.distributed.units import SharedTotals, Sharing, own_piece
+from tengen.functional.distributed import all_reduce_max, as_row, pieces, tensor_over_row
+from tengen.optimizer.clip import SHARED
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
 from tengen.tensor import Parameter, Tensor
 
 
-def _bounds(n: int, parts: int, which: int) -> slice:
-    """Where a piece of n elements lies."""
-    sizes = pieces(n, parts)
-    return slice(sum(sizes[:which]), sum(sizes[: which + 1]))
+class Kept(NamedTuple):
+    """Bytes that this process keeps for training: of parameters, of gradients, of the optimizer's states."""
+
+    parameters: int
+    gradients: int
+    states: int
 
 
 class _SharedOut(dict):
@@ -40,11 +44,13 @@ class ShardedOptimizer(Optimizer):
     """An optimizer of which each process keeps and computes a part; `shard` makes it.
 
     Its groups hold the whole parameters, its state dict the whole states, so that a checkpoint fits any number of processes; the
-    processes call `state_dict` together. Attributes: shards: this process's pieces of the parameters.
+    processes call `state_dict` together. Attributes: shards: this process's pieces of the parameters, and from stage 2 on of their
+    gradients. stage: 1, 2 or 3; 1 where there is one process.
     """
 
-    def __init__(self, parallel: DataParallel, optimizer: Optimizer):
+    def __init__(self, parallel: DataParallel, optimizer: Optimizer, stage: int = 1):
         self.group, self.inner = parallel.group, optimizer
+        self.stage = stage if parallel.group.size > 1 else 1
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
         self._state, self._manager = {}, None
         self.shards: list[Parameter] = []
@@ -58,13 +64,62 @@ class ShardedOptimizer(Optimizer):
                 states[id(s)] = {k: self._piece_of(t, p) for k, t in optimizer._state[id(p)].items()}
         vars(self._inner).update(param_groups=groups, _state=states)
         optimizer._state = _SharedOut()
+        self._sharing = self._share(parallel) if self.stage > 1 else None
+
+    def _share(self, parallel: DataParallel) -> Sharing:
+        """Gradients, and at stage 3 parameters, are shared out from now on. Errors: ValueError for a parameter that the network has not."""
+        shards = {id(p): s for (p, _), s in zip(self._params(), self.shards)}
+        known = {id(p) for p in parallel.module.parameters()}
+        if others := [p for p, _ in self._params() if id(p) not in known]:
+            raise ValueError(f"shard(stage={self.stage}): the optimizer has a parameter {others[0].shape} that the network has not")
+        shards |= {id(p): self._shard_of(p) for p in parallel.module.parameters() if id(p) not in shards}
+        sharing = Sharing(parallel, self.stage, shards)
+        parallel.share(lambda net, sizes: SharedTotals(net, sizes, sharing))
+        SHARED.update({key: self for key in shards})
+        return sharing
+
+    def parameters(self) -> list[Parameter]:
+        """The whole parameters."""
+        return [p for p, _ in self._params()]
+
+    # -- what clipping and scaling ask, where gradients are shared out -------------------------------------------------------
+    def pieces(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Of some parameters the shards, which have pieces of their gradients."""
+        assert self._sharing is not None
+        of = {id(p): s for u in self._sharing.units for p, s in zip(u.params, u.shards)}
+        return [of[id(t)] for t in tensors if id(t) in of]
+
+    def norms(self, tensors: Sequence[Tensor], norm: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The norms of the whole gradients, each of which is gathered for a moment."""
+        shards = [s for s in self.pieces(tensors) if s.grad is not None]
+        sizes = {id(s): p.size for u in self._sharing.units for p, s in zip(u.params, u.shards)} if self._sharing else {}
+        return [norm(tensor_over_row(self._all(as_row(s.grad), [sizes[id(s)]])[0])) for s in shards]
+
+    def anywhere(self, flag: Tensor) -> Tensor:
+        """Whether a 0-d bool is true in any process."""
+        return all_reduce_max(flag.astype("int32"), self.group) > 0
+
+    def kept(self) -> Kept:
+        """Bytes that this process keeps now. ZeRO's formula, for float32 and an optimizer of k numbers for each of n parameters, of R
+        processes: stage 1: 4 n + 4 n + 4 k n / R, stage 2: 4 n + (4 n + 4 k n) / R, stage 3: (4 n + 4 n + 4 k n) / R.
+
+        >>> from tengen import distributed as dist, module as M, optimizer as optim
+        >>> net = dist.DataParallel(M.Linear(4, 2))
+        >>> dist.shard(net, optim.Adam(net.parameters(), lr=0.1)).kept().parameters
+        40
+        """
+        states = sum(t.size * t.dtype.size for s in self._inner._state.values() for t in s.values())
+        if self._sharing is not None:
+            return Kept(*self._sharing.kept(), states)
+        held = lambda ts: sum(t.size * t.dtype.size for t in ts if t is not None)
+        return Kept(held(self.parameters()), held(p.grad for p in self.parameters()), states)
 
     def add_param_group(self, param_group: dict) -> None:
         """Errors: DistributedError always: a sharded optimizer has the parameters that it was made with."""
         raise DistributedError("add_param_group: a sharded optimizer takes no more parameters; help: add them before shard()")
 
     def _own(self, n: int) -> slice:
-        return _bounds(n, self.group.size, self.group.rank)
+        return own_piece(n, self.group)
 
     def _shard_of(self, p: Parameter) -> Parameter:
         return Parameter(as_row(p)[self._own(p.size)].copy(), name=p.name)
@@ -79,18 +134,39 @@ class ShardedOptimizer(Optimizer):
         loss = None if closure is None else closure()
         for group, own in zip(self.param_groups, self._inner.param_groups):
             own.update({k: v for k, v in group.items() if k != "params"})
-        with_grad = []
-        for (p, _), s in zip(self._params(), self.shards):
-            if p.grad is not None:
-                own_part = self._own(p.size)
-                s._reset(tensor_over_row(as_row(p)[own_part]))  # which may have changed: a checkpoint, the program
-                s.grad, s.overflow = tensor_over_row(as_row(p.grad)[own_part]), p.overflow
-                with_grad.append((p, s))
-        self._inner.step()
-        for s in self.shards:
-            s.grad = s.overflow = None
-        self._gather([p for p, _ in with_grad], [s for _, s in with_grad])
+        if self._sharing is None:
+            with_grad = [(p, s) for (p, _), s in zip(self._params(), self.shards) if p.grad is not None]
+            for p, s in with_grad:
+                s.grad, s.overflow = tensor_over_row(as_row(p.grad)[self._own(p.size)]), p.overflow
+        else:
+            with_grad = [(p, s) for (p, _), s in zip(self._params(), self.shards) if s.grad is not None]
+            if any(p.grad is not None for p, _ in self._params()):
+                raise DistributedError(
+                    f"shard(stage={self.stage}): a parameter has a whole gradient, which no other process knows; help: compute gradients in "
+                    "for ... in net.micro_batches(...)"
+                )
+        if self.stage == 3:
+            self._sharing.release()  # which takes what the program has changed
+            self._inner.step()
+            self._sharing.changed()
+        else:
+            for p, s in with_grad:
+                s._reset(self._piece_of(p, p))  # which may have changed: a checkpoint, the program
+            self._inner.step()
+            self._gather([p for p, _ in with_grad], [s for _, s in with_grad])
+        if self._sharing is None:
+            for s in self.shards:
+                s.grad = s.overflow = None
         return self if closure is None else loss
+
+    def clear_grad(self) -> None:
+        """Forgets all gradients, and this process's pieces of them."""
+        super().clear_grad()
+        for s in self._sharing_shards():
+            s.grad = s.overflow = None
+
+    def _sharing_shards(self) -> list[Parameter]:
+        return self.shards if self._sharing is None else [s for u in self._sharing.units for s in u.shards]
 
     def _gather(self, params: list[Parameter], shards: list[Parameter]) -> None:
         """Gives the parameters the values of all processes' pieces, those of one dtype in one exchange."""
@@ -99,6 +175,8 @@ class ShardedOptimizer(Optimizer):
             rows = self._all(np.concatenate([as_row(s) for _, s in some]), [p.size for p, _ in some])
             for (p, _), row in zip(some, rows):
                 p._reset(tensor_over_row(row, p.shape))
+        for p, s in zip(params, shards):
+            s._reset(tensor_over_row(as_row(p)[self._own(p.size)]))  # a part of the parameter, without memory of its own
 
     def _all(self, mine: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
         """Arrays of these sizes, of which this process has its pieces one after another."""
@@ -153,10 +231,14 @@ class ShardedOptimizer(Optimizer):
 def shard(net: DataParallel, optimizer: Optimizer, stage: int = 1) -> ShardedOptimizer:
     """The optimizer with its states shared out among the processes, with the bits of the whole one.
 
-    Args: net: what is trained. optimizer: of its parameters; use the result in its place. stage: 1, the optimizer's states. Stages 2 and
-        3, gradients and parameters too, are not here.
-    Memory: of each state with an element for each of the parameter's, a process keeps 1 / R.
-    Errors: ValueError for another stage; DistributedError for an optimizer whose update of an element depends on others (LAMB, LBFGS).
+    Args: net: what is trained. optimizer: of its parameters; use the result in its place. stage: 1: the optimizer's states; 2: gradients
+        too; 3: parameters too.
+    From stage 2 on gradients are those of `net.micro_batches`, one backward in each; they are added while the backward goes on, and a
+    parameter's `grad` stays None: `clip_grad_norm`, `clip_grad_value` and `GradScaler.unscale` of parameters know where the pieces are.
+    At stage 3 a module's parameters are brought before its forward, and again where the gradient needs them, while the module that
+    came next the last time is on its way; all processes read a parameter (`p.numpy()`, `state_dict()`) together; no trace.
+    Memory: `kept()` of the result. Errors: ValueError for another stage; DistributedError for an optimizer whose update of an element
+    depends on others (LAMB, LBFGS).
 
     >>> from tengen import distributed as dist, module as M, optimizer as optim
     >>> net = dist.DataParallel(M.Linear(4, 2))
@@ -164,8 +246,8 @@ def shard(net: DataParallel, optimizer: Optimizer, stage: int = 1) -> ShardedOpt
     >>> sum(s.size for s in opt.shards)
     10
     """
-    if stage != 1:
-        raise ValueError(f"shard: stage={stage!r} is not here; help: stage=1 shares out the optimizer's states")
+    if stage not in (1, 2, 3):
+        raise ValueError(f"shard: stage={stage!r} must be 1 (the optimizer's states), 2 (gradients too) or 3 (parameters too)")
     if not optimizer.elementwise:
         raise DistributedError(f"shard: {type(optimizer).__name__} needs whole parameters for its update; help: Adam, SGD and their like")
-    return ShardedOptimizer(net, optimizer)
+    return ShardedOptimizer(net, optimizer, stage)

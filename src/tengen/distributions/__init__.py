@@ -18,10 +18,12 @@ from tengen.distributions.continuous import (
 from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
 from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
+from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 
 __getattr__ = modules_of(__name__)
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
-    "Independent", "MixtureSameFamily", "MultivariateNormal", "OneHotCategorical", "register_kl",
+    "FisherSnedecor", "HalfCauchy", "Independent", "InverseGamma", "Kumaraswamy", "MixtureSameFamily", "Pareto", "Weibull",
+    "MultivariateNormal", "OneHotCategorical", "register_kl",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from tengen.tensor import Tensor
 log, log1p, lgamma, digamma, where = F.log, F.log1p, F.lgamma, F.digamma, F.where
 
 
-def _power_term(exponent: Tensor, x: Tensor, of: Any = log) -> Tensor:
+def power_term(exponent: Tensor, x: Tensor, of: Any = log) -> Tensor:
     """exponent log(x), which is 0 where the exponent is, also at x = 0."""
     return where(exponent == 0.0, 0.0, exponent * of(where(exponent == 0.0, 0.5, x)))
 
@@ -56,7 +56,7 @@ class Gamma(Distribution):
     def log_prob(self, value):
         x, a = as_float(value), self.concentration
         constant = a * log(self.rate) - lgamma(a)
-        return within(nonnegative.check(x), x, lambda v: constant + _power_term(a - 1.0, v) - self.rate * v, 1.0)
+        return within(nonnegative.check(x), x, lambda v: constant + power_term(a - 1.0, v) - self.rate * v, 1.0)
 
     def entropy(self):
         a = self.concentration
@@ -105,7 +105,7 @@ class Beta(Distribution):
         x, a, b = as_float(value), self.concentration1, self.concentration0
 
         def density(v):
-            return _power_term(a - 1.0, v) + _power_term(b - 1.0, -v, log1p) - self._log_beta()
+            return power_term(a - 1.0, v) + power_term(b - 1.0, -v, log1p) - self._log_beta()
 
         return within(unit_interval.check(x), x, density, 0.5)
 
@@ -152,7 +152,7 @@ class Dirichlet(Distribution):
         x = as_float(value)
         inside = simplex.check(x)
         safe = where(F.expand_dims(inside, -1), x, 0.5)
-        density = _power_term(self.concentration - 1.0, safe).sum(-1) - self._log_normalizer()
+        density = power_term(self.concentration - 1.0, safe).sum(-1) - self._log_normalizer()
         return where(inside, density, where(F.isnan(x.sum(-1)), math.nan, -math.inf))
 
     def entropy(self):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tengen.base.errors import ArgumentError, ShapeError, user_line
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, differ
@@ -70,16 +72,15 @@ def while_loop(
         cond: of the state, gives one bool. body: of the state, gives the next one, with the same structure, shapes and dtypes: a
             tuple where the state has several parts.
         state: tensors, numbers, or tuples, lists and dicts of them.
-        max_iterations: ends after so many at the latest. Gradients need it: they keep the state of each iteration, in memory for
-            `max_iterations` of them.
+        max_iterations: ends after so many at the latest. A gradient then keeps the state of each iteration, in memory for
+            `max_iterations` of them; without it, it keeps 12 to 64 states, and runs the loop again from these.
 
     Returns: the last state: a tuple, or what it is if it has one part.
 
-    Errors: ShapeError for a condition of several elements; ShapeError or DTypeError for a body that changes the state's types;
-    GradientError for a gradient without `max_iterations`.
+    Errors: ShapeError for a condition of several elements; ShapeError or DTypeError for a body that changes the state's types.
 
-    Numerics: the bits of the same ops called one after another.
-    Errors: ArgumentError without a state, and for a negative max_iterations
+    Numerics: the bits of the same ops called one after another. A gradient has the same bits with and without `max_iterations`.
+    Errors: ArgumentError without a state, for a condition that is no bool, and for a max_iterations that is no count
 
     >>> from tengen import Tensor, functional as F
     >>> F.while_loop(lambda n, steps: n != 1, lambda n, steps: (F.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1), Tensor(27), 0)[1].item()
@@ -87,8 +88,8 @@ def while_loop(
     """
     if not state:
         raise ArgumentError(f"{user_line()}: while_loop has no state; help: while_loop(cond, body, *state)")
-    if max_iterations is not None and max_iterations < 0:
-        raise ArgumentError(f"{user_line()}: while_loop: max_iterations={max_iterations} must be at least 0")
+    if max_iterations is not None:
+        _check_count("while_loop", "max_iterations", max_iterations)
     given, key = _opened(state, "a part of the state")
 
     def step(xs: list[Tensor]) -> list[Tensor]:
@@ -146,16 +147,23 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
     """Runs ``state = body(i, state)`` for i = start, ..., stop - 1.
 
     Args:
-        start, stop: ints, extents, or int tensors []. With tensors it is a `while_loop` without a gradient, else a `scan`, which has one.
+        start, stop: ints, extents, or int tensors []. With tensors it is a `while_loop`, else a `scan`.
         body: of the number of the iteration, an int64 tensor [], and the state; gives the next state, with the same structure,
             shapes and dtypes. init: the first state: tensors, numbers, or tuples, lists and dicts of them.
 
-    Returns: the last state. Errors, numerics: see `scan` and `while_loop`.
+    Returns: the last state. Numerics, and what else may fail: see `scan` and `while_loop`.
+
+    Errors: ArgumentError for a bound that is none of these.
 
     >>> from tengen import Tensor, functional as F
     >>> F.fori_loop(1, 6, lambda i, product: product * i, Tensor(1)).item()
     120
     """
+    for name, bound in (("start", start), ("stop", stop)):
+        whole = bound.ndim == 0 and bound.dtype.is_int if isinstance(bound, Tensor) else _is_whole(bound)
+        if not whole:
+            told = repr(bound._layout.type) if isinstance(bound, Tensor) else repr(bound)
+            raise ArgumentError(f"{user_line()}: fori_loop: {name} is {told}; help: an int, an extent, or an int tensor []")
     if isinstance(start, int) and isinstance(stop, int):
         numbers = Tensor(list(range(start, stop)), dtype="int64")
         return scan(lambda state, i: (body(i, state), None), init, numbers)[0]
@@ -164,6 +172,16 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
     last = as_tensor(stop).astype("int64")
     step = lambda i, state: (i + 1, body(i, state))
     return while_loop(lambda i, state: i < last, step, as_tensor(start).astype("int64"), init)[1]
+
+
+def _is_whole(n: Any) -> bool:
+    return isinstance(n, (int, Expr, np.integer)) and not isinstance(n, bool)
+
+
+def _check_count(what: str, name: str, n: Any) -> None:
+    """ArgumentError unless a number of iterations is one."""
+    if not (_is_whole(n) or isinstance(n, Tensor)) or (not isinstance(n, (Expr, Tensor)) and n < 0):
+        raise ArgumentError(f"{user_line()}: {what}: {name}={n!r}; help: an int of at least 0")
 
 
 def _opened(x: Nest, what: str) -> tuple[list[Tensor], Any]:
@@ -189,12 +207,15 @@ def _same(what: str, key: Any, new: Nest) -> list[Tensor]:
     """The tensors of the next state, which has the structure of the last one."""
     leaves, kind = _opened(new, "a part of the state")
     if kind != key:
-        raise ArgumentError(f"{user_line()}: the body of {what} returns a state of another structure than it was given")
+        told = "nothing; help: it returns the next state" if not leaves else f"{type(new).__name__} of {len(leaves)} tensors in all"
+        raise ArgumentError(f"{user_line()}: the body of {what} returns a state of another structure than it was given: {told}")
     return leaves
 
 
 def _length(sliced: Sequence[Tensor], length: int | None) -> Any:
     """How many iterations a scan has."""
+    if length is not None:
+        _check_count("scan", "length", length)
     extents = [x.shape[0] if x.ndim else None for x in sliced]
     if None in extents:
         raise ShapeError(f"{user_line()}: scan goes along axis 0, and {sliced[extents.index(None)]._layout.type!r} has none")

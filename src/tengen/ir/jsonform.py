@@ -19,13 +19,13 @@ from tengen.base.errors import FileFormatError, VerifyError
 from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
 from tengen.ir.plain_json import depth, load_json
 from tengen.ir.types import TensorType, parse_type
-from tengen.ir.verify import verify
+from tengen.ir.verify import NESTING, verify
 from tengen.loops.lang import Expr
 from tengen.loops.parse import parse_expr
 from tengen.loops.text import print_expr
 
 FORMAT, VERSION = "tengen-graph", 1
-DEPTH = 64  # of objects and lists in one another
+DEPTH = 6 * NESTING  # of objects and lists in one another: a graph in a graph is five of them, and a tuple in a tuple one
 LONGEST_TYPE = 2000  # characters of a type or an extent
 
 
@@ -212,7 +212,7 @@ def from_json(text: str, data: Mapping[str, np.ndarray] | None = None, size: int
         data: the constants' arrays, by name; one that is missing leaves the constant without data. size: bytes of the file that
             the text is in, to which time and memory are proportional; default: of the text.
     Errors: FileFormatError for everything else: other keys or types, names given twice, values used before they
-        are made, nesting beyond 64, integers beyond 64 bits.
+        are made, graphs nested deeper than 64, integers beyond 64 bits.
     """
     x = load_json(text, size, "the graph's JSON")
     if depth(x) > DEPTH:
@@ -223,6 +223,8 @@ def from_json(text: str, data: Mapping[str, np.ndarray] | None = None, size: int
     try:
         g = _Reader(data or {}).graph(graph)
         verify(g)
+    except RecursionError:  # of a caller that is deep in calls itself
+        _fail("nested too deeply")
     except VerifyError as e:
         raise FileFormatError(f"the graph's JSON: {e}") from e
     return g

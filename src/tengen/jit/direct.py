@@ -17,6 +17,7 @@ from tengen.tensor import Tensor
 from tengen.tensor.assignment import own
 from tengen.tensor.casting import casting
 from tengen.tensor.nodes import leaf_of
+from tengen.tensor.structure import builder
 
 if TYPE_CHECKING:
     from tengen.jit.recording import Recording
@@ -79,20 +80,23 @@ class DirectCall:
     Attributes:
         recording: what is run. extents: the numbers of its open extents.
         grads: as a recording's, but for those that a run leaves as its guards found them.
-        single: whether a call returns the program's only output as it is.
+        single: whether a call returns the program's only output as it is. build: of the program's outputs, the result; None where a call
+            does more than return it.
         buffers: of a call's arguments, the buffers of the program's inputs and states; None if the recording may not fit. Nothing has an
             effect then. It may raise AttributeError or ValueError for other arguments, and what a guard raises where an object is gone.
         run: buffers, extents -> outputs.
     """
 
-    __slots__ = ("recording", "extents", "grads", "single", "buffers", "run")
+    __slots__ = ("recording", "extents", "grads", "single", "build", "buffers", "run")
 
     def __init__(self, recording: Recording, leaves: Sequence[Tensor], extents: tuple[int, ...]):
         assert recording.run is not None
         self.recording, self.extents = recording, extents
         none = {(id(t), id(overflow)) for t, there, overflow in recording.guards if there is False}
         self.grads = [(t, there, o) for t, there, o in recording.grads if there or (id(t), id(o)) not in none]
-        self.single = recording.result == ("T",) and not self.grads and recording.ended is None
+        plain = not self.grads and recording.ended is None
+        self.single = recording.result == ("T",) and plain
+        self.build = builder(recording.result) if plain else None
         self.run = recording.run.run  # a bound method: calling it costs half of what calling the object does
         self.buffers: Callable[[Sequence[Any]], list[Any] | None] = self._checks(leaves)
 
@@ -134,4 +138,4 @@ class DirectCall:
         taped = any(r.taped[:n]) or any(there and leaf_of(t) is None for there, t in zip(r.taped[n:], r.states))
         named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
         named = named or any(a is not None for known in r.attached for a in known[: len(leaves)])
-        return not (r.open or named or r.owners or taped) and all(x._layout.contiguous for x in leaves)
+        return not (r.open or r.gradient is not None or named or r.owners or taped) and all(x._layout.contiguous for x in leaves)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
 from typing import Any
 from weakref import ref
@@ -41,8 +41,10 @@ def young_objects() -> Iterator[None]:
         gc.enable()
 
 
-def warn_of_leaks(made: Sequence[ref]) -> None:
-    """A `TraceWarning` for each line of the user's code that made a value which is kept. made: as `Recorder.made`."""
+def warn_of_leaks(made: Sequence[ref], own: Set[int]) -> None:
+    """A `TraceWarning` for each line of the user's code that made a value which is kept. made: as `Recorder.made`; own: the ids of those
+    that the recording keeps itself."""
+    made = [r for r in made if id(r()) not in own] if own else made
     if not any(r() is not None for r in made):
         return
     gc.collect(1)  # cycles of the recording itself

@@ -70,8 +70,8 @@ def exclude_from_trace() -> Iterator[None]:
 def partial_trace(func: Any = None, *, backend: str = "default", without_host: bool = True, **trace_options: Any) -> Any:
     """Traces a part of a program: a function, or a module, whose `forward` is traced then. Also as a decorator with options.
 
-    Inside of a `GradManager` that differentiates through it the part runs eagerly, as any traced function does: trace the whole
-    step to have it fast.
+    A gradient that is recorded outside goes through it: a call is then one program, and its gradient a second one, as those of any traced
+    function are.
 
     Args: backend: "default". trace_options: see `trace`.
     Errors: ValueError for another backend.

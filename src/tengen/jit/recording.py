@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tengen.autodiff import GradManager
@@ -23,9 +23,12 @@ from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr, const, decisions, select, var
 from tengen.tensor import Tensor
 from tengen.tensor.executable import Executable
-from tengen.tensor.nodes import on_tape
+from tengen.tensor.nodes import is_nested, on_tape
 from tengen.tensor.recorder import Recorder
 from tengen.tensor.tape import cut
+
+if TYPE_CHECKING:
+    from tengen.jit.gradients import Gradient
 
 
 def value_at(condition: Expr, numbers: Mapping[str, int]) -> bool:
@@ -108,7 +111,7 @@ class Recording:
     grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
     guards: list[tuple[Tensor | int, bool | None, Tensor | None]]  # (tensor, whether it has a grad; None: either; its overflow)
     taped: list[bool]  # which arguments and states a gradient was being recorded for
-    open: bool  # the result depends on those: its gradient belongs to a manager outside
+    open: bool  # the result depends on those, or on Python, so that no program can be run for a call
     result: Any  # structure of the result
     n_results: int
     objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
@@ -127,6 +130,8 @@ class Recording:
     fixed: str = ""  # why extents in which calls differed are numbers
     gradient_of: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # see `Executable`
     read: Guards = None  # whether what it read is what it was
+    gradient: Gradient | None = None  # of its results, which a gradient outside may be asked for through
+    nested: bool = False  # it is open as long as several gradients are recorded, so that one may be asked for through another
     asleep: bool = False  # it holds its tensors weakly, because what it read has changed
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
@@ -159,7 +164,7 @@ class Recording:
     def fits(self, leaves: Sequence[Tensor]) -> bool:
         """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the
         tape."""
-        if not self.read.hold() or not self.wake():
+        if not self.read.hold() or not self.wake() or (self.nested and not is_nested()):
             return False
         for t, there, overflow in self.guards:
             x = held(t, leaves)
@@ -170,6 +175,8 @@ class Recording:
             return False
         if self.managers and attached_to(self.managers, (*leaves, *self.states)) != self.attached:
             return False
+        if self.gradient is not None:
+            return self.gradient.serves([*leaves, *states])
         if self.ended is None:
             return [x._node is not None and on_tape(x) for x in (*leaves, *states)] == self.taped
         if self.ended.level is None:

@@ -18,6 +18,7 @@ from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
+from tengen.jit.gradients import NESTED, differentiated
 from tengen.jit.guards import Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.observe import ObservedRecorder
@@ -32,7 +33,7 @@ from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.host import calls_python, for_files
-from tengen.tensor.nodes import on_tape
+from tengen.tensor.nodes import new_limit, on_tape
 from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten, has_array, objects_of, unflatten
 from tengen.tensor.tensor import settled
@@ -248,13 +249,13 @@ class Recordings:
         with young_objects():
             try:
                 with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, extents or None, answers)
+                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, extents or None, answers, True)
             except Undecided as e:
                 if pattern is not None:
                     raise
                 raise undecided(self.name, e, extents) from e
             if not r.open:
-                warn_of_leaks(made)
+                warn_of_leaks(made, r.gradient.layouts() if r.gradient is not None else frozenset())
             r.read = watch.guards([*r.states, *r.baked.values()], numbers)
             if not r.open:
                 if extents and pattern is None:
@@ -300,11 +301,12 @@ class Recordings:
 
     def _recorded(
         self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch, decided: dict[str, int] | None,
-        answers: bool,
-    ) -> tuple[Recording, list, set[int]]:
+        answers: bool, runs: bool = False,
+    ) -> tuple[Recording, list, set[int]]:  # fmt: skip
         """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
-        gone."""
+        gone. runs: whether calls will run it, so that what differentiates them is recorded too."""
         rec: Recorder
+        since = new_limit()
         if answers:
             rec = PartsRecorder(self._parts, device, self.capture_as_const, watch.observer)
         else:
@@ -325,14 +327,23 @@ class Recordings:
                 if g is not None:
                     outs.append(g)
             open_ = rec.open(outs) or bool(self.calls_python)
+            one_node, writes = open_ and runs and not self.calls_python, rec.writes_on_tape()
             n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
+        found = differentiated(rec, since, outs, n_results, leaves, decided or {}, writes) if one_node else ""
+        gradient, graph = (None, graph) if isinstance(found, str) else found
         owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
         taped = [on_tape(x) for x in (*leaves, *rec.captured)]
         managers = list(rec.managers.values())
         r = Recording(
-            graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
+            graph, rec.captured, owners, grads, list(guards.values()), taped, open_ and gradient is None, result_key, n_results,
             objects_of(structure), rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
-            conditions=conditions, gradient_of=rec.gradient_of,
+            conditions=conditions, gradient_of=rec.gradient_of, gradient=gradient, nested=found is NESTED,
         )  # fmt: skip
+        if isinstance(found, str) and found and "gradient" not in self._told:
+            self._told.add("gradient")
+            warn(
+                f"{self.name} runs op by op while a gradient is recorded through it: {found}; help: trace the function that computes the "
+                "gradient, too"
+            )
         return r, rec.made, rec.numbers

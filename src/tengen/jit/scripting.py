@@ -16,12 +16,12 @@ from threading import get_ident
 from typing import Any
 
 from tengen.base.config import config
-from tengen.base.errors import ScriptError, TraceError
+from tengen.base.errors import ScriptError, TengenError, TraceError
 from tengen.jit.recording import Recording
 from tengen.jit.room import warn
 from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
-from tengen.jit.script.convert import converted
+from tengen.jit.script.convert import converted, with_source
 from tengen.jit.script.lanes import with_lists
 from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
@@ -43,6 +43,10 @@ def _scripting(name: str) -> Iterator[None]:
         if before is not None:
             raise  # a branch of the script around tells what becomes of it
         raise e.error from None
+    except TengenError as e:
+        if before is None and not isinstance(e, CallsPython):
+            with_source(e)
+        raise
     except RecursionError:
         if before is not None:
             raise

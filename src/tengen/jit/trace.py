@@ -21,10 +21,12 @@ from typing import Any, Literal, NoReturn
 from tengen.base.config import config
 from tengen.base.errors import ArgumentError, TraceError, UsageWarning, warn_once
 from tengen.deploy.dump import Dumped, dump, portable
+from tengen.deploy.megengine_options import check_dump_options
 from tengen.deploy.model import Model
 from tengen.deploy.processing import Processing, with_processing
 from tengen.ir.graph import Graph
 from tengen.jit.direct import DirectCall, is_argument
+from tengen.jit.gradients import Gradient
 from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import result_names, tensor_names
 from tengen.jit.questions import Cut
@@ -77,8 +79,10 @@ class trace(Recordings):
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
     kept. See `docs/architecture.md`, "What a recording depends on".
 
-    Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
-    (trace the whole step to have it fast).
+    Called while a gradient is recorded outside (``loss = traced(x)``, then ``loss.backward()`` or ``gm.backward(loss)``), a call is one node
+    of the caller's tape, whose gradient is a second program: values and gradients have the bits of the eager calls. (A trace of the whole
+    step, with the gradient inside, is one program and reads its values less often.) It runs op by op, and a `TraceWarning` says so once,
+    where several gradients are nested around it. See `docs/architecture.md`, "A gradient outside of a trace".
 
     Errors: `TraceError` where a value is asked for (``numpy()``, ``bool()``) with symbolic=True, or while the program is recorded
         without being run; where an argument is changed in place before anything was asked for; with a table `dynamic_axes`, where
@@ -206,7 +210,9 @@ class trace(Recordings):
         if buffers is not None:
             self._used = direct
             made = direct.run(buffers, direct.extents)
-            return made[0] if direct.single else self._finish(direct.recording, direct.grads, args, made)
+            if direct.single:
+                return made[0]
+            return self._finish(direct.recording, direct.grads, args, made) if direct.build is None else direct.build(made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
             return self.function(*args, **kwargs)
         try:
@@ -216,6 +222,9 @@ class trace(Recordings):
             return cut.result
         if recording.open or is_argument([recording.state(i, leaves) for i in recording.run.written], leaves):
             return self.function(*args, **kwargs)
+        if recording.gradient is not None:
+            made = self._run_on_tape(recording, recording.gradient, leaves, extents)
+            return self._finish(recording, recording.grads, leaves, made)
         made = self._run(recording, leaves, extents)
         if not kwargs and len(leaves) == len(args) and all(map(is_, leaves, args)) and DirectCall.serves(recording, leaves):
             self._direct[self._layouts(args)] = DirectCall(recording, leaves, extents)
@@ -232,10 +241,10 @@ class trace(Recordings):
 
     def prepared(self, *args, **kwargs) -> tuple[Executable, list[Any], tuple[int, ...]]:
         """(the program of a call, the buffers of its arguments and states, the numbers of its open extents); nothing is run. Errors:
-        TraceError where a gradient outside of the trace is being recorded through it."""
+        TraceError where it runs op by op, because of a gradient that is recorded around it."""
         r, leaves, extents = self._find(args, kwargs)
         if r.open or r.run is None:
-            raise TraceError(f"{self.name} is part of a gradient that is recorded outside, and runs eagerly; help: call it without that")
+            raise TraceError(f"{self.name} runs op by op in a gradient that is recorded around it, or calls Python; help: call it without that")
         return r.run, self._buffers(r, leaves), extents
 
     @property
@@ -277,6 +286,14 @@ class trace(Recordings):
             print(f"tengen: {self.name}: ran {r.run.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         return made
 
+    def _run_on_tape(self, r: Recording, g: Gradient, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
+        """A run that a gradient outside of the trace may be asked for through."""
+        tensors = [*leaves, *(r.state(i, leaves) for i in range(len(r.states)))]
+        kept = g.kept(tensors)
+        made = self._run(r, leaves, extents)
+        g.attach(made, tensors, kept, dict(zip(r.extents, extents)))
+        return made
+
     def _finish(self, r: Recording, grads: Sequence[tuple], leaves: Sequence[Tensor], made: list[Tensor]) -> Any:
         """Gives tensors the gradients of a run; returns the function's result."""
         if r.ended is not None:
@@ -293,7 +310,7 @@ class trace(Recordings):
     # -- shipping --------------------------------------------------------------------------------------------------------
     def dump(
         self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-        preprocess: Processing | None = None, postprocess: Processing | None = None, example_input: Any = None, **ignored,
+        preprocess: Processing | None = None, postprocess: Processing | None = None, example_input: Any = None, **megengine_options,
     ) -> Dumped:  # fmt: skip
         """Writes the program of the signature that was used last, with its weights, to one file; `tengen.load_graph` reads it.
 
@@ -303,8 +320,8 @@ class trace(Recordings):
         Args:
             file: a path, or a file that is open for writing bytes.
             arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...).
-            output_names: a name for each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other
-                options are accepted and ignored.
+            output_names: a name for each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's options for
+                names, layouts and fusions are taken and change nothing.
             preprocess, postprocess, example_input: functions that become parts of the program, and what the first is recorded with: raw
                 pictures in, labels out. See `deploy.with_processing`.
 
@@ -312,11 +329,10 @@ class trace(Recordings):
 
         Errors: TraceError when nothing was traced yet, ValueError for names that do not fit, OSError when the disk is full or
         the place cannot be written: the file that was there is then unharmed.
-        Errors: TypeError for options that there are not, TraceError for a program that reads the gradient of an argument
+        Errors: TypeError for options that there are not, ConfigError for those of MegEngine that ask for what no file keeps (`append`,
+        `user_info`, `input_data`), TraceError for a program that reads the gradient of an argument
         """
-        for k in ignored:
-            if k not in _MEGENGINE_DUMP_OPTIONS:
-                raise TypeError(f"dump() has no option {k!r}")
+        check_dump_options("dump()", megengine_options)
         r = self._for_file()
         graph = self._graph_of(r)
         found = tensor_names(self.function, r.objects)
@@ -340,11 +356,6 @@ class trace(Recordings):
         given = {"arg_names": arg_names, "output_names": own if output_names is None else output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
-
-_MEGENGINE_DUMP_OPTIONS = {
-    "append", "keep_var_name", "keep_opr_name", "keep_param_name", "keep_opr_priority", "no_change_graph",
-    "optimize_for_inference", "user_info", "enable_metadata", "dump_format", "model_version", "strip_info_file", "append_json",
-}  # fmt: skip
 
 _MEGENGINE_OPTIONS = {  # options of MegEngine's trace that are taken -> why one that is turned on has no effect; "": it is always so
     "record_only": "a function is recorded when it is called; help: run.trace(x) records and does not run",

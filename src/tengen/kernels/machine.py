@@ -20,8 +20,9 @@ class Machine(Protocol):
     l2_bytes: int
     l2_all: int
 
-    def computes(self, op: str) -> bool:
-        """Whether it has an instruction for an operation of the kernel language that others compute by several."""
+    def computes(self, op: str, at_once: bool = False) -> bool:
+        """Whether it has instructions for an operation of the kernel language that others compute by arithmetic; at_once: that are as
+        quick where no operand is the same in all lanes."""
         ...
 
 

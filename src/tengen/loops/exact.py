@@ -43,7 +43,8 @@ def fma32(a, b, c):
     p = np.multiply(a, b, dtype=np.float64)
     s = p + c
     half_way = (s.view(np.int64) & 0x1FFFFFFF) == 0x10000000
-    if not (half_way | ((np.abs(s) < 2.0**-125) & (s != 0))).any():
+    small = np.abs(s) < 2.0**-125
+    if not np.count_nonzero(half_way) and not (np.count_nonzero(small) and np.count_nonzero(small & (s != 0))):
         return s.astype(np.float32)
     s, rest = _two_sum(p, np.asarray(c, np.float64))
     return _odd(np.asarray(s), np.asarray(rest), np.int64).astype(np.float32)

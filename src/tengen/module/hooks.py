@@ -15,6 +15,16 @@ from tengen.tensor import Tensor
 from tengen.tensor.nodes import on_tape
 
 
+class WithKeywords:
+    """A hook that is called with the keyword arguments of the module's call, too."""
+
+    def __init__(self, hook: Callable[..., Any]):
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(*args)
+
+
 class BackwardWatch:
     """One call of a module with backward hooks.
 

@@ -17,7 +17,7 @@ import numpy as np
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.module.construction import constructor, first_by_name
-from tengen.module.hooks import BackwardWatch
+from tengen.module.hooks import BackwardWatch, WithKeywords
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
@@ -97,8 +97,9 @@ class Module(Watched):
         if kwargs and not inputs:
             inputs, kwargs = first_by_name(self, kwargs)
         for hook in self._forward_pre_hooks.values():
-            changed = hook(self, inputs)
-            if changed is not None:
+            if type(hook) is WithKeywords:
+                inputs, kwargs = hook(self, inputs, kwargs) or (inputs, kwargs)
+            elif (changed := hook(self, inputs)) is not None:
                 inputs = changed if isinstance(changed, tuple) else (changed,)
         watch = BackwardWatch(self, tuple(self._backward_hooks.values())) if self._backward_hooks else None
         inputs = inputs if watch is None else watch.entering(inputs)
@@ -109,17 +110,24 @@ class Module(Watched):
             _name_layer(e, self)
             raise
         for hook in self._forward_hooks.values():
-            changed = hook(self, inputs, out)
+            changed = hook(self, inputs, kwargs, out) if type(hook) is WithKeywords else hook(self, inputs, out)
             out = out if changed is None else changed
         return out if watch is None else watch.leaving(out)
 
-    def register_forward_pre_hook(self, hook: Callable) -> HookHandle:
-        """Calls hook(module, inputs) before forward; what it returns, if anything, replaces the inputs."""
-        return self._add_hook(self._forward_pre_hooks, hook)
+    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> HookHandle:
+        """Calls hook(module, inputs) before forward; what it returns, if anything, replaces the inputs.
 
-    def register_forward_hook(self, hook: Callable) -> HookHandle:
-        """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs."""
-        return self._add_hook(self._forward_hooks, hook)
+        Args: prepend: whether it comes before those that are there. with_kwargs: it is called as hook(module, inputs, kwargs), and returns
+            both or None.
+        """
+        return self._add_hook(self._forward_pre_hooks, WithKeywords(hook) if with_kwargs else hook, prepend)
+
+    def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> HookHandle:
+        """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs.
+
+        Args: prepend: whether it comes before those that are there. with_kwargs: it is called as hook(module, inputs, kwargs, outputs).
+        """
+        return self._add_hook(self._forward_hooks, WithKeywords(hook) if with_kwargs else hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable) -> HookHandle:
         """Calls hook(module, grad_input, grad_output) when a backward walk has computed the gradients of the inputs: tuples with an
@@ -170,8 +178,12 @@ class Module(Watched):
         setattr(self, name, value)
 
     @staticmethod
-    def _add_hook(hooks: dict, hook: Callable) -> HookHandle:
-        return put(hooks, hook)
+    def _add_hook(hooks: dict, hook: Callable, prepend: bool = False) -> HookHandle:
+        before = list(hooks) if prepend else []
+        handle = put(hooks, hook)
+        for key in before:
+            hooks[key] = hooks.pop(key)
+        return handle
 
     # -- walking ---------------------------------------------------------------------------------------------------------
     def _attributes(self) -> Iterator[tuple[str, Any]]:

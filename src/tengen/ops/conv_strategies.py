@@ -156,17 +156,18 @@ def _is_winograd_of_integers(c: Convolution) -> bool | None:
     if not (small and plain and c.filters.constant and tuple(c.filters.shape[2:]) == (3, 3)):
         return None
     lo, (o, channels), (h, w) = c.lo, c.filters.shape[:2], c.results.shape[2:]
-    there = lo.target is not None and lo.target.computes("dot2i")
+    there = lo.target is not None and lo.target.computes("dot2i") and lo.target.vector_bytes > int32.size
     return True if there and convolution.winograd.pays_in_integers(channels, o, h, w, c.format.group) else None
 
 
 def _exact_in_floats(c: Convolution) -> bool:
     """Whether sums of integers of 8 bits are integers that float32 holds, with all sums on the way, so that products and sums of
-    float32 are exact in any order; and the target has no products of four bytes, which are quicker. `_as_integer` takes half of
-    what float32 holds."""
+    float32 are exact in any order; and the target has no instruction for products of four bytes, which is quicker. `_as_integer` takes
+    half of what float32 holds."""
     largest = {int8: 128, uint8: 255}
     terms = as_int(product_of(c.filters.shape[-c.n - 1 :]))
-    if c.format.total is not int32 or c.format.group > 2 or terms is None or not {c.image.dtype, c.filters.dtype} <= set(largest):
+    quicker = c.format.group > 2 and (c.lo.target is None or c.lo.target.computes(c.format.op, at_once=True))
+    if c.format.total is not int32 or quicker or terms is None or not {c.image.dtype, c.filters.dtype} <= set(largest):
         return False
     return terms * largest[c.image.dtype] * largest[c.filters.dtype] < MOST_IN_FLOATS
 
@@ -235,7 +236,7 @@ def _by_strips_of_integers(c: Convolution, window: Window) -> None:
 def _depthwise(c: Convolution, found) -> None:
     phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]  # numbers here
     w, x = convolution.depthwise.packed_filter(c.lo, c.filters), convolution.halo.image(c.lo, c.image)
-    if convolution.depthwise_bytes.fits(x, c.results, c.format):
+    if convolution.depthwise_bytes.fits(c.lo, x, c.results, c.format):
         return convolution.depthwise_bytes.depthwise_bytes(c.lo, x, w, c.results, phases[0], c.stride, c.epilogue, c.format)  # type: ignore[arg-type]  # numbers here
     convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue, compute=c.format.total)  # type: ignore[arg-type]  # numbers here
 

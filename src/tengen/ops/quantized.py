@@ -131,16 +131,16 @@ def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
     """
 
     @op.infer
-    def _(x, scale, zero, dtype=float32, low=0, high=0):
+    def _(x, scale, zero, dtype=None, low=0, high=0):
         wrong = (not floats and not x.dtype.is_int) or x.dtype.kind not in "fiu" or not scale.dtype.is_float
-        if wrong or (zero is not None and not zero.dtype.is_int) or (dtype is not float32 and not dtype.is_int):
+        if wrong or (zero is not None and not zero.dtype.is_int) or (dtype is not None and not dtype.is_int):
             what = "numbers" if floats else "integers"
             raise DTypeError(
-                f"takes {what}, a scale of floats and a zero point of integers, got {x}, {scale}, {zero}; to {dtype}"
+                f"takes {what}, a scale of floats and a zero point of integers, got {x}, {scale}, {zero}; to {dtype or float32}"
             )
-        if dtype is not float32 and not (np.iinfo(dtype.numpy).min <= low <= high <= np.iinfo(dtype.numpy).max):
+        if dtype is not None and not (np.iinfo(dtype.numpy).min <= low <= high <= np.iinfo(dtype.numpy).max):
             raise ArgumentError(f"{dtype} does not hold the integers from {low} to {high}")
-        return TensorType(broadcast_shapes(*(t.shape for t in (x, scale, zero) if t is not None)), dtype)
+        return TensorType(broadcast_shapes(*(t.shape for t in (x, scale, zero) if t is not None)), dtype or float32)
 
     @op.source
     def _(ins, out, **attrs):

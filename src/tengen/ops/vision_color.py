@@ -214,6 +214,7 @@ def _np_cvt_color(x, mode, format="NHWC"):
 
 
 cvt_color.reference(_np_cvt_color)
+cvt_color.known(lambda arrays, **attrs: {3})  # the colours, as many as its gradient joins
 _bytes = lambda *shape: lambda r: (r.integers(0, 256, shape).astype(np.uint8),)
 cvt_color.cases(
     *(Case(_bytes(2, 3, 17, CHANNELS[m.split("2")[0]]), {"mode": m}, grad=False) for m in (*FLOAT_MODES, "RGBA2BGR", "BGR2RGB")),

@@ -253,6 +253,12 @@ def _rounded(x: Tensor) -> Tensor:
     return where(less(x, 0.0), lookup("neg")(floor(sub(0.5, x))), floor(add(x, 0.5)))
 
 
+def _image_or_none(rois: Tensor) -> Tensor:
+    """The image of each region; -1 where its number is NaN."""
+    number = reshape(_column(rois, 0), (rois.shape[0],))
+    return where(lookup("equal")(number, number), _image_of(rois), -1)
+
+
 def _takes_regions(op: Op, *sizes: str) -> None:
     """Gives an op of images and regions its checks: of their types, and that the image of each region exists. `sizes`: attributes that
     are one number for both axes, or two; a program takes them when it runs."""
@@ -263,7 +269,7 @@ def _takes_regions(op: Op, *sizes: str) -> None:
 
     op.canon(canon)
     op.named(lambda arrays, **attrs: sizes)
-    op.check(lambda inputs, **attrs: outside_range(op.name, _image_of(inputs[1]), inputs[0].shape[0], 0, 0))
+    op.check(lambda inputs, **attrs: outside_range(op.name, _image_or_none(inputs[1]), inputs[0].shape[0], 0, 0))
 
 
 _takes_regions(roi_align, "output_shape", "sample_points")
@@ -288,7 +294,7 @@ def _(types, /, **attrs):
 
 deformable_psroi_pooling.named(lambda arrays, **attrs: ("part_size", "pooled_h", "pooled_w", "sample_per_part"))
 deformable_psroi_pooling.check(
-    lambda inputs, **attrs: outside_range("deformable_psroi_pooling", _image_of(inputs[1]), inputs[0].shape[0], 0, 0)
+    lambda inputs, **attrs: outside_range("deformable_psroi_pooling", _image_or_none(inputs[1]), inputs[0].shape[0], 0, 0)
 )
 
 

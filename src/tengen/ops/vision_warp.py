@@ -115,6 +115,7 @@ def remap(
 
 
 remap.canon(_places_for("a map"))
+remap.known(lambda arrays, **attrs: {2})  # the coordinates of a place, as many as its gradient joins
 
 
 # ---- matrices --------------------------------------------------------------------------------------------------------
@@ -273,6 +274,7 @@ def grid_sample(
 
 
 grid_sample.canon(_places_for("a grid"))
+grid_sample.known(lambda arrays, **attrs: {2})
 
 
 @composite(functional="vision nn")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -12,32 +12,33 @@ from tengen.tensor import Tensor, tracing
 
 
 class Shared(Protocol):
-    """What shares parameters out among processes, so that each has some of them: a pipeline."""
+    """What shares parameters, or their gradients, out among processes: a pipeline, a sharded optimizer."""
 
-    def norms_of_all(self, norms: Sequence[Tensor]) -> list[Tensor]:
-        """The norms of all processes' gradients, of those of all of this process's parameters that have one."""
+    def pieces(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """What has this process's part of the gradients of some parameters, as `grad`."""
         ...
 
-    def parameters(self) -> Sequence[Tensor]:
-        """This process's parameters."""
+    def norms(self, tensors: Sequence[Tensor], norm: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The norms of the whole gradients of some parameters, and of what other processes have beside them."""
+        ...
+
+    def anywhere(self, flag: Tensor) -> Tensor:
+        """Whether a 0-d bool is true in any process."""
         ...
 
 
 SHARED: WeakValueDictionary[int, Shared] = WeakValueDictionary()  # by the id of a parameter, which it keeps alive
 
 
-def _norms_of_all(tensors: Sequence[Tensor], norms: list[Tensor]) -> list[Tensor]:
-    """The norms, with those of other processes' gradients where the parameters are shared out."""
-    owners = {id(s): s for t in tensors if (s := SHARED.get(id(t))) is not None}
-    if not owners:
-        return norms
-    (owner,) = owners.values() if len(owners) == 1 else (None,)
-    if owner is None or {id(t) for t in tensors} != {id(p) for p in owner.parameters()}:
-        raise DistributedError(
-            "clip_grad_norm: other processes have the rest of these parameters, and wait for the norms of all; help: "
-            "clip_grad_norm(pipeline.parameters(), max_norm)"
-        )
-    return owner.norms_of_all(norms)
+def owner_of(tensors: Sequence[Tensor]) -> Shared | None:
+    """Who shares these parameters out; None where nobody does. Errors: DistributedError where it is true of some of them, or of several
+    owners."""
+    owners = [SHARED.get(id(t)) for t in tensors]
+    if not any(o is not None for o in owners):
+        return None
+    if any(o is not owners[0] for o in owners):
+        raise DistributedError("other processes have parts of some of these parameters' gradients; help: the parameters of one network")
+    return owners[0]
 
 
 def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -53,8 +54,9 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     if max_norm < 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    params = _with_grad(tensors)
-    norms = _norms_of_all(tensors, [F.norm(t.grad.reshape(-1), ord) for t in params])
+    owner, norm = owner_of(tensors), lambda g: F.norm(g.reshape(-1), ord)
+    params = _with_grad(tensors if owner is None else owner.pieces(tensors))
+    norms = [norm(t.grad) for t in params] if owner is None else owner.norms(tensors, norm)
     if not norms:
         return Tensor(0.0)
     total = F.norm(F.stack(norms), ord)
@@ -66,7 +68,9 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
     """Each element of each gradient is brought into [lower, upper]."""
-    for t in _with_grad(tensors):
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    owner = owner_of(tensors)
+    for t in _with_grad(tensors if owner is None else owner.pieces(tensors)):
         t.grad = F.clip(t.grad, lower, upper)
 
 
@@ -84,10 +88,12 @@ def clip_grad_norm_(
         return clip_grad_norm(params, max_norm, norm_type)
     if tracing.recorder is not None and not tracing.recorder.answers:
         raise RuntimeError("clip_grad_norm_: error_if_nonfinite decides by a value, which a trace does not know; help: leave it out")
-    before = [t.grad for t in params]
+    owner = owner_of(params)
+    holders = params if owner is None else owner.pieces(params)
+    before = [t.grad for t in holders]
     total = clip_grad_norm(params, max_norm, norm_type)
     if not F.isfinite(total).item():
-        for t, g in zip(params, before):
+        for t, g in zip(holders, before):
             t.grad = g
         raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {total.item()}")
     return total

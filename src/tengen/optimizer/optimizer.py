@@ -15,13 +15,15 @@ import numpy as np
 
 from tengen.autodiff import GradManager, no_grad
 from tengen.base.arguments import Checked
-from tengen.base.changes import Watched, WatchedList, changed, same, telling
+from tengen.base.changes import Watched, WatchedDict, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor, tensor_over, tracing
+from tengen.tensor.elsewhere import Placed
+from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.nodes import leaf_of
 
 
@@ -109,6 +111,8 @@ class Optimizer(Checked, Watched):
         self.param_groups: list[ParamGroup] = WatchedList()
         self._state: dict[int, dict[str, Tensor]] = {}
         self._manager: GradManager | None = None
+        self._pre_hooks: dict[int, Callable] = WatchedDict()
+        self._post_hooks: dict[int, Callable] = WatchedDict()
         groups = [params] if isinstance(params, Tensor) else list(params)
         if not groups:
             raise ValueError(f"{type(self).__name__} got no parameters; help: pass module.parameters()")
@@ -185,6 +189,8 @@ class Optimizer(Checked, Watched):
             closure: called before the update, as in PyTorch: it computes the gradients and returns the loss, which is then
                 returned in place of self.
         """
+        for hook in self._pre_hooks.values():
+            hook(self, () if closure is None else (closure,), {})
         loss, updated = None if closure is None else closure(), False
         with no_grad():
             for p, group in self._params():
@@ -195,7 +201,22 @@ class Optimizer(Checked, Watched):
                     updated = True
         if not updated:
             self._nothing_to_do()
+        for hook in self._post_hooks.values():
+            hook(self, () if closure is None else (closure,), {})
         return self if closure is None else loss
+
+    @property
+    def state(self) -> dict[Tensor, dict[str, Tensor]]:
+        """The states of each parameter by name, as PyTorch has them: ``opt.state[p]["exp_avg"]``."""
+        return {p: self._state[id(p)] for p, _ in self._params()}
+
+    def register_step_pre_hook(self, hook: Callable[[Any, tuple, dict], Any]) -> HookHandle:
+        """Calls hook(optimizer, args, kwargs) before each step, with the step's arguments."""
+        return put(self._pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[[Any, tuple, dict], Any]) -> HookHandle:
+        """Calls hook(optimizer, args, kwargs) behind each step."""
+        return put(self._post_hooks, hook)
 
     def _nothing_to_do(self) -> None:
         """Warns of a step before which no parameter got a gradient."""
@@ -364,6 +385,8 @@ def check_betas(optimizer: Optimizer, betas: Iterable[float]) -> None:
 def filled(p: Tensor, value: Any, least: DType | None = None) -> Tensor:
     """State of a parameter's shape and dtype, or `least` where that is wider, as if it had been made before a trace that is
     being recorded: a state of it, not a constant."""
+    if type(p._layout) is Placed:
+        return p._layout.owner.like(p, filled(p._data, value, least))
     d = p.dtype if least is None else promote(p.dtype, least)
     return tensor_over(new_buffer(np.full(p.shape, value, d.numpy), p.device), Layout(p.shape, d, None, p.device))
 

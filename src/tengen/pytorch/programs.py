@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from tengen.base.config import config
-from tengen.base.errors import UsageWarning, warn_once
 from tengen.deploy.checkpoint import load as _load
 from tengen.deploy.checkpoint import save as _save
 from tengen.jit.trace import trace as _trace
@@ -17,7 +15,6 @@ from tengen.pytorch.functions.creation import from_numpy
 from tengen.pytorch.nn.module import Module
 from tengen.runtime import native
 from tengen.tensor import Tensor
-from tengen.tensor.nodes import on_tape
 from tengen.tensor.recording import tracing
 
 
@@ -42,25 +39,6 @@ def _tensors(x: Any) -> Any:
     return from_numpy(x) if hasattr(x, "dtype") and hasattr(x, "__array__") and not isinstance(x, Tensor) else x
 
 
-def _recorded(out: Any) -> bool:
-    """Whether a gradient is recorded for a tensor of a result."""
-    if isinstance(out, Tensor):
-        return on_tape(out)
-    parts = out.values() if isinstance(out, dict) else out if isinstance(out, (tuple, list)) else ()
-    return any(_recorded(part) for part in parts)
-
-
-def _checked(out: Any, name: str) -> Any:
-    """The result of a compiled call; a warning where it ran op by op because a gradient of it is recorded outside."""
-    if tracing.recorder is None and _recorded(out):
-        warn_once(
-            f"torch.compile({name}): a gradient of its result is recorded outside of it, so it ran op by op; help: compile a function of the "
-            "whole step, with loss.backward() and optimizer.step() inside; under torch.no_grad() it runs as a program",
-            UsageWarning,
-        )
-    return out
-
-
 class CompiledModule(Module):
     """What `compile` makes of a module: the module, whose calls run as a program. Its own tensors stand under ``_orig_mod``."""
 
@@ -72,7 +50,7 @@ class CompiledModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if tracing.recorder is not None:  # inside of another program
             return self._orig_mod(*args, **kwargs)
-        return _checked(self._program(*args, **kwargs), type(self._orig_mod).__name__)
+        return self._program(*args, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Any:
         """Sets whether the module trains; returns itself."""
@@ -84,20 +62,14 @@ def compile(model: Any = None, **how: Any) -> Any:
     """A function or a module as a program for each shape of its inputs: `tengen.trace`. mode, backend, fullgraph, dynamic, options:
     accepted; they change no number.
 
-    A function of a whole training step, with `backward` inside, is one program. A result whose gradient is taken outside is computed op by
-    op, and a warning says so once.
+    A function of a whole training step, with `backward` inside, is one program. Where the gradient of a result is taken outside, a call is
+    one program and its gradient another.
     """
     if model is None:
         return lambda f: compile(f, **how)
     if isinstance(model, Module):
         return CompiledModule(model)
-    program = _trace(model)
-
-    @functools.wraps(model)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return _checked(program(*args, **kwargs), getattr(model, "__name__", "function"))
-
-    return call
+    return _trace(model)
 
 
 def get_num_threads() -> int:

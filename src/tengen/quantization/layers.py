@@ -8,7 +8,7 @@ docs/numerics.md has the steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ class Layer:
 
     Attributes:
         name: of its weight. op: "conv" or "matmul". where: the user's line. index: of the node in the graph.
-        why_float: why it stays in float32; "" where it does not. histogram: of its input.
+        why_float: why it stays in float32; "" where it does not. histogram: of its input. most: the largest magnitudes of its input's
+        channels. balance: what its input is divided by and its weight multiplied by, for each input channel; None: nothing.
         low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
         rounded: the weight's integers, where they were learnt; None: the nearest. correction: what is added to each output
         channel, because rounded weights have another mean; None: nothing. sqnr, cosine, saturation: of its result by integers
@@ -46,6 +47,8 @@ class Layer:
     attrs: dict[str, Any]
     why_float: str = ""
     histogram: Histogram = field(default_factory=Histogram)
+    most: np.ndarray | None = None
+    balance: np.ndarray | None = None
     low: float = 0.0
     high: float = 0.0
     scale: float = 0.0
@@ -100,6 +103,39 @@ class Layer:
         shape = (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
         return q, scale.reshape(shape)
 
+    def watch(self, x: np.ndarray) -> None:
+        """Counts an input of calibration."""
+        self.histogram.add(self.balanced(x))
+        channel = x.ndim - 1 if self.op == "matmul" else 1
+        most = np.abs(x).max(axis=tuple(i for i in range(x.ndim) if i != channel), initial=0.0)
+        self.most = most if self.most is None else np.maximum(self.most, most)
+
+    def balanced(self, x: np.ndarray) -> np.ndarray:
+        """An input as it is rounded to integers: divided by `balance`, which is exact, as those are powers of two."""
+        return x if self.balance is None else x / self.balance
+
+    def equalized(self) -> Layer:
+        """The same layer with input channels of about equal ranges: each is divided by the square root of the largest magnitude of its
+        inputs over that of its weights, to the nearest power of two, and its weights are multiplied by it. One scale serves
+        all channels of the input then.
+
+        Source: Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019; the rule for inputs that are
+        measured is SmoothQuant's (Xiao et al., 2023).
+        """
+        if self.most is None or (self.op == "matmul" and self.attrs["transpose_a"]):
+            return self
+        w, spatial = self.weight, len(self.attrs.get("stride", ()))
+        if self.op == "matmul":
+            inputs: tuple[int, ...] = (1 - self.channel_axes[0],)
+        else:
+            inputs = (0, 2) if w.ndim == spatial + 3 else (1,)
+        largest = np.abs(w).max(axis=tuple(i for i in range(w.ndim) if i not in inputs), keepdims=True, initial=0.0)
+        both = np.minimum(self.most, largest.reshape(-1)) > 2.0**-60
+        ratio = np.where(both, self.most, 1.0) / np.where(both, largest.reshape(-1), 1.0)
+        by = np.exp2(np.rint(np.log2(ratio.astype(np.float64)) / 2)).astype(np.float32)
+        weight = (w * by.reshape(largest.shape)).astype(np.float32)
+        return replace(self, weight=weight, balance=by.reshape(-1, *[1] * spatial), histogram=Histogram())
+
     def calibrate(self, calibrator: str, asymmetric: bool) -> None:
         """Chooses the range of its input. uint8 where nothing is negative; else int8, with a zero point if `asymmetric`."""
         positive = self.histogram.range()[0] >= 0
@@ -115,7 +151,8 @@ class Layer:
     def by_integers(self) -> Callable[..., Tensor]:
         """A function (input, weight in float32, which it does not read) -> the result by integers."""
         w, w_scale = self.codes()
-        q, scale, product = Tensor(w), Tensor(np.float32(self.scale)), Tensor(np.float32(self.scale) * w_scale)
+        scales = np.float32(self.scale) if self.balance is None else np.float32(self.scale) * self.balance
+        q, scale, product = Tensor(w), Tensor(scales), Tensor(np.float32(self.scale) * w_scale)
         zero = None if self.zero is None else Tensor(np.int32(self.zero))
         more = None if self.correction is None else Tensor(self.correction.reshape(w_scale.shape))
         a, (low, high, d) = self.attrs, self.dtype
@@ -136,7 +173,7 @@ class Layer:
         """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of
         each output channel off."""
         t = Tensor(x)
-        want = self.in_float(t).numpy().astype(np.float64)
+        want = self.in_float(Tensor(self.balanced(x))).numpy().astype(np.float64)
         self.correction = None
         got = self.by_integers()(t).numpy().astype(np.float64)
         if correct and want.size:

@@ -88,6 +88,7 @@ class Road:
         asymmetric: bool,
         bias_correction: bool,
         adaround: int,
+        equalize: bool = False,
     ):
         if calibrator not in CALIBRATORS:
             raise QuantizationError(f"unknown calibrator {calibrator!r}; help: one of {', '.join(CALIBRATORS)}")
@@ -96,7 +97,7 @@ class Road:
             self.graph = Graph.of(model, *(Tensor(x) for x in self.batches[0]))
         self._open(len({tuple(x.shape for x in b) for b in self.batches}) > 1)
         self.layers = find_layers(self.graph)
-        self._calibrate(calibrator, asymmetric, bias_correction, adaround)
+        self._calibrate(calibrator, asymmetric, bias_correction, adaround, equalize)
         self.outputs = [self._run(self.graph, b) for b in self.batches]
         self.metric = metric or _accuracy(self.outputs, labels)
         self.float_score = self.metric(self.outputs)
@@ -117,19 +118,30 @@ class Road:
         made = graph(*(Tensor(x) for x in batch))
         return (made[0] if isinstance(made, (tuple, list)) else made).numpy()
 
-    def _calibrate(self, calibrator: str, asymmetric: bool, correct: bool, adaround: int) -> None:
+    def _calibrate(self, calibrator: str, asymmetric: bool, correct: bool, adaround: int, equalize: bool) -> None:
         able = [layer for layer in self.layers if not layer.why_float]
-        for inputs in self.inputs(able):
-            for layer, x in zip(able, inputs):
-                layer.histogram.add(x)
-        for layer in able:
+        self._watch(able, able)
+        forms = [able] + ([[layer.equalized() for layer in able]] if equalize else [])
+        for form in forms[1:]:
+            self._watch(able, form)
+        for layer in {id(layer): layer for form in forms for layer in form}.values():
             layer.calibrate(calibrator, asymmetric)
         for inputs in self.inputs(able):
-            for layer, x in zip(able, inputs):
-                if adaround:
-                    learn_rounding(layer, x, adaround)
-                layer.compare(x, correct)
+            for i, x in enumerate(inputs):
+                for layer in {id(form[i]): form[i] for form in forms}.values():
+                    if adaround:
+                        learn_rounding(layer, layer.balanced(x), adaround)
+                    layer.compare(x, correct)
             break  # one batch says enough
+        better = {id(able[i]): max((form[i] for form in forms), key=lambda layer: layer.sqnr) for i in range(len(able))}
+        self.layers = [better.get(id(layer), layer) for layer in self.layers]
+
+    def _watch(self, layers: Sequence[Layer], form: Sequence[Layer]) -> None:
+        """Calibrates layers, or another form of each, on what they read."""
+        some = [i for i, layer in enumerate(form) if layer is not layers[i] or form is layers]
+        for inputs in self.inputs(layers):
+            for i in some:
+                form[i].watch(inputs[i])
 
     def inputs(self, layers: Sequence[Layer]):
         """For each batch, what the layers read."""
@@ -197,7 +209,7 @@ def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
 
 def ptq(
     model: Any, data: Any, budget_drop: float | None = 0.5, *, labels: Any = None, metric: Metric | None = None, calibrator: str = "mse",
-    asymmetric: bool = False, bias_correction: bool = True, adaround: int = 0,
+    asymmetric: bool = False, bias_correction: bool = True, adaround: int = 0, equalize: bool = False,
 ) -> Quantized:  # fmt: skip
     """A trained network as a program that multiplies integers of 8 bits.
 
@@ -215,6 +227,9 @@ def ptq(
         calibrator: "minmax", "moving_average", "percentile", "kl" or "mse". asymmetric: inputs have zero points.
             bias_correction: mean errors of output channels on the first batch are taken off. adaround: so many steps learn,
             layer by layer on the first batch, which weights are rounded up and which down (200 do); 0: each to the nearest.
+        equalize: input channels of different ranges are brought to about one, where that makes a layer's error on the first batch
+            less: they are divided by powers of two, and the weights multiplied. It costs no time. Such a layer has a scale for each
+            channel of its input, which TFLite files cannot say.
 
     Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit
 
@@ -224,7 +239,9 @@ def ptq(
     >>> ptq(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32"))
     <quantized: 1 of 1 layers by integers, 100.00 % against 100.00 %>
     """
-    road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround)
+    if budget_drop is not None and not budget_drop >= 0:
+        raise QuantizationError(f"budget_drop={budget_drop}: percent of accuracy, 0 or more; None looks at none")
+    road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround, equalize)
     if budget_drop is not None:
         return road.mixed(budget_drop)
     g = road.program(lambda layer: True)

@@ -1,5 +1,5 @@
-"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ against
-data.
+"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ or AWQ
+against data.
 
 For networks whose time is that of reading weights: they take a quarter or an eighth of the bytes. Activations stay float32.
 """
@@ -20,6 +20,8 @@ from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.modes import evaluating
 from tengen.tensor import Tensor
 
+METHODS = ("rtn", "gptq", "awq")
+POWERS = np.linspace(0, 1, 21)  # that AWQ tries; 0 leaves weights as they are
 DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
 
 
@@ -32,20 +34,22 @@ def quantize_weights(
         model: the network. Layers after `disable_quantize()` stay. bits: 8 or 4. group: input features that share a scale: 32,
             64 or 128, or another number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
-            features behind it (Frantar et al., "GPTQ", 2023). data: for it, inputs of the network, a batch each.
+            features behind it (Frantar et al., "GPTQ", 2023); "awq" multiplies weights of features that are large in the data, and
+            divides the features, so that these weights have smaller errors (Lin et al., "AWQ", 2023). data: for both, inputs of the
+            network, a batch each.
         inplace: change the network; else a copy.
 
-    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" without data
+    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" and "awq" without data
 
     >>> from tengen import functional as F, module as M
     >>> from tengen.quantization import quantize_weights
     >>> quantize_weights(M.Linear(64, 8), bits=4)(F.ones((2, 64))).shape
     (2, 8)
     """
-    if bits not in LIMITS or method not in ("rtn", "gptq") or type(group) is not int or group < 2 or group % 2:
-        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8 or 4, an even number, 'rtn' or 'gptq'")
+    if bits not in LIMITS or method not in METHODS or type(group) is not int or group < 2 or group % 2:
+        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8 or 4, an even number, {', '.join(map(repr, METHODS))}")
     model = model if inplace else copy.deepcopy(model)
-    seen = _second_moments(model, data) if method == "gptq" else {}
+    seen = _second_moments(model, data, method) if method != "rtn" else {}
 
     def make(m: Module) -> Module | None:
         if m.quantize_disabled or type(m) not in (Linear, Embedding):
@@ -53,10 +57,13 @@ def quantize_weights(
         w = m.weight.numpy().astype(np.float64)
         if not np.isfinite(w).all():
             raise QuantizationError(f"the weight of {m!r} holds NaN or inf")
-        moments = seen.get(id(m))
-        codes, scale = nearest(w, bits, group) if moments is None else gptq(w, moments, bits, group)
+        moments, factors = seen.get(id(m)), None
+        if moments is not None and method == "awq":
+            codes, scale, factors = awq(w, moments, bits, group)
+        else:
+            codes, scale = nearest(w, bits, group) if moments is None else gptq(w, moments, bits, group)
         weight = GroupedWeight(codes, scale, bits, group)
-        made = WeightOnlyLinear(weight, m.bias) if type(m) is Linear else WeightOnlyEmbedding(weight)
+        made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
         return made.train(m.training)
 
     return replace_modules(model, make)
@@ -101,7 +108,27 @@ def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.
     return codes, np.stack(scales, 1)
 
 
-def _second_moments(model: Module, data: Any) -> dict[int, np.ndarray]:
+def awq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(integers, scales, what features are multiplied by) of a matrix by AWQ: weights are multiplied by a power of their feature's
+    root mean square, the one of `POWERS` by which the results of the inputs change least.
+
+    Args: moments: as of `gptq`.
+    """
+    size = np.sqrt(np.diag(moments))
+    there = size > 0
+    logs = np.where(there, np.log(np.where(there, size, 1)), np.log(size[there]).mean() if there.any() else 0.0)
+    best = np.inf
+    for power in POWERS:
+        by = np.exp(np.clip(power * (logs - logs.mean()), -10, 10)).astype(np.float32).astype(np.float64)
+        codes, scale = nearest(w * by, bits, group)
+        change = codes * np.repeat(scale, group, 1)[:, : w.shape[1]] / by - w
+        error = float(((change @ moments) * change).sum())
+        if error < best:
+            best, found = error, (codes, scale, None if power == 0 else (1 / by).astype(np.float32))
+    return found
+
+
+def _second_moments(model: Module, data: Any, method: str) -> dict[int, np.ndarray]:
     """For each linear layer, the sum over its inputs x of x x^T."""
     found: dict[int, np.ndarray] = {}
 
@@ -122,7 +149,7 @@ def _second_moments(model: Module, data: Any) -> dict[int, np.ndarray]:
         for h in handles:
             h.remove()
     if not found:
-        raise QuantizationError("method='gptq' needs data: inputs that reach a linear layer")
+        raise QuantizationError(f"method={method!r} needs data: inputs that reach a linear layer")
     if not all(np.isfinite(m).all() for m in found.values()):
         raise QuantizationError("calibration data makes NaN or inf; help: debug.check_finite finds where it comes from")
     return found

@@ -22,7 +22,7 @@ from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
 from tengen.tensor.eager import check_values, explain, look, planned, slow_plan
-from tengen.tensor.elsewhere import refuse_writing
+from tengen.tensor.elsewhere import Placed, refuse_writing
 from tengen.tensor.looking import looking
 from tengen.tensor.nodes import leaf_of, node_of
 from tengen.tensor.recording import tracing
@@ -78,7 +78,7 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
     targets = [inputs[i] for i in over]
     layouts = tuple([None if x is None else x._layout for x in inputs])
     one_type = len({a.dtype for a in layouts if a is not None}) == 1  # else a result may have another type than its operand
-    batched = any([type(a) is Batched for a in layouts])
+    batched = any([type(a) in (Batched, Placed) for a in layouts])
     seen = watching or looking.around is not None or tracing.active is not None
     if batched or seen or not one_type or not all(t is not None and _alone(t) for t in targets):
         out = op(*(None if x is None else x.detach() for x in inputs), *attrs)

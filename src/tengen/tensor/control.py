@@ -5,19 +5,20 @@ changes is handed on from one iteration to the next, and takes its last value be
 noted in bools that the loop carries.
 
 The gradient of a loop is a loop over the same iterations in the other order. Each begins with the state that the forward loop has
-kept, computes the body once more, and goes back through it.
+kept, or to which it runs again, computes the body once more, and goes back through it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tengen.base import errors
-from tengen.base.dtype import bool_
-from tengen.base.errors import DTypeError, GradientError, ShapeError, user_line
+from tengen.base.dtype import bool_, int64
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, user_line
 from tengen.compiler.budget import may_stop
 from tengen.ir.graph import Check, Graph, Value
 from tengen.ir.types import TensorType
@@ -28,9 +29,11 @@ from tengen.tensor.batched import Mapping, mapping_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, node_of, on_tape
 from tengen.tensor.recording import tracing
-from tengen.tensor.regions import Body, Draft, Recorded, recorded
+from tengen.tensor.regions import Body, Draft, Recorded, recorded, shared
 from tengen.tensor.tape import gradients
 from tengen.tensor.tensor import Tensor, as_tensor, assign
+
+COUNT = TensorType((), int64)
 
 
 def _report(checks: Sequence[Check], violated: Sequence[Tensor]) -> None:
@@ -63,10 +66,25 @@ def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, 
             "help: call it outside of the loop, or use ops (and detach()) that have the gradient"
         )
     attrs = attrs | {"wants": wants}
+    if wants and op.name == "while_loop" and attrs["limit"] is None:
+        operands, attrs = _counted(operands, attrs)
     if "keep" in op.attrs:
         attrs["keep"] = bool(attrs.get("keep") or (wants and attrs.get("limit", 0) is not None))  # a node that is replayed may have kept them
     out = dispatch.run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
     return list(out if isinstance(out, tuple) else (out,))[:made]
+
+
+def _counted(operands: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], dict[str, Any]]:
+    """A `while_loop` that counts its iterations besides: an int64, the last tensor of its state."""
+    n, body = attrs["carries"], attrs["body"].copy()
+    taken = {v.name for v in body.sources()}
+    fresh = lambda name: next(some for i in range(len(taken) + 1) if (some := f"{name}{i}") not in taken)
+    count, one = body.add_input(fresh("count"), COUNT), body.add_constant(fresh("one"), np.array(1, np.int64))
+    body.inputs.insert(n, body.inputs.pop())
+    body.outputs.insert(n, body.add_node("add", [count, one], {}, [COUNT]).outputs[0])
+    body.output_names.insert(n, fresh("counted"))
+    attrs = attrs | {"body": shared(body), "carries": n + 1, "wants": tuple(i + (i >= n) for i in attrs["wants"])}
+    return [*operands[:n], Tensor(0, dtype="int64"), *operands[n:]], attrs
 
 
 def _taped(x: Tensor) -> bool:
@@ -130,6 +148,7 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
     r = recorded("while_loop", step, [x._layout.type for x in first])
     _check_state("while_loop", types, r.results[1 : len(r.results) - len(count)])
     before, now = r.noted()
+    r.results[0] = r.none_of(r.results[0], now)  # what a check forbids ends the loop
     same = [pair for key, pair in r.outside.items() if key not in r.changes]
     counts = r.arguments[n + 1 :], r.results[n + 1 :]
     carried = [*r.arguments[: n + 1], *(r.outside[key][1] for key in r.changes), *before, *counts[0]]
@@ -145,6 +164,8 @@ def decision(what: str, x: Any) -> Tensor:
     """One bool: of a tensor, a number, or a condition on open extents, which each run decides."""
     if isinstance(x, Expr):
         x = REGISTRY["extent_op"](select(x, const(1), const(0)) if x.dtype is bool_ else x, bool_)
+    if x is None or isinstance(x, str) or callable(x) and not isinstance(x, Tensor):
+        raise ArgumentError(f"{user_line()}: {what} is {x!r}; help: one bool, a comparison of tensors say")
     x = as_tensor(x)
     if x.ndim and all(d == 1 for d in x.shape):
         x = x.reshape(())
@@ -259,11 +280,19 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
         at[c.value] = Tensor(c.data) if recorder is None else recorder.constant(c.data, c.value.type)
     for n in graph.nodes:
         xs, op = [None if v is None else at[v] for v in n.inputs], lookup(n.op)
+        known = 0 if recorder is None else len(recorder.graph.nodes)
         if op.has_bodies:
             out: Any = tuple(_call(op, xs, n.attrs, len(n.outputs)))
         else:
             out = again(op, xs, n.attrs)
-        at.update(zip(n.outputs, out if isinstance(out, tuple) else (out,)))
+        outs = out if isinstance(out, tuple) else (out,)
+        at.update(zip(n.outputs, outs))
+        if recorder is not None:
+            for made in recorder.graph.nodes[known:]:
+                made.where = n.where or made.where
+            on = node_of(outs[0])[0]
+            if on is not None:
+                on.where = n.where
     return [at[v] for v in graph.outputs]
 
 
@@ -333,14 +362,13 @@ def _placed(n: int, found: Sequence[tuple[int, Tensor]]) -> tuple:
 
 @REGISTRY["while_loop"].vjp
 def _(g, *operands, out, body, carries, limit, keep, wants):
-    if limit is None:
-        raise GradientError(
-            "the gradient of a while_loop needs the states of all iterations; help: while_loop(..., max_iterations=n) says how many "
-            "there are at most; in a script: for _ in range(n), with a break"
-        )
     g, out = _tuple(g), _tuple(out)
     count, kept, same = out[carries - 1], out[carries:], operands[carries:]
     states, of_same = _floats(operands[:carries]), [i for i in _floats(operands[carries:], carries) if i in wants]
+    first = [_zeros(operands[i]) if g[i] is None else g[i] for i in states] + [_zeros(operands[i]) for i in of_same]
+    if limit is None:
+        last = _back_by_checkpoints(body, operands[:carries], same, count, first, states, of_same)
+        return _placed(len(operands), [*zip([*states, *of_same], last)])
     g_kept = [(i, x) for i, x in enumerate(g[carries:]) if x is not None]
 
     def step(xs: list[Tensor]) -> list[Tensor]:
@@ -358,10 +386,92 @@ def _(g, *operands, out, body, carries, limit, keep, wants):
 
         return run_cond(number < count, back, lambda xs: xs[:n], [*grads, *state, *more])
 
-    first = [_zeros(operands[i]) if g[i] is None else g[i] for i in states] + [_zeros(operands[i]) for i in of_same]
     numbers = Tensor(np.arange(limit, dtype=np.int64))
     last, _ = run_scan(step, first, [numbers, *kept, *(x for _, x in g_kept)], limit, True)
     return _placed(len(operands), [*zip(states, last), *zip(of_same, last[len(states) :])])
+
+
+def _back_by_checkpoints(
+    body: Graph, start: Sequence[Tensor], same: Sequence[Tensor], count: Tensor, first: Sequence[Tensor],
+    states: Sequence[int], of_same: Sequence[int],
+) -> list[Tensor]:  # fmt: skip
+    """The gradients of a loop that ran `count` times, with the states of a fixed number of iterations in memory at once.
+
+    Going back through an iteration needs the state before it. The loop runs again from the last state that is kept before that, and
+    keeps further ones on its way, in places that are free; where these are, Griewank and Walther's algorithm (ACM TOMS 799, "revolve")
+    says. With s places, C(s + r, s) iterations are computed at most r times.
+
+        while left > 0:                               # iterations whose gradient is still to come
+            if number of state == left - 1:
+                gradients = back through an iteration at state; left -= 1
+                state = the last one that is kept before left; it is forgotten
+            else:
+                state = body(state)
+            if number of state == next:
+                keep state; next = its number + how far the next one is
+
+    Args:
+        start: the first state; its last tensor is the number of the iteration, an int64. first: the gradients of what floats of the last state,
+            then zeros for what iterations read. states, of_same: which operands these are.
+    """
+    places, carries, n = _places(start), len(start), len(first)
+    distances = Tensor(_distances(places))  # (places + 1, 33): by the number of free places
+
+    def step(xs: list[Tensor]) -> list[Tensor]:
+        (left, top, next_), grads, state, kept = xs[:3], xs[3 : 3 + n], xs[3 + n : 3 + n + carries], xs[3 + n + carries :]
+
+        def back(xs: list[Tensor]) -> list[Tensor]:
+            (left, top, _), grads, state, kept = xs[:3], xs[3 : 3 + n], xs[3 + n : 3 + n + carries], xs[3 + n + carries :]
+            seeds: list[Tensor | None] = [None] * carries
+            for i, x in zip(states, grads):
+                seeds[i] = x
+            found = _pulled(body, [*state, *same], [*states, *of_same], seeds)
+            found = [*found[: len(states)], *(x + y for x, y in zip(grads[len(states) :], found[len(states) :]))]
+            left = left - 1
+            used = (_row(kept[-1], top) >= left).astype("int64")  # the iteration was done from the last one that is kept
+            top = REGISTRY["maximum"].call(top - used, 0)
+            state = [_row(x, top) for x in kept]
+            return [left, top - 1, state[-1], *found, *state]
+
+        def forth(xs: list[Tensor]) -> list[Tensor]:
+            return [*xs[: 3 + n], *replayed(body, [*xs[3 + n : 3 + n + carries], *same])]
+
+        made = run_cond(state[-1] == left - 1, back, forth, [left, top, next_, *grads, *state, *kept])
+        (left, top, next_), grads, state = made[:3], made[3 : 3 + n], made[3 + n :]
+        kept = [_set_row(x, top + 1, new) for x, new in zip(kept, state)]
+        keeps = REGISTRY["logical_and"].call(state[-1] == next_, top < places - 1)
+        top = top + keeps.astype("int64")
+        next_ = REGISTRY["where"].call(keeps, state[-1] + far(left - state[-1], places - top), next_)
+        return [left, top, next_, *grads, *state, *kept]
+
+    def far(length: Tensor, free: Tensor) -> Tensor:
+        row = _row(distances, free)
+        return REGISTRY["where"].call(row < length, row, 1).max()
+
+    zero = Tensor(0, dtype="int64")
+    kept = [REGISTRY["broadcast_to"](x.reshape((1, *x.shape)), (places + 1, *x.shape)) for x in start]
+    return run_while(lambda xs: xs[0] > 0, step, [count, zero, far(count, zero + places), *first, *start, *kept])[3 : 3 + n]
+
+
+def _places(state: Sequence[Tensor]) -> int:
+    """How many states the gradient of a loop of unknown length keeps: some 32 MiB of them, at least 12 and at most 64."""
+    sizes = [math.prod(x.shape) * x.dtype.size for x in state if all(isinstance(d, int) for d in x.shape)]
+    return max(12, min(64, (32 << 20) // max(1, sum(sizes)))) if len(sizes) == len(state) else 16
+
+
+def _distances(places: int) -> np.ndarray:
+    """C(s + r, s) for s free places and r = 0, 1, ..., 32: how many iterations they do for when each is computed r times at most."""
+    return np.array([[min(math.comb(s + r, s), 2**62) for r in range(33)] for s in range(places + 1)], np.int64)
+
+
+def _row(x: Tensor, i: Tensor) -> Tensor:
+    """x[i]"""
+    return REGISTRY["index"]([i], x, (0,), 0)
+
+
+def _set_row(x: Tensor, i: Tensor, value: Tensor) -> Tensor:
+    """x with x[i] = value"""
+    return REGISTRY["index_put"]([i], x, value, (0,), 0)
 
 
 @REGISTRY["cond"].vjp

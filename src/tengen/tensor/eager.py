@@ -20,10 +20,10 @@ from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
-from tengen.tensor.elsewhere import Elsewhere, Owner
+from tengen.tensor.elsewhere import Elsewhere, Owner, parts_of
 from tengen.tensor.nodes import TapeNode, limits, visible_node
 from tengen.tensor.recording import tracing
-from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, settled, tensor_over
+from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, settled, tensor_on_tape, tensor_over
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded
 _aside: tuple[dict, dict] | None = None  # the two tables while a thread records, for the threads that do not
@@ -66,6 +66,8 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
 
 def run_slow(op: Op, inputs: tuple, attrs: tuple):
     """The same without a look at the table of plans: brings the call into order, and makes or finds its plan, or records it."""
+    if (parts := parts_of(inputs)) is not None:
+        return _run_placed(parts, op, inputs, attrs)
     if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.answers:
         out = recorder.again(op, inputs, attrs)
         if out is not None:
@@ -100,6 +102,27 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
     if any(x is not None and x._node is not None for x in inputs):
         put_on_tape(op, inputs, attrs, out)
     return out
+
+
+def _run_placed(owner: Any, op: Op, inputs: tuple, attrs: tuple):
+    """Runs a call of which an operand has its parts in several processes."""
+    try:
+        attrs = op.plain(attrs)
+        inputs = _convert(op, inputs)
+        op.check_operands(inputs)
+        out = owner.run(op, inputs, attrs)
+    except Exception as e:
+        explain(e, op, inputs, attrs)
+        raise
+    if any(x is not None and x._node is not None for x in inputs):
+        put_on_tape(op, tuple([None if x is None else _as_now(x) for x in inputs]), attrs, out)
+    return out
+
+
+def _as_now(x: Tensor) -> Tensor:
+    """Another tensor with the value and the place on the tape that an operand has now."""
+    t = x._off_tape()
+    return tensor_on_tape(t._data, t._layout, x._node)
 
 
 def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):

@@ -1,20 +1,29 @@
-"""What a tensor is that stands for a value of a graph which is being edited: ops on it become nodes of that graph.
+"""What a tensor is whose calls of ops go to somebody else.
 
+One that stands for a value of a graph which is being edited: ops on it become nodes of that graph.
 Its `Layout` is an `Elsewhere`, which belongs to the graph's owner; its data is whatever the owner keeps. A call of an op on such a
 tensor, outside of traces, goes to `owner.record(op, inputs, attributes)` (`eager.py`), so that plain functions of tensors extend a
 loaded network or a traced module.
+
+And one of which each process holds a part: users see the type of the whole. Its `Layout` is a `Placed`, its data this process's part, a
+tensor. A call of an op on it, in a trace too, goes to `owner.run(op, inputs, attributes)`, which calls ops on parts; the tape holds the
+calls on wholes. So plain functions, modules, gradients and optimizers work on such tensors, and on others beside them, which are the same
+in all processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tengen.base.device import Device, cpu
 from tengen.base.errors import TraceError
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides, product
 from tengen.loops.extents import open_extent
+
+if TYPE_CHECKING:
+    from tengen.tensor.tensor import Tensor
 
 
 class Owner(Protocol):
@@ -40,3 +49,50 @@ class Elsewhere:
 def refuse_writing() -> NoReturn:
     """The error where such a tensor, or one's value, would be written in place."""
     raise TraceError("a value of a graph is not written in place; help: make another value, and replace this one by it")
+
+
+class Parts(Protocol):
+    """Who knows the parts."""
+
+    def run(self, op: Any, inputs: tuple, attrs: tuple) -> Any:
+        """What a call of an op gives: a placed tensor, or a tuple of them, off the tape."""
+        ...
+
+    def whole(self, t: Tensor) -> Tensor:
+        """The tensor with all of its elements in each process."""
+        ...
+
+    def like(self, t: Tensor, part: Tensor) -> Tensor:
+        """A tensor of which this process has a part, placed as another one is."""
+        ...
+
+    def assign(self, target: Tensor, value: Tensor) -> None:
+        """A placed tensor takes a value, placed or not; its placement stays."""
+        ...
+
+
+class Placed:
+    """What stands in for a `Layout`: the type of the whole. placements: where the parts are, as the owner understands it."""
+
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "order", "graph", "owner", "placements")
+
+    def __init__(self, t: TensorType, device: Any, owner: Parts, placements: tuple):
+        self.type, self.shape, self.dtype, self.device, self.owner, self.placements = t, t.shape, t.dtype, device, owner, placements
+        self.size, self.strides = product(t.shape), contiguous_strides(t.shape)
+        self.contiguous, self.order, self.graph = True, None, None
+
+    def __repr__(self) -> str:
+        return f"{self.type!r} on {self.placements}"
+
+
+def whole(t: Tensor) -> Tensor:
+    """A placed tensor with all of its elements; another one as it is."""
+    return t._layout.owner.whole(t) if type(t._layout) is Placed else t
+
+
+def parts_of(inputs: Any) -> Parts | None:
+    """Who knows the parts of the operands; None where none is placed."""
+    for x in inputs:
+        if type(getattr(x, "_layout", None)) is Placed:
+            return x._layout.owner
+    return None

@@ -28,11 +28,13 @@ from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
 from tengen.compiler.schedules import tuned_schedules
-from tengen.ir.graph import Check, Graph
+from tengen.ir.graph import Check, Graph, Value
+from tengen.kernels.lowering import Array
 from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
+from tengen.passes.layout import dense as dense_array
 from tengen.passes.pipeline import optimize
 from tengen.runtime import launch_log, mapped, native, tiers
 from tengen.tensor.looking import looking
@@ -60,14 +62,15 @@ class Executable:
             asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
             the time is spent on making them, and sizes that are met a few times make none. Default: none is.
         budget: what memory a run may need, for a graph without open extents. Errors: BudgetError where that is too little.
+        orders: the axes of an input from the outermost in memory to the innermost, by the input's name; others lie in logical order.
         of_graphs: other passes from graph to graph (`driver.passes`); such a program is not kept on disk.
     """
 
     def __init__(
         self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
-        budget: Budget | None = None, of_graphs: GraphPasses | None = None,
+        budget: Budget | None = None, of_graphs: GraphPasses | None = None, orders: Mapping[str, Sequence[int]] | None = None,
     ):  # fmt: skip
-        self.name, self.device, self.budget = name, device, budget
+        self.name, self.device, self.budget, self.orders = name, device, budget, orders or {}
         self.schedules = schedules or tuned_schedules()
         self._source = graph
         self.gradient_of: Mapping[int, tuple[str, str | None]] = {}
@@ -86,10 +89,10 @@ class Executable:
         self._room, start = room, perf_counter()
         try:
             if of_graphs is None:
-                self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device, budget)
+                self.program, self._arrays = ready_program(graph, self._inputs(), self._symbols, name, True, self.schedules, device, budget)
             else:
                 how = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs, "budget": budget}
-                self.program, self._arrays = compile_graph(graph, None, self._symbols, name, **how)
+                self.program, self._arrays = compile_graph(graph, self._inputs(), self._symbols, name, **how)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -104,6 +107,11 @@ class Executable:
         mapped.trim()  # nor what the set-up has read
         if not self.extents:
             self._prepare(())
+
+    def _inputs(self) -> dict[Value, Array] | None:
+        """How the inputs lie; None where all are dense in logical order."""
+        inputs = self._source.inputs
+        return {v: dense_array(("in", i), v, self.orders.get(v.name)) for i, v in enumerate(inputs)} if self.orders else None
 
     @property
     def source(self) -> Graph:
@@ -126,7 +134,7 @@ class Executable:
 
     def retuned(self, schedules: Schedules) -> Executable:
         """The same graph with other schedules, compiled anew."""
-        return Executable(self._source, self.name, schedules, self.device, budget=self.budget)
+        return Executable(self._source, self.name, schedules, self.device, budget=self.budget, orders=self.orders)
 
     def take(self, other: Executable) -> None:
         """Runs another's kernels from now on: one that `retuned` made."""
@@ -179,7 +187,7 @@ class Executable:
         """The program for these numbers alone, which runs for them from now on."""
         if values not in self._alone:
             graph = at_extents(self._source, dict(zip(self.extents, values)))
-            self._alone[values] = Executable(graph, self.name, self.schedules, self.device, budget=self.budget)
+            self._alone[values] = Executable(graph, self.name, self.schedules, self.device, budget=self.budget, orders=self.orders)
         self._plans.pop(values, None)
         return self._alone[values]
 
@@ -282,7 +290,7 @@ class Executable:
         if extents not in self._recorded:
             if self._recorder is None:
                 how = {"fold": True, "log_launches": True, "schedules": self.schedules, "device": self.device, "budget": self.budget}
-                self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
+                self._recorder, _ = compile_graph(self._source, self._inputs(), self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
                 raise errors.TengenError(

@@ -1,7 +1,8 @@
 """PyTorch's methods that write a tensor: `x.add_(y)`, `x.zero_()`, `x.normal_()`; and `x.data`, which is written past the tape.
 
 Each gives the tensor another value, as ``x += y`` and ``x[...] = y`` do: what was computed before keeps its own, and views made before keep
-the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error.
+the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error, but for views
+that files of PyTorch's dialect have made by ``x[key]``.
 """
 
 from __future__ import annotations
@@ -77,6 +78,50 @@ def _give(x: Tensor, value: Tensor) -> None:
     assign(x, value)
 
 
+# ---- views that know what they are a part of, in files of PyTorch's dialect (`dialect.py`) -------------------------------------
+#
+# What is written to one in place goes on to that tensor: ``x[i][j] = v``, ``row = x[0]; row += 1``, ``x[0].fill_(v)``. Before that a view
+# takes the values that the tensor has now.
+
+
+def is_view_key(key: Any) -> bool:
+    """Whether PyTorch gives a view for a key: ints, slices, None, ... and 0-d tensors of integers."""
+    if type(key) is tuple:
+        return all(map(is_view_key, key))
+    if isinstance(key, Tensor):
+        return not key.shape and key.dtype.is_int
+    return key is None or key is Ellipsis or (isinstance(key, (int, slice)) and not isinstance(key, bool))
+
+
+def part_of(base: Tensor, key: Any) -> Tensor:
+    """``base[key]``, which knows what it is a part of where it is a view in PyTorch."""
+    made = REGISTRY["getitem"].call(base, key)
+    if made is not base and is_view_key(key):
+        made._part = (base, key)
+    return made
+
+
+def is_part(x: Tensor) -> bool:
+    """Whether what is written to the tensor goes on to another."""
+    return getattr(x, "_part", None) is not None
+
+
+def written(x: Tensor, write: Callable[[], Any]) -> Any:
+    """What write() gives, which writes a part; then what it is a part of is written."""
+    _refresh(x)
+    done = write()
+    base, key = x._part
+    base[key] = x
+    return done
+
+
+def _refresh(x: Tensor) -> None:
+    if is_part(x):
+        base, key = x._part
+        _refresh(base)
+        assign(x, REGISTRY["getitem"].call(base, key))
+
+
 def _nameless() -> int:
     """How many references a method counts of its object when nothing else holds it; 0, which none has, where Python counts as many of one
     that a variable holds (3.14)."""
@@ -125,6 +170,9 @@ def writing(name: str, compute: Compute, says: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         references = sys.getrefcount(self)
         try:
+            if is_part(self):
+                written(self, lambda: assign(self, _fitting(self, name, compute(self, *args, **kwargs))))
+                return self
             _refuse_lost(self, name, references)
             source = self.detach() if type(self) is Data else self
             _give(self, _fitting(self, name, compute(source, *args, **kwargs)))

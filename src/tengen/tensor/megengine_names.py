@@ -75,6 +75,7 @@ MEMBERS: dict[str, Any] = {
     "name": property(_name, _set_name, doc=_name.__doc__), "format": property(_format, doc=_format.__doc__),
     "requires_grad": property(leaves.requires_grad, leaves.set_requires_grad, doc=leaves.requires_grad.__doc__),
     "is_leaf": property(leaves.is_leaf, doc=leaves.is_leaf.__doc__), "grad_fn": property(leaves.grad_fn, doc=leaves.grad_fn.__doc__),
+    "is_cuda": property(lambda self: False, doc="False: there is no GPU here."),
     "data": property(data_of, set_data, doc=data_of.__doc__),
     "qparams": property(_qparams, _set_qparams, doc=_qparams.__doc__),
     "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,

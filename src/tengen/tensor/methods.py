@@ -3,7 +3,7 @@ functions to which calls of ops go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from tengen.tensor.eager import OPERATORS, run, run_slow
 from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.nodes import leaves
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
-from tengen.tensor.pytorch_names import AMBIGUOUS, ELSEWHERE, METHODS, Elsewhere, guarded
+from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
@@ -172,13 +172,17 @@ def install() -> None:
     Tensor.__round__ = Tensor.round = rounded
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))
-    for name in AMBIGUOUS:
-        setattr(Tensor, name, guarded(name, getattr(Tensor, name)))
     for name, instead in ELSEWHERE.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, Elsewhere(name, instead))
     Tensor.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in ELSEWHERE or hasattr(self, n)]
     Tensor.__hash__ = object.__hash__
+
+
+def put(methods: Mapping[str, Callable]) -> None:
+    """Puts methods on Tensor in place of those that are there."""
+    for name, f in methods.items():
+        setattr(Tensor, name, f)
 
 
 def see_operators(seen: Callable[[Op, tuple, Any], None] | None) -> None:

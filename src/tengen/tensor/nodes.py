@@ -155,14 +155,15 @@ class Level:
     """A gradient that is being recorded: active from its making to `end`. As a context manager it ends with the block.
 
     Args: alone: whether gradients end at the tensors that it starts where those are leaves, in place of going on to the leaves' level.
+        since: the order from which on calls are its own (`new_limit`); default: from now on.
     Attributes: owed: results that this process does not use and whose gradient it walks all the same, since other processes wait for
         its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it.
     """
 
     __slots__ = ("order", "active", "owed", "awaited", "thread", "alone", "_starts", "__weakref__")
 
-    def __init__(self, alone: bool = False) -> None:
-        self.order = next(_counter)
+    def __init__(self, alone: bool = False, since: int | None = None) -> None:
+        self.order = next(_counter) if since is None else since
         self.alone = alone
         self.active = True
         self.owed: list[Tensor] = []
@@ -200,6 +201,11 @@ class Level:
         self.start(t)
         return t
 
+    def resume(self) -> None:
+        """Makes a level that has ended, and whose starts nobody shares, active once more."""
+        self.active = True
+        levels.append(self)
+
     def end(self) -> None:
         """Ends the level: it computes no more gradients. Tensors that it has started get back the places that they had
         before."""
@@ -223,6 +229,11 @@ class Level:
 def own_levels() -> list[Level]:
     """The active levels of the calling thread, the outermost first."""
     return [level for level in levels if level.thread == get_ident()]
+
+
+def is_nested() -> bool:
+    """Whether this thread is recording several gradients, so that one may be asked for through another."""
+    return len(levels) > 1 and sum(level is not leaves.level for level in own_levels()) > 1
 
 
 def is_live(node: TapeNode) -> bool:

@@ -5,20 +5,21 @@ What PyTorch does to a tensor and Tengen does elsewhere is an error that says wh
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.base.errors import ArgumentError, AxisError, GradientError, ShapeError
+import numpy as np
+
+from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.leaves import requires_grad_ as requires_grad_
-from tengen.tensor.nodes import leaves, node_of, on_tape
+from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, contiguous
 
@@ -335,6 +336,78 @@ def _drawn(name: str, *defaults: float) -> Callable[..., Tensor]:
     return lambda x, *args: draw(*(*args, *defaults[len(args) :]), size=x.shape)
 
 
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor in a dtype, or without one the name that PyTorch has for its type, as "torch.FloatTensor"."""
+    if dtype is None:
+        return f"torch.{_TYPES.get(self.dtype.name, self.dtype.name.capitalize())}Tensor"
+    return REGISTRY["astype"](self, _named_type(dtype))
+
+
+def _named_type(dtype: Any) -> Any:
+    """The dtype of a name such as "torch.LongTensor"; other names as they are."""
+    kind = dtype.removeprefix("torch.").removesuffix("Tensor") if isinstance(dtype, str) and dtype.endswith("Tensor") else None
+    return next((name for name, k in _TYPES.items() if k == kind), dtype)
+
+
+_TYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
+    "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def unfold(self: Tensor, dimension: int, size: int, step: int = 1) -> Tensor:
+    """Windows of so many elements along an axis, each `step` behind the one before: they are an axis behind the others.
+
+    Errors: AxisError for an axis that there is not; ShapeError for windows longer than the axis, and for a step below 1
+
+    >>> Tensor([1, 2, 3, 4, 5]).unfold(0, 3, 2).tolist()
+    [[1, 2, 3], [3, 4, 5]]
+    """
+    n = self.shape[_axis(self, "unfold", dimension)]
+    if not 0 <= size <= n or step < 1:
+        raise ShapeError(f"unfold({dimension}, {size}, {step}) of a tensor of shape {self.shape}: windows of at most {n}, steps of at least 1")
+    axis, count = dimension % self.ndim, (n - size) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(size)
+    windows = self[(*[slice(None)] * axis, Tensor(places.reshape(-1)))]
+    shape = (*self.shape[:axis], count, size, *self.shape[axis + 1 :])
+    return REGISTRY["moveaxis"](REGISTRY["reshape"](windows, shape), axis + 1, -1)
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """How many elements lie between neighbours along each axis, or along one."""
+    steps = tuple(self.strides)
+    return steps if dim is None else steps[_axis(self, "stride", dim)]
+
+
+def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
+    """Draws of 0 and 1 in the tensor's dtype: 1 with the probability that is its element, or p."""
+    uniform = function_of("tengen.random", "uniform")(0.0, 1.0, size=self.shape)
+    return REGISTRY["astype"](REGISTRY["less"](uniform, self.detach() if p is None else p), self.dtype)
+
+
+def _exponential(x: Tensor, lambd: float = 1.0) -> Tensor:
+    return function_of("tengen.random", "exponential")(lambd, size=x.shape)
+
+
+def _random_integers(x: Tensor, low: int = 0, high: int | None = None) -> Tensor:
+    """PyTorch's range: of floats all integers that they hold, unless another end is given."""
+    low, high = (0, low) if high is None and low else (low, high)
+    end = {"f": 2 ** {"float64": 53, "float16": 11, "bfloat16": 8}.get(x.dtype.name, 24)}.get(x.dtype.kind, 2 ** (x.dtype.bits - 1) - 1)
+    return REGISTRY["astype"](function_of("tengen.random", "randint")(low, end if high is None else high, x.shape), x.dtype)
+
+
+def _put_at(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    if not accumulate:
+        return REGISTRY["setitem"](x, tuple(indices), values)
+    places = sum(REGISTRY["where"](i < 0, i + n, i) * math.prod(x.shape[a + 1 :]) for a, (i, n) in enumerate(zip(indices, x.shape)))
+    inside = x.shape[len(indices) :]
+    rest = REGISTRY["reshape"](Tensor(np.arange(math.prod(inside))), inside)
+    places = REGISTRY["reshape"](places, (*places.shape, *(1,) * len(inside))) + rest
+    added = REGISTRY["broadcast_to"](REGISTRY["astype"](values, x.dtype), places.shape)
+    flat = REGISTRY["scatter_add"](x.reshape(-1), 0, places.reshape(-1), added.reshape(-1))
+    return flat.reshape(x.shape)
+
+
 def equal(self: Tensor, other: Tensor) -> bool:
     """Whether both have one shape and equal elements, as PyTorch's; `eq` and `functional.equal` compare element by element."""
     return self.shape == other.shape and bool(REGISTRY["all"](REGISTRY["equal"](self, other)).item())
@@ -412,8 +485,8 @@ class Elsewhere:
 ELSEWHERE = {
     **{n: f"x = x.{n[:-1]}(...): a tensor's shape changes by another tensor" for n in ("unsqueeze_", "squeeze_", "transpose_",
     "t_", "swapaxes_")},
-    "resize_": "x.set_value(value)", "is_cuda": "x.device", "get_device": "x.device",
-    "stride": "x.strides", "cat": "functional.concat([x, y], axis)", "type": "x.astype(dtype)", "fill": "x.fill_(v)",
+    "resize_": "x.set_value(value)", "get_device": "x.device",
+    "cat": "functional.concat([x, y], axis)", "fill": "x.fill_(v)",
     "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
@@ -428,11 +501,12 @@ NAMES = [
     "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new_empty", "ravel", "reshape_as",
     "take_along_dim", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
     "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor",
-    "new_zeros", "numel",
-    "permute", "register_hook", "requires_grad_", "select", "split", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view",
+    "new_zeros", "numel", "bernoulli",
+    "permute", "register_hook", "requires_grad_", "select", "split", "stride", "t", "type_", "type_as", "unbind", "unfold",
+    "unflatten", "unsqueeze", "view",
     "view_as",
 ]  # fmt: skip
-_SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
+_SPELLED = {"contiguous_": "contiguous", "type_": "type"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)
 METHODS: dict[str, Callable] = {_SPELLED.get(name, name): globals()[name] for name in NAMES}
 METHODS |= {"nelement": METHODS["numel"], "ndimension": METHODS["dim"], "split_with_sizes": METHODS["split"]}
@@ -443,61 +517,10 @@ METHODS |= {name: function_of("tengen.tensor.backward", name) for name in ("back
 METHODS |= {name: function_of("tengen.linalg", other) for name, other in _LINALG.items()}
 METHODS |= in_place.methods(lambda name: function_of("tengen.functional", name))
 METHODS |= {
+    "bernoulli_": in_place.writing("bernoulli_", lambda x, p=0.5: bernoulli(x, p), "Draws of 0 and 1: the probability of 1"),
+    "exponential_": in_place.writing("exponential_", _exponential, "Draws of an exponential distribution: its rate"),
+    "index_put_": in_place.writing("index_put_", _put_at, "Values at indices, which are a tuple of tensors; accumulate: added"),
+    "random_": in_place.writing("random_", _random_integers, "Draws of integers: from and to, or to alone"),
     "normal_": in_place.writing("normal_", _drawn("normal", 0.0, 1.0), "Draws of a normal distribution: mean, std"),
     "uniform_": in_place.writing("uniform_", _drawn("uniform", 0.0, 1.0), "Draws between two numbers"),
 }
-
-
-# ---- methods whose arguments mean something else in PyTorch ---------------------------------------------------------------
-#
-# A method of Tensor has one meaning, NumPy's and MegEngine's. Where PyTorch's dialect is loaded (`tengen.pytorch`), a call that PyTorch
-# would understand in another way is an error that says both ways to write it, because the result would be wrong and nothing would
-# tell. NumPy's words `axis` and `keepdims` are clear, and mean what they always mean.
-
-Differs = Callable[[tuple, dict], bool]
-
-
-def _of_an_axis(args: tuple, named: dict) -> bool:
-    return bool(args) or "dim" in named
-
-
-def _of_an_axis_or_all(args: tuple, named: dict) -> bool:
-    return "axis" not in named
-
-
-def _of_a_spread(args: tuple, named: dict) -> bool:
-    return not {"axis", "correction", "unbiased"} & named.keys()
-
-
-def _of_repeats(args: tuple, named: dict) -> bool:
-    return not {"axis", "dim"} & named.keys()
-
-
-def _always(args: tuple, named: dict) -> bool:
-    return True
-
-
-# method -> (whether a call differs, what it means here, what PyTorch means and how to write it)
-AMBIGUOUS: dict[str, tuple[Differs, str, str]] = {
-    "max": (_of_an_axis, "the values alone", "values and indices: torch.max(x, dim); here: x.amax(dim), or x.max(axis=dim)"),
-    "min": (_of_an_axis, "the values alone", "values and indices: torch.min(x, dim); here: x.amin(dim), or x.min(axis=dim)"),
-    "median": (_of_an_axis_or_all, "the mean of the two in the middle", "the lower one: torch.median(x); here: x.median(axis=None)"),
-    "std": (_of_a_spread, "that divided by n", "by n - 1: torch.std(x), or x.std(unbiased=True); here: x.std(unbiased=False)"),
-    "var": (_of_a_spread, "that divided by n", "by n - 1: torch.var(x), or x.var(unbiased=True); here: x.var(unbiased=False)"),
-    "repeat": (_of_repeats, "each element several times", "the whole tensor: x.tile((2, 1)), or torch.tile; here: x.repeat(2, axis=0)"),
-    "svd": (_always, "(U, S, Vh)", "(U, S, V): torch.linalg.svd(x) gives (U, S, Vh)"),
-    "where": (_always, "the tensor as the mask", "as the value: torch.where(mask, x, y)"),
-}  # fmt: skip
-
-
-def guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, which refuses a call that PyTorch's users would mean otherwise while their dialect is loaded."""
-    differs, here, there = AMBIGUOUS[name]
-
-    @functools.wraps(method)
-    def call(self: Any, *args: Any, **named: Any) -> Any:
-        if leaves.parameters and differs(args, named):
-            raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
-        return method(self, *args, **named)
-
-    return call

@@ -33,7 +33,7 @@ from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
 from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans, set_aside
-from tengen.tensor.elsewhere import Elsewhere
+from tengen.tensor.elsewhere import Elsewhere, whole
 from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.recording import tracing
@@ -117,7 +117,8 @@ class Recorder:
     A tensor that is written while recording holds the traced value until the recording ends, then its own again.
 
     Attributes:
-        graph: what has been recorded. device: where its program will run: all tensors that it reads lie there.
+        graph: what has been recorded; recording goes on behind what a given one holds. device: where its program will run: all
+            tensors that it reads lie there.
         captured: the concrete tensors that are states, in order. owners: id of one that is a gradient -> the tensor it belongs
             to.
         baked: the concrete tensors that are constants, by name.
@@ -131,8 +132,10 @@ class Recorder:
     of_a_body = False
     answers = False
 
-    def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None):
-        self.graph = Graph(name)
+    def __init__(
+        self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None, graph: Graph | None = None
+    ):  # fmt: skip
+        self.graph = Graph(name) if graph is None else graph
         self.device = device or default_device()
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
@@ -237,7 +240,7 @@ class Recorder:
                 canonical = {k: self._own(a) if isinstance(a, Graph) else a for k, a in canonical.items()}
             if self.lines and (of := walking.node) is not None:
                 self.gradient_of[len(self.graph.nodes)] = of.op.name, getattr(of, "where", None)
-            node = self.graph.add_node(op.name, values, canonical, out_types, user_line() if self.lines else None)
+            node = self.graph.add_node(op.name, values, canonical, out_types, self._line() if self.lines else None)
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
         if any(x is not None and x._node is not None for x in inputs):
@@ -246,6 +249,10 @@ class Recorder:
             if self.lines and first is not None and walking.node is None:
                 first.where = user_line()
         return out
+
+    def _line(self) -> str | None:
+        """The line of a node: of the user's call, or in the gradient of a body that of the op that it is the gradient of."""
+        return (getattr(walking.node, "where", None) if self.of_a_body else None) or user_line()
 
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
         """What a run must not meet in the operands of a call."""
@@ -262,6 +269,7 @@ class Recorder:
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
+        t = whole(t)
         if isinstance(t._data, Value) and (t._layout.graph is self.graph or not t._layout.settle(t)):
             if t._layout.graph is not self.graph:
                 raise TraceError(
@@ -384,8 +392,15 @@ class Recorder:
 
     def open(self, outputs: Sequence[Tensor]) -> bool:
         """Whether a gradient that is recorded outside may be asked for through the outputs, or through what was written."""
-        written = [t for t, *_ in self._written.values() if leaf_of(t) is None]
-        return any(on_tape(t) for t in (*outputs, *written))
+        return self.writes_on_tape() or any(on_tape(t) for t in outputs)
+
+    def writes_on_tape(self) -> bool:
+        """Whether a concrete tensor was given a value that a gradient may be asked for through."""
+        return any(on_tape(t) for t, *_ in self._written.values() if leaf_of(t) is None)
+
+    def changes(self) -> bool:
+        """Whether a concrete tensor was written."""
+        return bool(self._written)
 
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:

@@ -137,6 +137,14 @@ class Region(Recorder):
         return kept
 
 
+def shared(body: Graph) -> Graph:
+    """Of equal bodies of the same lines the first one, so that calls are found by it."""
+    if len(_known) > 4096:
+        _known.clear()
+    lines = tuple(n.where for g in body.graphs() for n in g.nodes)
+    return _known.setdefault((graph_key(body), lines), body)
+
+
 @dataclass
 class Recorded:
     """A body: `arguments` -> `results`, with what it reads and changes of what is outside."""
@@ -150,18 +158,23 @@ class Recorded:
     function: str
 
     def closed(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
-        """The graph with these inputs and outputs. Equal ones are one object, so that calls are found by it."""
+        """The graph with these inputs and outputs; see `shared`."""
         g = self.graph
         g.inputs, g.outputs, g.output_names = list(inputs), list(outputs), [f"y{i}" for i in range(len(outputs))]
-        if len(_known) > 4096:
-            _known.clear()
-        return _known.setdefault(graph_key(g), g)
+        return shared(g)
 
     def noted(self) -> tuple[list[Value], list[Value]]:
         """For each check an input, whether it was violated before, and an output, whether it is now."""
         before = [self.graph.add_input(f"violated{i}", BOOL) for i in range(len(self.checks))]
         now = [self.graph.add_node("logical_or", [b, c.bad], {}, [BOOL], c.where).outputs[0] for b, c in zip(before, self.checks)]
         return before, now
+
+    def none_of(self, flag: Value, bad: Sequence[Value]) -> Value:
+        """A bool that holds where `flag` does, and none of the others."""
+        for b in bad:
+            holds = self.graph.add_node("logical_not", [b], {}, [BOOL]).outputs[0]
+            flag = self.graph.add_node("logical_and", [flag, holds], {}, [BOOL]).outputs[0]
+        return flag
 
     def input(self, name: str, key: int, t: Tensor) -> Value:
         """The input that stands for a tensor from outside, also where the body does not read it."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
+from tengen.loops.lang import Expr, Index, decisions, equal
 from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
@@ -26,7 +28,7 @@ Arrived = Callable[[int, Tensor], None]
 
 def gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool = False,
-    arrived: Arrived | None = None,
+    arrived: Arrived | None = None, terms: Sequence[list] | None = None,
 ) -> list[Tensor | None]:  # fmt: skip
     """Gradients of sum(output * seed) with respect to the `wanted` places; None where no output depends on one.
 
@@ -34,19 +36,20 @@ def gradients(
         outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started, or older ones.
         again: whether the same walk may be asked for once more. If not, what a call has saved for its gradient is freed as soon
             as that is computed, unless another level may need it. arrived: is given (position in wanted, gradient) as soon as all
-            calls that used a wanted start node have been passed; None is returned for those.
+            calls that used a wanted start node have been passed; None is returned for those. terms: a list for each wanted place, which gets
+            what would be added to its gradient, in order, Tensors and `SliceGrad`s; None is returned then.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
     if casting.rule is None:
-        return _gradients(outputs, seeds, wanted, level, again, arrived)
+        return _gradients(outputs, seeds, wanted, level, again, arrived, terms)
     with casts(None, None, None):
-        return _gradients(outputs, seeds, wanted, level, again, arrived)
+        return _gradients(outputs, seeds, wanted, level, again, arrived, terms)
 
 
 def _gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool,
-    arrived: Arrived | None,
+    arrived: Arrived | None, terms: Sequence[list] | None,
 ) -> list[Tensor | None]:  # fmt: skip
     asked = len(wanted)
     wanted = [*wanted, *level.awaited]
@@ -56,20 +59,23 @@ def _gradients(
             targets.setdefault(id(node), []).append((i, index))
     useful, others = _survey([*outputs, *level.owed], targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
-    slices: dict[int, dict[int, list[_SliceGrad]]] = {}
+    slices: dict[int, dict[int, list[SliceGrad]]] = {}
     nodes: dict[int, TapeNode] = {}
     heap: list[tuple[int, int]] = []
 
-    def give(t: Tensor, g: Tensor | _SliceGrad) -> None:
+    def give(t: Tensor, g: Tensor | SliceGrad) -> None:
         node, index = node_of(t)
         if node is None or id(node) not in useful:
             return
+        if terms is not None and id(node) in targets:
+            of = next(terms[i] for i, at in targets[id(node)] if at == index)
+            return of.append(g if isinstance(g, SliceGrad) else _fit(g, t))
         slot = grads.get(id(node))
         if slot is None:
             slot = grads[id(node)] = {}
             nodes[id(node)] = node
             heapq.heappush(heap, (-node.order, id(node)))
-        if isinstance(g, _SliceGrad):
+        if isinstance(g, SliceGrad):
             slices.setdefault(id(node), {}).setdefault(index, []).append(g)
             return
         g = _fit(g, t)
@@ -155,7 +161,7 @@ def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
     return [t if t is None or id(node_of(t)[0]) in others else t._off_tape() for t in tensors]
 
 
-class _SliceGrad:
+class SliceGrad:
     """The gradient of a tensor of this shape that is zero outside of a slice: `grad` is its value in the slice, which begins at
     `starts`."""
 
@@ -165,25 +171,46 @@ class _SliceGrad:
         self.grad, self.shape, self.starts = grad, shape, starts
 
 
-def _joined(parts: list[_SliceGrad]) -> list[Tensor]:
+def _joined(parts: list[SliceGrad]) -> list[Tensor]:
     """Gradients of slices as gradients of the whole tensor. If the slices tile it along an axis (the steps of a sequence, the
     gates of a cell), that is one tensor, each element of which is written once; otherwise one for each slice, with zeros around
     it."""
     shape = parts[0].shape
-    same: dict[tuple, _SliceGrad] = {}
+    same: dict[tuple, SliceGrad] = {}
     for p in parts:  # a slice that was taken twice
         first = same.setdefault((p.starts, p.grad._layout.type.shape), p)
         if first is not p:
             first.grad = REGISTRY["add"](first.grad, p.grad)
     parts = list(same.values())
-    axes = {i for p in parts for i, (n, d) in enumerate(zip(p.grad._layout.type.shape, shape)) if n != d}
-    if len(axes) == 1 and all(isinstance(d, int) for d in shape):
-        (axis,) = axes
-        ordered = sorted(parts, key=lambda p: p.starts[axis])
-        ends = [p.starts[axis] + p.grad._layout.type.shape[axis] for p in ordered]
-        if [p.starts[axis] for p in ordered] == [0, *ends[:-1]] and ends[-1] == shape[axis]:
-            return [REGISTRY["concat"]([p.grad for p in ordered], axis)]
+    axis, ordered = _tiled(shape, parts) if len(parts) > 1 else (-1, parts)
+    if axis >= 0:
+        return [REGISTRY["concat"]([p.grad for p in ordered], axis)]
     return [REGISTRY["slice_grad"](p.grad, shape, p.starts, (1,) * len(shape)) for p in parts]
+
+
+def _tiled(shape: tuple, parts: list[SliceGrad]) -> tuple[int, list[SliceGrad]]:
+    """(The axis along which slices tile a tensor, the slices in order along it), or an axis of -1. The answer decides the sign of zeros:
+    -0.0 stays, and -0.0 + 0.0 is 0.0. So a program for open extents depends on it; where no program can, extents that are open do not
+    tile."""
+    lengths = [p.grad._layout.type.shape for p in parts]
+    axes = {i for shown in lengths for i, (n, d) in enumerate(zip(shown, shape)) if not _same(n, d)}
+    if len(axes) != 1:
+        return -1, parts
+    (axis,) = axes
+    numbers = (shape[axis], *(d for p, shown in zip(parts, lengths) for d in (p.starts[axis], shown[axis])))
+    if decisions.decide is None and any(isinstance(d, Expr) for d in numbers):
+        return -1, parts
+    ordered = sorted(parts, key=cmp_to_key(lambda p, q: -1 if p.starts[axis] < q.starts[axis] else 1))
+    ends = [p.starts[axis] + p.grad._layout.type.shape[axis] for p in ordered]
+    tiled = all(_same(a, b) for a, b in zip([*(p.starts[axis] for p in ordered), shape[axis]], [0, *ends]))
+    return (axis if tiled else -1), ordered
+
+
+def _same(a: Index, b: Index) -> bool:
+    """Whether two extents are equal: where that is not known and no program can depend on it, whether they are the same expression."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return a is b or (decisions.decide is not None and bool(equal(a, b)))
 
 
 def _seed(t: Tensor, seed: Tensor | None, level: Level) -> Tensor:
@@ -237,6 +264,26 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
     return {k for k, v in useful.items() if v}, {k for k, v in others.items() if v}
 
 
+class FunctionOp:
+    """What stands in a node for the op where the node is a call of a whole function.
+
+    Args: rule: (the gradient of the result, or a tuple of those of the results, None where one has none; the inputs) -> the inputs'
+        gradients. n_outputs: how many results are on the tape.
+    """
+
+    kind, saves_output, optional = "function", False, None
+    __hash__ = None  # so that no cache which is looked up by ops keeps what the call has kept
+
+    def __init__(self, name: str, rule: Callable[..., tuple], n_outputs: int):
+        self.name, self.rules, self.n_outputs = name, Rules(vjp=rule), n_outputs
+
+    def canonical(self, types: Sequence, attrs: Sequence) -> dict:
+        return {}
+
+    def infer_types(self, types: Sequence, attrs: Mapping) -> tuple:
+        return (None,) * self.n_outputs
+
+
 def _fit_dtype(g: Tensor, t: Tensor) -> Tensor:
     if g.dtype.is_complex and not t.dtype.is_complex:  # what a real operand of a complex call moves
         g = REGISTRY["real_part"](g)
@@ -270,7 +317,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     types = tuple([None if x is None else x._layout.type for x in inputs])
     try:
         op, attrs, n_outs = _call_facts(op, node.attrs, types)
-    except TypeError:  # an attribute that has no hash
+    except TypeError:  # an attribute, or a `FunctionOp`, that has no hash
         op, attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, types)
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_inexact and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
@@ -287,14 +334,15 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):  # parts that tile a whole are joined: `_joined`
-            return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), inputs[0]._layout.type.shape, tuple(attrs["starts"])))
+            return give(saved[0], SliceGrad(_fit_dtype(g, saved[0]), inputs[0]._layout.type.shape, tuple(attrs["starts"])))
         r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
         gi = results.get(i)
         gi = gi() if callable(gi) and not isinstance(gi, Tensor) else gi
-        if gi is not None:
-            give(saved[i], gi)
+        for term in gi if isinstance(gi, list) else [gi]:  # a rule that gives a list has what is added one by one
+            if term is not None:
+                give(saved[i], term)
 
 
 def _off(x: Tensor) -> Tensor:

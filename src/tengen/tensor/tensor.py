@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
-from tengen.tensor.elsewhere import Elsewhere, refuse_writing
+from tengen.tensor.elsewhere import Elsewhere, Placed, refuse_writing, whole
 from tengen.tensor.nodes import kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.sizes import Size, size_of
@@ -52,7 +53,7 @@ class Tensor(Values, TensorMethods):
     [[7.0, 10.0], [15.0, 22.0]]
     """
 
-    __slots__ = ("_data", "_layout", "_node", "_grad", "_name", "_qparams", "__weakref__")
+    __slots__ = ("_data", "_layout", "_node", "_grad", "_name", "_qparams", "_part", "__weakref__")
     _data: Any
     _layout: Layout
     _node: Any
@@ -141,11 +142,7 @@ class Tensor(Values, TensorMethods):
     def __setitem__(self, key, value) -> None:
         """Gives the elements that a key names another value. Views made before keep the old one."""
         if sys.getrefcount(self) == NAMELESS and assigns(sys._getframe(1)):
-            warn_once(
-                f"{self._layout.type!r}: an element is set of a tensor that nothing else holds, so that it is lost with this line; help: for "
-                "x[i][j] = v write x[i, j] = v",
-                UsageWarning,
-            )
+            warn_of_lost(self)
         dispatch.set_item(self, key, value)
 
     def __repr__(self) -> str:
@@ -189,13 +186,22 @@ class Tensor(Values, TensorMethods):
     def _off_tape(self) -> Tensor:
         """The same tensor without its place on the tape. An example of a `vmap` leaves the tape of its function alone: the tensor
         of all examples keeps its place on those around the `vmap`."""
-        if tracing.active is not None and (recorder := tracing.recorder) is not None and type(self._layout) is not Batched:
+        if tracing.active is not None and (recorder := tracing.recorder) is not None and type(self._layout) not in (Batched, Placed):
             return recorder.seen(self)
-        return tensor_over(self._data, self._layout)
+        return tensor_over(self._data._off_tape() if type(self._layout) is Placed else self._data, self._layout)
 
     def _reset(self, other) -> None:
         """Gives this tensor another value, in place of the old one (parameters, running statistics)."""
         assign(self, other if isinstance(other, Tensor) else Tensor(other))
+
+
+def warn_of_lost(t: Tensor) -> None:
+    """Warns of elements that are set of a tensor which nobody can read."""
+    warn_once(
+        f"{t._layout.type!r}: an element is set of a tensor that nothing else holds, so that it is lost with this line; help: for "
+        "x[i][j] = v write x[i, j] = v",
+        UsageWarning,
+    )
 
 
 def _refuse_taped(data) -> None:
@@ -306,7 +312,13 @@ def from_numpy(a: np.ndarray, copy: bool = True, device: Device | None = None) -
 def view_as_numpy(t: Tensor) -> np.ndarray:
     """A read-only NumPy array over the tensor's memory."""
     check_has_values(t)
+    t = whole(t)
     if not settled(t):
+        if get_ident() in tracing.scripts:
+            raise TraceError(
+                f"{user_line()}: the values of {t._layout.type!r} are asked for in a script, and do not exist while it is recorded; help: "
+                "conditions, int(x), float(x), x.item() and texts are parts of the program; other functions of Python take values by jit.ignore"
+            )
         raise TraceError(
             f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
             "like), and do not exist while the program is recorded as a whole; help: return the tensor from the traced function; decide by "
@@ -335,6 +347,11 @@ def assign(target: Tensor, value: Tensor) -> None:
         check_same_mapping(target, value)
     elif type(value._layout) is Elsewhere:
         refuse_writing()
+    if type(target._layout) is Placed:
+        target._layout.owner.assign(target, value)
+        target._node = kept_place(target, value._node)
+        return
+    value = whole(value)
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return
     target._data, target._layout, target._node = value._data, value._layout, kept_place(target, value._node)

@@ -184,6 +184,11 @@ class TensorMethods:
         """`tensor.backward.backward` of the tensor."""
     def baddbmm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.baddbmm` of the tensor."""
+    def bernoulli(self, p: float | None = None) -> Tensor:
+        """Draws of 0 and 1 in the tensor's dtype: 1 with the probability that is its element, or p."""
+    def bernoulli_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Draws of 0 and 1: the probability of 1; the tensor itself takes the value. Errors: ArgumentError for a view, whose
+        write would be lost."""
     def bfloat16(self) -> Tensor:
         """`astype` bfloat16."""
     def bincount(self, *args: Any, **kwargs: Any) -> Any:
@@ -351,6 +356,9 @@ class TensorMethods:
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.expm1` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
+    def exponential_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Draws of an exponential distribution: its rate; the tensor itself takes the value. Errors: ArgumentError for a view,
+        whose write would be lost."""
     def fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """One number everywhere; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be
         lost."""
@@ -425,6 +433,9 @@ class TensorMethods:
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.index_fill` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose
         write would be lost."""
+    def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Values at indices, which are a tuple of tensors; accumulate: added; the tensor itself takes the value. Errors:
+        ArgumentError for a view, whose write would be lost."""
     def index_reduce(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.index_reduce` of the tensor."""
     def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -442,6 +453,9 @@ class TensorMethods:
         """Whether the dtype is complex64 or complex128."""
     def is_contiguous(self) -> bool:
         """Whether the elements lie densely in logical order."""
+    @property
+    def is_cuda(self) -> Tensor:
+        """False: there is no GPU here."""
     def is_floating_point(self) -> bool:
         """Whether the dtype is one of floats; complex numbers are not."""
     @property
@@ -686,6 +700,9 @@ class TensorMethods:
         """`functional.quantile` of the tensor."""
     def rad2deg(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.rad2deg` of the tensor."""
+    def random_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Draws of integers: from and to, or to alone; the tensor itself takes the value. Errors: ArgumentError for a view,
+        whose write would be lost."""
     def ravel(self) -> Tensor:
         """All elements along one axis."""
     @property
@@ -825,6 +842,8 @@ class TensorMethods:
         """The standard deviation: the square root of `var`, which see for `correction`."""
     def stft(self, *args: Any, **kwargs: Any) -> Any:
         """`fft.stft` of the tensor."""
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements lie between neighbours along each axis, or along one."""
     def sub(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.sub` of the tensor."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -889,12 +908,16 @@ class TensorMethods:
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.trunc` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The tensor in a dtype, or without one the name that PyTorch has for its type, as "torch.FloatTensor"."""
     def type_as(self, other: Tensor) -> Tensor:
         """`astype` the dtype of another tensor."""
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The elements at each index of an axis, which is gone: views."""
     def unflatten(self, dim: int, sizes: tuple[int, ...]) -> Tensor:
         """An axis as several; one of their extents may be -1."""
+    def unfold(self, dimension: int, size: int, step: int = 1) -> Tensor:
+        """Windows of so many elements along an axis, each `step` behind the one before: they are an axis behind the others."""
     def uniform_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Draws between two numbers; the tensor itself takes the value. Errors: ArgumentError for a view, whose write would be
         lost."""

@@ -22,6 +22,7 @@ SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by th
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
+PROPOSAL = "proposes to "  # begins the text of what a rank wants to do, where the others may want something else
 PRESENT, DATA, STAGE = 1, 2, 3  # tags of messages between two ranks; STAGE: between stages of a pipeline
 
 
@@ -52,16 +53,26 @@ class Sending(NamedTuple):
     text: str
 
 
+class Gathering(NamedTuple):
+    """An exchange that was started: the arrays of all ranks, which are whole once it has ended."""
+
+    request: Request
+    whole: np.ndarray
+    text: str
+
+
 class Channel:
     """A group of ranks with the count of the operations that it has done.
 
-    Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job.
+    Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job. received: bytes of arrays that other ranks'
+        parts of exchanges have brought here.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]):
         self.transport, self.ranks = transport, tuple(ranks)
         self.rank, self.size = transport.rank, transport.size
         self._number, self._last = 0, "none"
+        self.received = 0
         self._broken: str | None = None
         self._here: set[int] = set()  # ranks that have told this one that they wait in the operation at hand
 
@@ -70,18 +81,47 @@ class Channel:
 
         Errors: DistributedError that says what each wants, or who has not come within the time-out.
         """
+        said = self._meet(text)
+        if any(one != said[self.rank] for one in said):
+            raise self._disagreed(said)
+        self._last = text
+
+    def propose(self, text: str) -> list[str]:
+        """What each rank wants to do next, where that may differ; all come here, and decide by the same rule what they do together.
+
+        Errors: DistributedError where a rank does something else.
+        """
+        said = self._meet(PROPOSAL + text)
+        if any(n != self._number or not what.startswith(PROPOSAL) for n, what in said):
+            raise self._disagreed(said)
+        self._last = text
+        return [what.removeprefix(PROPOSAL) for _, what in said]
+
+    def _meet(self, text: str) -> list[tuple[int, str]]:
+        """(Number of the operation, text) of each rank, once all have come."""
         if self._broken is not None:
             raise DistributedError(f"{text}: this group failed before ({self._broken}); help: start the processes again")
         self._number += 1
         self._here = {self.rank}
-        mine = _header(self._number, text)
         everyone = np.empty((self.size, HEADER), np.uint8)
-        self._wait(self.transport.allgather(mine, as_bytes(everyone), [HEADER] * self.size), text)
-        if not (everyone == mine).all():
-            said = [_read(record) for record in everyone]
-            wants = "; ".join(f"rank {self.ranks[r]}: operation {n}, {what}" for r, (n, what) in enumerate(said))
-            raise self._fail(f"the ranks disagree about what they do together. {wants}")
-        self._last = text
+        self._wait(self.transport.allgather(_header(self._number, text), as_bytes(everyone), [HEADER] * self.size), text)
+        return [_read(record) for record in everyone]
+
+    def start_all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> Gathering:
+        """`all_gather` of what the ranks have agreed upon, which goes on while this one does something else; `gathered` ends it."""
+        whole = np.empty(sum(sizes), a.dtype)
+        counts = [n * a.itemsize for n in sizes]
+        self.received += sum(counts) - counts[self.rank]
+        return Gathering(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), whole, text)
+
+    def gathered(self, gathering: Gathering) -> np.ndarray:
+        """All ranks' arrays one after another."""
+        self._wait(gathering.request, gathering.text, present=True)
+        return gathering.whole
+
+    def _disagreed(self, said: Sequence[tuple[int, str]]) -> DistributedError:
+        wants = "; ".join(f"rank {self.ranks[r]}: operation {n}, {what}" for r, (n, what) in enumerate(said))
+        return self._fail(f"the ranks disagree about what they do together. {wants}")
 
     def _fail(self, why: str) -> DistributedError:
         self._broken = why
@@ -150,6 +190,7 @@ class Channel:
         self.agree(text)
         whole = np.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
+        self.received += sum(counts) - counts[self.rank]
         self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text, present=True)
         return whole
 
@@ -159,6 +200,7 @@ class Channel:
         self.agree(text)
         whole = np.empty(sum(receives), a.dtype)
         send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
+        self.received += sum(recv_counts) - recv_counts[self.rank]
         self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text, present=True)
         return whole
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import ConfigError, TraceError, VerifyError
+from tengen.base.errors import TraceError, VerifyError
 from tengen.base.files import File
 from tengen.deploy.dump import Dumped
 from tengen.deploy.graphs import Graph, Node, TensorType, Value
+from tengen.deploy.megengine_options import check_dump_options
 from tengen.ir.editing import append
 from tengen.ir.graph import copy_node
 from tengen.logger import get_logger
@@ -137,10 +138,12 @@ class Network:
         made = self.graph.apply(call, *(v._data for v in vars_))
         return tuple(map(self.var_of, made)) if isinstance(made, tuple) else self.var_of(made)
 
-    def _take(self, other: Network) -> None:
-        """Makes all of another network part of this one; its variables are this one's from now on, and it is empty."""
+    def _take(self, other: Network) -> Callable[[], None]:
+        """Makes all of another network part of this one; its variables are this one's from now on, and it is empty. Returns a function that
+        undoes this, but for the graph, whose edits undo themselves."""
         if other is self:
-            return
+            return lambda: None
+        whole = other.graph, other._vars, other._oprs
         with self.graph.edits():
             mapping = append(self.graph, other.graph, {})
             for s in other.graph.states.values():
@@ -153,6 +156,17 @@ class Network:
             opr.network, opr.of = self, nodes[of] if isinstance(of, Node) else mapping[of]
             self._oprs[opr.of] = opr
         other.__init__()  # as new: what it had is elsewhere
+
+        def give_back() -> None:
+            other.graph, other._vars, other._oprs = whole
+            for v, var in other._vars.items():
+                self._vars.pop(mapping[v], None)
+                var._bind(other, v)
+            for of, opr in other._oprs.items():
+                self._oprs.pop(opr.of, None)
+                opr.network, opr.of = other, of
+
+        return give_back
 
     def copied(self, outputs: Sequence[Value], table: dict[Value, Value]) -> list[Value]:
         """Values like `outputs`, with others in place of some that they depend on."""
@@ -219,7 +233,9 @@ class Network:
         return self.opr_filter.data_provider()
 
     def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True) -> Any:
-        """The operators of a class; with `unique` the only one. Errors: ValueError where there is not one."""
+        """The operators of a class; with `unique` the only one. Errors: ValueError where there is not one; TypeError for no class."""
+        if not (isinstance(oprcls, type) and issubclass(oprcls, OpNode)):
+            raise TypeError(f"get_opr_by_type() takes a class of operators, as network_node.Elemwise, got {oprcls!r}")
         return _one(self.opr_filter.type(oprcls).as_list(), f"operators of type {oprcls.__name__}", unique)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
@@ -258,14 +274,14 @@ class Network:
 
     def add_output(self, *vars: VarNode) -> None:
         """More outputs, under the variables' names."""
-        for v in vars:
+        for v in map(as_varnode, vars):
             self._take(v.network)
             if v._data not in self.graph.outputs:
                 self.graph.add_output(v.name, v._data)
 
     def remove_output(self, *vars: VarNode) -> None:
         """Takes outputs away; what else is computed stays at hand."""
-        for v in vars:
+        for v in map(as_varnode, vars):
             if v._data not in self.graph.outputs:
                 get_logger().warning("Failed to remove %s: it is no output", v)
                 continue
@@ -286,8 +302,20 @@ class Network:
 
         Errors: VerifyError where types do not fit; nothing is changed then.
         """
-        for new in repl_dict.values():
-            self._take(new.network)
+        self._check_replaced(repl_dict, VarNode)
+        taken: list[Callable[[], None]] = []
+        try:
+            with self.graph.edits():
+                for new in repl_dict.values():
+                    taken.append(self._take(new.network))
+                self._redirect(repl_dict)
+        except BaseException:
+            for give_back in reversed(taken):
+                give_back()
+            raise
+
+    def _redirect(self, repl_dict: Mapping[VarNode, VarNode]) -> None:
+        """Replaces variables, as `replace_vars` does, which looked at them."""
         with self.graph.edits():
             kept = {v.owner.of for new in repl_dict.values() for v in get_dep_vars(new)}
             table = {a._data: b._data for a, b in repl_dict.items()}
@@ -296,11 +324,27 @@ class Network:
                     n.inputs = [None if v is None else table.get(v, v) for v in n.inputs]
             self.graph.redirect_results(table)
 
+    def _check_replaced(self, repl_dict: Any, kind: type) -> None:
+        """TypeError unless a table has such nodes alone; VerifyError unless those that are replaced are of this network."""
+        if not isinstance(repl_dict, Mapping):
+            raise TypeError(f"a dict of what is replaced and what takes its place is needed, got a {type(repl_dict).__name__}")
+        for x in (*repl_dict, *repl_dict.values()):
+            if not isinstance(x, kind):
+                help_ = "variable.owner is an OpNode, operator.outputs are VarNodes"
+                if kind is VarNode and not isinstance(x, NetworkNode):
+                    help_ = "network.make_const(values) makes a variable"
+                raise TypeError(f"what is replaced is of {kind.__name__}, got {type(x).__name__}; help: {help_}")
+        strange = next((x for x in repl_dict if x.network is not self), None)
+        if strange is not None:
+            raise VerifyError(f"{strange!r} is of another network; help: replace what this one has, as get_var_by_name() finds it")
+
     def replace_oprs(self, repl_dict: Mapping[OpNode, OpNode]) -> None:
         """Who read an operator's results reads those of another one. Errors: VerifyError where their number or types do not fit."""
+        self._check_replaced(repl_dict, OpNode)
+        for a, b in repl_dict.items():
+            if len(a.outputs) != len(b.outputs):
+                raise VerifyError(f"{a!r} has {len(a.outputs)} results, and {b!r}, which takes its place, has {len(b.outputs)}")
         pairs = [(a.outputs, b.outputs) for a, b in repl_dict.items()]
-        if wrong := next((p for p in pairs if len(p[0]) != len(p[1])), None):
-            raise VerifyError(f"an operator of {len(wrong[0])} results cannot be replaced by one of {len(wrong[1])}")
         self.replace_vars({a: b for old, new in pairs for a, b in zip(old, new)})
 
     def modify_opr_names(self, modifier: str | Callable[[str], str]) -> None:
@@ -335,14 +379,14 @@ class Network:
         """The variables as they are: a program is optimised when it is compiled, and changes no bit by it."""
         return [dest_vars] if isinstance(dest_vars, VarNode) else list(dest_vars)
 
-    def dump(self, file: File, *, user_info: Any = None, append: bool = False, **ignored: Any) -> Dumped:
+    def dump(self, file: File, **megengine_options: Any) -> Dumped:
         """Writes the network as a model file, with the operators and inputs that its outputs depend on.
 
         Args: file: a path or a file. Others are MegEngine's; all names are kept, and what they ask for is done when a file is compiled.
-        Errors: ConfigError with `user_info` or `append`, which no file keeps; ValueError without outputs.
+        Errors: ConfigError with `user_info` or `append`, which no file keeps; TypeError for an option that there is not; ValueError
+        without outputs.
         """
-        if user_info is not None or append:
-            raise ConfigError("Network.dump(): a file keeps no user_info, and no model behind another; help: a file of its own")
+        check_dump_options("Network.dump()", megengine_options)
         if not self.graph.outputs:
             raise ValueError("Network.dump(): there is no output; help: network.add_output(var)")
         g = self.graph.copy()

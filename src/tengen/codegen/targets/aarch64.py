@@ -9,22 +9,29 @@ stored past the caches with them. Nothing else is needed.
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Registers, VectorForm
+from tengen.codegen.targets.architecture import (
+    QUARTER,
+    Architecture,
+    Emitter,
+    Level,
+    Registers,
+    VectorForm,
+    by_quarters,
+    dot4i_by_pairs,
+)
 
 
 def _dot(emit: Emitter, args: list[str], name: str) -> str:
     """Four SDOT or USDOT on 128 bits: each of four int32 totals, and four groups of four integers of 8 bits."""
-    i32, bytes_, parts = "<4 x i32>", "<16 x i8>", []
-    for i in range(4):
-        lanes = ", ".join(f"i32 {4 * i + j}" for j in range(4))
-        total, a, b = (emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, <4 x i32> <{lanes}>") for x in args)
-        a, b = (emit.convert("bitcast", x, i32, bytes_) for x in (a, b))
-        parts.append(emit.intrinsic(name, i32, f"{i32} {total}", f"{bytes_} {a}", f"{bytes_} {b}"))
-    for wide in (4, 8):
-        lanes = ", ".join(f"i32 {j}" for j in range(2 * wide))
-        pairs = zip(parts[::2], parts[1::2])
-        parts = [emit.pure(f"shufflevector <{wide} x i32> {x}, <{wide} x i32> {y}, <{2 * wide} x i32> <{lanes}>") for x, y in pairs]
-    return parts[0]
+    bytes_ = "<16 x i8>"
+    dot = lambda total, a, b: emit.intrinsic(name, QUARTER, f"{QUARTER} {total}", f"{bytes_} {a}", f"{bytes_} {b}")
+    return by_quarters(emit, args, bytes_, dot)
+
+
+def _pairs_added(emit: Emitter, total: str, products: str) -> str:
+    """SADALP: neighbouring ones of eight int16 are added to four int32."""
+    sums = emit.intrinsic("aarch64.neon.saddlp.v4i32.v8i16", QUARTER, f"<8 x i16> {products}")
+    return emit.pure(f"add {QUARTER} {total}, {sums}")
 
 
 AARCH64 = Architecture(
@@ -45,6 +52,7 @@ AARCH64 = Architecture(
     forms=(
         VectorForm("dot4i", "dotprod", lambda emit, args: _dot(emit, args, "aarch64.neon.sdot.v4i32.v16i8")),
         VectorForm("dot4u", "i8mm", lambda emit, args: _dot(emit, args, "aarch64.neon.usdot.v4i32.v16i8")),
+        VectorForm("dot4i", "neon", lambda emit, args: dot4i_by_pairs(emit, args, _pairs_added), at_once=False),
     ),
     pause="call void @llvm.aarch64.isb(i32 15)",
     fence="",

@@ -9,7 +9,7 @@ float16 and float32 by instructions: a call of a library that does it would be a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from tengen.base.record import record
@@ -30,6 +30,10 @@ class Emitter(Protocol):
         """The result of a call of a pure LLVM intrinsic; `args` are typed operands."""
         ...
 
+    def in_all_lanes(self, x: str) -> str | None:
+        """The scalar that a vector was filled with; None: its lanes may differ."""
+        ...
+
 
 class VectorForm(NamedTuple):
     """Instructions for one operation of the kernel language on 16 lanes, for processors that have a feature.
@@ -38,11 +42,13 @@ class VectorForm(NamedTuple):
         op: the operation, as `Expr.op` names it. feature: what the processor must have, as LLVM names it.
         emit: emits the instructions for the SSA names of the operands, and names the result. Its bits are those of
             `loops/interp.py` for every operand; an instruction that gives others is not a form.
+        at_once: whether it is as quick for all operands; else it pays where one is the same in all lanes, as in matrix products.
     """
 
     op: str
     feature: str
     emit: Callable[[Emitter, list[str]], str]
+    at_once: bool = True
 
 
 class Registers(NamedTuple):
@@ -150,3 +156,68 @@ class Architecture:
     def implied(self, cpu: str) -> tuple[str, ...]:
         """The features that a cpu is known to imply: one of a level."""
         return next((level.implied for level in self.levels.values() if level.cpu == cpu), ())
+
+
+# ---- vector forms for registers of 16 bytes: 16 lanes of 32 bits are four of them
+
+QUARTER = "<4 x i32>"
+
+
+def picked(emit: Emitter, x: str, ty: str, lanes: Iterable[int]) -> str:
+    """Some lanes of a vector of this type."""
+    mask = [f"i32 {i}" for i in lanes]
+    return emit.pure(f"shufflevector {ty} {x}, {ty} poison, <{len(mask)} x i32> <{', '.join(mask)}>")
+
+
+def quarter(emit: Emitter, x: str, i: int) -> str:
+    """Lanes 4 i to 4 i + 3 of a `<16 x i32>`."""
+    return picked(emit, x, "<16 x i32>", range(4 * i, 4 * i + 4))
+
+
+def joined(emit: Emitter, parts: list[str]) -> str:
+    """Four quarters as a `<16 x i32>`."""
+    for wide in (4, 8):
+        lanes = ", ".join(f"i32 {j}" for j in range(2 * wide))
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [emit.pure(f"shufflevector <{wide} x i32> {x}, <{wide} x i32> {y}, <{2 * wide} x i32> <{lanes}>") for x, y in pairs]
+    return parts[0]
+
+
+def by_quarters(emit: Emitter, args: list[str], ty: str, dot: Callable[[str, str, str], str]) -> str:
+    """A dot product of integers on four registers. ty: what `dot` takes its second and third operand as; the first is `QUARTER`."""
+    parts = []
+    for i in range(4):
+        total, a, b = (quarter(emit, x, i) for x in args)
+        parts.append(dot(total, *(emit.convert("bitcast", x, QUARTER, ty) for x in (a, b))))
+    return joined(emit, parts)
+
+
+def dot4i_by_pairs(emit: Emitter, args: list[str], add_pairs: Callable[[Emitter, str, str], str]) -> str:
+    """`dot4i` by products of 8 bits in 16, neighbouring ones of which are added to int32 totals. Exact for all operands: a product is
+    at most 128 * 128 = 2^14, which 16 bits hold, and no two are added there: -128 * -128 twice, 2^15, would not fit.
+
+    The first and the second pair of each lane are separated in both operands, so that neighbouring products are of one lane. This
+    costs nothing where one operand was just loaded (a load separates them) and the other is one number in all lanes.
+
+    Args:
+        add_pairs: adds neighbouring ones of `<8 x i16>` products to `<4 x i32>` totals; of the emitter, the totals and the products.
+    """
+    totals = [quarter(emit, args[0], i) for i in range(4)]
+    for pair in (0, 1):
+        a, b = (_pairs(emit, x, pair) for x in args[1:])
+        for i in range(4):
+            x, y = (emit.convert("sext", side[i], "<8 x i8>", "<8 x i16>") for side in (a, b))
+            totals[i] = add_pairs(emit, totals[i], emit.pure(f"mul <8 x i16> {x}, {y}"))
+    return joined(emit, totals)
+
+
+def _pairs(emit: Emitter, x: str, which: int) -> list[str]:
+    """The first or second pair of bytes of each lane of a `<16 x i32>`, as a `<8 x i8>` for each quarter."""
+    if (scalar := emit.in_all_lanes(x)) is not None:  # both halves of one register of 16 bytes
+        one = emit.pure(f"insertelement {QUARTER} poison, i32 {scalar}, i64 0")
+        words = picked(emit, emit.convert("bitcast", one, QUARTER, "<8 x i16>"), "<8 x i16>", [which] * 8)
+        eights = [picked(emit, emit.convert("bitcast", words, "<8 x i16>", "<16 x i8>"), "<16 x i8>", range(i, i + 8)) for i in (0, 8)]
+        return eights * 2
+    words = picked(emit, emit.convert("bitcast", x, "<16 x i32>", "<32 x i16>"), "<32 x i16>", range(which, 32, 2))
+    bytes_ = emit.convert("bitcast", words, "<16 x i16>", "<32 x i8>")
+    return [picked(emit, bytes_, "<32 x i8>", range(i, i + 8)) for i in range(0, 32, 8)]

@@ -14,12 +14,27 @@ Memory: stores become visible in any order. Addresses have 32 bits; there are no
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import Architecture, Level, Registers
+from tengen.codegen.targets.architecture import QUARTER, Architecture, Emitter, Level, Registers, VectorForm, dot4i_by_pairs
 
 _LAYOUT = "e-m:e-p:32:32-Fi8-i64:64-v128:64:128-a:0:32-n32-S64"
 _LINUX = "unknown-linux-gnueabihf"
 _BARE = "unknown-none-eabihf"
 _TESTED = "run by qemu-arm, compared as bytes"
+
+
+def _pairs_added(emit: Emitter, total: str, products: str) -> str:
+    """VPADAL: neighbouring ones of eight int16 are added to four int32."""
+    return emit.intrinsic("arm.neon.vpadals.v4i32.v8i16", QUARTER, f"{QUARTER} {total}", f"<8 x i16> {products}")
+
+
+def _dot2i(emit: Emitter, args: list[str]) -> str:
+    """SMLAD in each of 16 lanes."""
+    ty, found = "<16 x i32>", "poison"
+    for i in range(16):
+        total, a, b = (f"i32 {emit.pure(f'extractelement {ty} {x}, i64 {i}')}" for x in args)
+        found = emit.pure(f"insertelement {ty} {found}, i32 {emit.intrinsic('arm.smlad', 'i32', a, b, total)}, i64 {i}")
+    return found
+
 
 ARMV7 = Architecture(
     name="armv7",
@@ -35,7 +50,7 @@ ARMV7 = Architecture(
     },
     registers=(Registers("neon", 16, 16), Registers("", 4, 32)),
     masked=(),
-    forms=(),
+    forms=(VectorForm("dot4i", "neon", lambda emit, args: dot4i_by_pairs(emit, args, _pairs_added), at_once=False),),
     pause="call void @llvm.arm.hint(i32 1)",
     fence="",
     elf_machine=40,
@@ -61,7 +76,7 @@ THUMBV7EM = Architecture(
     },
     registers=(Registers("", 4, 32),),
     masked=(),
-    forms=(),
+    forms=(VectorForm("dot2i", "", _dot2i),),
     pause="call void @llvm.arm.hint(i32 1)",
     fence="",
     elf_machine=40,

@@ -15,10 +15,29 @@ Memory: stores become visible in any order; the thread pool orders them by its o
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import Architecture, Level, Registers
+from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Registers, VectorForm, picked
 
 _FLOOR = "+m,+a,+f,+d,+c"
 _QEMU = "rv64,v=true,vext_spec=v1.0,vlen=128"
+
+
+def _dot2i(emit: Emitter, args: list[str]) -> str:
+    """Two VWMACC, which multiply int16 and add to int32: of the first elements of all lanes, then of the second."""
+    i16, i32, total = "<16 x i16>", "<16 x i32>", args[0]
+    for which in (0, 1):
+        a, b = (emit.convert("sext", _elements(emit, x, which), i16, i32) for x in args[1:])
+        total = emit.pure(f"add {i32} {total}, {emit.pure(f'mul {i32} {a}, {b}')}")
+    return total
+
+
+def _elements(emit: Emitter, x: str, which: int) -> str:
+    """The first or second int16 of each lane of a `<16 x i32>`, as a `<16 x i16>`."""
+    if (scalar := emit.in_all_lanes(x)) is None:
+        return picked(emit, emit.convert("bitcast", x, "<16 x i32>", "<32 x i16>"), "<32 x i16>", range(which, 32, 2))
+    high = emit.pure(f"lshr i32 {scalar}, 16") if which else scalar
+    one = emit.pure(f"insertelement <16 x i16> poison, i16 {emit.convert('trunc', high, 'i32', 'i16')}, i64 0")
+    return picked(emit, one, "<16 x i16>", [0] * 16)
+
 
 RISCV64 = Architecture(
     name="riscv64",
@@ -32,7 +51,7 @@ RISCV64 = Architecture(
     },  # fmt: skip
     registers=(Registers("v", 16, 32), Registers("", 4, 32)),
     masked=(),
-    forms=(),
+    forms=(VectorForm("dot2i", "v", _dot2i),),
     pause='fence syncscope("singlethread") seq_cst',
     fence="",
     elf_machine=243,

@@ -107,9 +107,10 @@ class Target:
         """Whether it reads and writes some lanes of a vector, whose elements have `size` bytes, in one instruction."""
         return any(size >= least and self.has(feature) for feature, least in self.architecture.masked)
 
-    def computes(self, op: str) -> bool:
-        """Whether it has an instruction of its own for this operation of the kernel language."""
-        return op in self.forms
+    def computes(self, op: str, at_once: bool = False) -> bool:
+        """Whether it has instructions of its own for this operation of the kernel language; at_once: that are as quick for all
+        operands (`VectorForm.at_once`)."""
+        return (form := self.forms.get(op)) is not None and (form.at_once or not at_once)
 
     @property
     def forms(self) -> dict[str, VectorForm]:

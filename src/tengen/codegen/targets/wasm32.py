@@ -11,10 +11,17 @@ Memory: one thread; SharedArrayBuffer is not used.
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import Architecture, Level, Registers
+from tengen.codegen.targets.architecture import QUARTER, Architecture, Emitter, Level, Registers, VectorForm, by_quarters
 
 _FEATURES = "+simd128,+nontrapping-fptoint,+sign-ext,+bulk-memory,+mutable-globals"
 _TESTED = "run by node and by wasmtime, compared as bytes"
+
+
+def _dot2i(emit: Emitter, args: list[str]) -> str:
+    """Four i32x4.dot_i16x8_s, which wraps where all four operands of a sum are -32768, and an addition."""
+    products = lambda a, b: emit.intrinsic("wasm.dot", QUARTER, f"<8 x i16> {a}", f"<8 x i16> {b}")
+    return by_quarters(emit, args, "<8 x i16>", lambda total, a, b: emit.pure(f"add {QUARTER} {total}, {products(a, b)}"))
+
 
 WASM32 = Architecture(
     name="wasm32",
@@ -28,7 +35,7 @@ WASM32 = Architecture(
     },
     registers=(Registers("", 16, 16),),
     masked=(),
-    forms=(),
+    forms=(VectorForm("dot2i", "simd128", _dot2i),),
     pause='fence syncscope("singlethread") seq_cst',
     fence="",
     elf_machine=0,

@@ -14,7 +14,16 @@ from __future__ import annotations
 
 import struct
 
-from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Linking, Registers, VectorForm
+from tengen.codegen.targets.architecture import (
+    QUARTER,
+    Architecture,
+    Emitter,
+    Level,
+    Linking,
+    Registers,
+    VectorForm,
+    by_quarters,
+)
 
 _V3_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4_FEATURES = (*_V3_FEATURES, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
@@ -73,13 +82,8 @@ def _dot2i_256(emit: Emitter, args: list[str]) -> str:
 
 def _dot2i_128(emit: Emitter, args: list[str]) -> str:
     """Four PMADDWD on 128 bits, and an addition."""
-    parts = []
-    for i in range(4):
-        quarters = [emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, {_lanes(4 * i, 4)}") for x in args[1:]]
-        parts.append(_multiplied(emit, quarters, 4, "x86.sse2.pmadd.wd"))
-    low, high = (emit.pure(f"shufflevector <4 x i32> {x}, <4 x i32> {y}, {_lanes(0, 8)}") for x, y in (parts[:2], parts[2:]))
-    products = emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
-    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+    multiplied = lambda a, b: emit.intrinsic("x86.sse2.pmadd.wd", QUARTER, f"<8 x i16> {a}", f"<8 x i16> {b}")
+    return by_quarters(emit, args, "<8 x i16>", lambda total, a, b: emit.pure(f"add {QUARTER} {total}, {multiplied(a, b)}"))
 
 
 def _bytes_dot(emit: Emitter, args: list[str], width: int, name: str) -> str:

@@ -16,7 +16,7 @@ from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, Tenge
 from tengen.interop.onnx import expand
 from tengen.interop.onnx.ops import OPS
 from tengen.interop.onnx.pairs import in_integers
-from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, names, normal, reads
+from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, bodies, names, normal, reads
 from tengen.interop.onnx.values import Coded, Value, as_tensor, is_coded, is_text, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
@@ -203,10 +203,8 @@ def refuse_unknown(source: Source) -> None:
             if n.what not in OPS and (n.domain, n.op) not in source.functions and not expand.has_body(n, source.opsets):
                 why = WHY.get(n.domain, "an op of another vendor")
                 lines.append(f"  node {n.name or '(without a name)'} -> {', '.join(n.outputs)}: {n.what}, {why}")
-            for a in n.attributes.values():
-                for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
-                    if isinstance(g, GraphOf):
-                        look(g.nodes)
+            for g in bodies(n):
+                look(g.nodes)
 
     look(source.graph.nodes)
     for (_, name), f in source.functions.items():

@@ -9,13 +9,13 @@ beside those of the float operators, which round their sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tengen.interop.onnx.reader import GraphOf, NodeOf, reads
+from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
 
 MS = "com.microsoft"
 BIAS = "tengen.BiasCodes"  # (bias, scale of the data, scale of the weights) -> int32, in units of the product's scale
@@ -61,27 +61,50 @@ class Codes:
 
 
 def in_integers(graph: GraphOf) -> tuple[GraphOf, dict[str, str]]:
-    """(The graph with operators of integers, why others compute in floats: by the name of the node)."""
-    of_codes = [n for n in graph.nodes if n.what in QUANTIZE or n.what in DEQUANTIZE]
-    broken = any(len(n.inputs) < 2 for n in of_codes) or not all(n.outputs for n in graph.nodes)  # the run says what is missing
+    """(The graph with operators of integers, why others compute in floats: by the name of the node).
+
+    Bodies of If, Loop and Scan are rewritten too; they may read integers, scales and weights of the graphs around them."""
+    every = list(within(graph))
+    of_codes = [n for g in every for n in g.nodes if n.what in QUANTIZE or n.what in DEQUANTIZE]
+    # what is broken is said when the network runs
+    broken = any(len(n.inputs) < 2 for n in of_codes) or not all(n.outputs for g in every for n in g.nodes)
     if broken or not any(n.what in DEQUANTIZE for n in of_codes):
         return graph, {}
-    return Pairs(graph).rewritten()
+    return Pairs(graph, None, dict.fromkeys((name for g in every for name in own_names(g)), 0)).rewritten()
+
+
+def within(graph: GraphOf) -> Iterator[GraphOf]:
+    """A graph, and all in it."""
+    yield graph
+    for n in graph.nodes:
+        for g in bodies(n):
+            yield from within(g)
+
+
+def own_names(graph: GraphOf) -> set[str]:
+    """The names that stand for values of the graph itself."""
+    return {*(p.name for p in graph.inputs), *graph.arrays, *(o for n in graph.nodes for o in n.outputs)}
 
 
 class Pairs:
-    """The rewriting of one graph."""
+    """The rewriting of one graph.
 
-    def __init__(self, graph: GraphOf):
-        self.graph = graph
+    Attributes:
+        around: that of the graph around it. taken: the names in the whole network, shared by all its graphs, each with how many names were
+            made of it.
+    """
+
+    def __init__(self, graph: GraphOf, around: Pairs | None, taken: dict[str, int]):
+        self.graph, self.around, self.taken = graph, around, taken
         self.makers = {o: n for n in graph.nodes for o in n.outputs if o}
         self.readers: dict[str, list[NodeOf]] = {}
         for n in graph.nodes:
             for name in set(reads(n)):
                 self.readers.setdefault(name, []).append(n)
-        self.ends = {p.name for p in graph.outputs}
+        self.ends, self.own = {p.name for p in graph.outputs}, own_names(graph)
+        bound = {p.name for p in graph.inputs}
+        self.constants = {name: a for name, a in graph.arrays.items() if name not in bound}
         self.arrays: dict[str, np.ndarray] = {}
-        self.names = {*self.makers, *graph.arrays, *(p.name for p in graph.inputs)}
         self.made: dict[int, list[NodeOf]] = {}  # by the id of the node in whose place they stand
         self.gone: set[int] = set()
         self.why: dict[str, str] = {}
@@ -94,8 +117,26 @@ class Pairs:
         for n in self.graph.nodes:
             if n.what in UNQUANTISED and id(n) not in self.gone and self.among(n):
                 self.try_to(lambda n=n: self.finish(n, [], None, n))
-        nodes = [m for n in self.graph.nodes for m in self.made.get(id(n), [] if id(n) in self.gone else [n])]
-        return replace(self.graph, nodes=self.needed(nodes), arrays={**self.graph.arrays, **self.arrays}), self.in_floats(nodes)
+        inside: dict[str, str] = {}
+        nodes: list[NodeOf] = []
+        for n in self.graph.nodes:
+            nodes += self.made.get(id(n), [] if id(n) in self.gone else [self.with_bodies(n, inside)])
+        graph = replace(self.graph, nodes=self.needed(nodes), arrays={**self.graph.arrays, **self.arrays})
+        return graph, {**inside, **self.in_floats(nodes)}
+
+    def with_bodies(self, n: NodeOf, why: dict[str, str]) -> NodeOf:
+        """The node with its graphs rewritten; `why` takes what stays in floats there."""
+
+        def changed(v: Any) -> Any:
+            if isinstance(v, list):
+                return [changed(g) for g in v]
+            if not isinstance(v, GraphOf):
+                return v
+            graph, left = Pairs(v, self, self.taken).rewritten()
+            why.update(left)
+            return graph
+
+        return replace(n, attributes={k: changed(v) for k, v in n.attributes.items()}) if any(bodies(n)) else n
 
     def try_to(self, change: Callable[[], None]) -> None:
         """Changes a group of nodes, or notes why not."""
@@ -112,10 +153,9 @@ class Pairs:
 
     def in_floats(self, nodes: Sequence[NodeOf]) -> dict[str, str]:
         """Why nodes that read numbers made of 8-bit integers compute with those."""
-        dequantised = {o for n in nodes if n.what in DEQUANTIZE for o in n.outputs}
         left = {}
         for n in nodes:
-            if n.what not in QUANTIZE and any(i in dequantised for i in n.inputs) and self.among(n):
+            if n.what not in QUANTIZE and self.among(n):
                 usual = "its result is not quantised" if n.what in FORMS else "it has no form of integers here"
                 left[label(n)] = f"{n.op}: {self.why.get(label(n), usual)}"
         return left
@@ -123,11 +163,12 @@ class Pairs:
     # -- values ----------------------------------------------------------------------------------------------------------
     def known(self, name: str) -> np.ndarray | None:
         """The array that a name stands for, if that is known."""
-        while name not in self.graph.arrays and (n := self.makers.get(name)) is not None and n.what == "Identity" and n.inputs:
+        while (n := self.makers.get(name)) is not None and n.what == "Identity" and n.inputs:
             name = n.inputs[0]
-        if name in self.graph.arrays:
-            return self.graph.arrays[name]
-        n = self.makers.get(name)
+        if name in self.constants:
+            return self.constants[name]
+        if name not in self.own:
+            return None if self.around is None else self.around.known(name)
         if n is None or n.what != "Constant":
             return None
         for key, dtype in (("value", None), ("value_float", np.float32), ("value_int", np.int64)):
@@ -155,7 +196,9 @@ class Pairs:
         return Codes(codes, inputs[1], inputs[2], dtype, scales, zeros, axis, None if array is None else array.ndim)
 
     def codes(self, name: str) -> Codes | None:
-        """The integers of which DequantizeLinear makes a value."""
+        """The integers of which DequantizeLinear makes a value, also one of a graph around this one."""
+        if name not in self.own and self.around is not None:
+            return self.around.codes(name)
         n = self.makers.get(name)
         if n is None or n.what not in DEQUANTIZE or not n.inputs:
             return None
@@ -168,6 +211,15 @@ class Pairs:
             array = weights if array is None else array
         found = self.pair(n, n.inputs[0], given)
         return found and replace(found, ndim=None if array is None else array.ndim)
+
+    def hidden(self, name: str, c: Codes) -> bool:
+        """Whether a value is of a graph around this one, and a name of its integers stands for something else here."""
+        here: Pairs | None = self
+        while here is not None and name not in here.own:
+            if here.own & {c.codes, c.scale, c.zero} - {""}:
+                return True
+            here = here.around
+        return False
 
     def among(self, n: NodeOf) -> bool:
         """Whether a node reads numbers that integers of 8 bits stand for."""
@@ -183,11 +235,11 @@ class Pairs:
 
     def fresh(self, name: str) -> str:
         """A name that no value has."""
-        made, i = f"{name}__codes", 0
-        while made in self.names:
-            i += 1
-            made = f"{name}__codes{i}"
-        self.names.add(made)
+        base = made = f"{name}__codes"
+        while made in self.taken:
+            self.taken[base] = self.taken.get(base, 0) + 1
+            made = f"{base}{self.taken[base]}"
+        self.taken[made] = 0
         return made
 
     def zero(self, c: Codes) -> str:
@@ -229,6 +281,8 @@ class Pairs:
         low, high = (None, None) if y is None else self.limits(n, bounds, y)
         out = y.codes if y is not None and low is None and high is None else self.fresh(n.outputs[0]) if y is not None else n.outputs[0]
         ins = [self.codes(i) if i else None for i in n.inputs]
+        if hidden := [i for i, c in zip(n.inputs, ins) if c is not None and self.hidden(i, c)]:
+            raise Stays(n, f"its body gives a name of the integers of {hidden[0]} to something else")
         made = FORMS[n.what](self, n, [*ins, *[None] * (3 - len(ins))], y, out)
         if y is not None and out != y.codes:
             ends = [self.array(np.array(v, y.dtype)) if v is not None else "" for v in (low, high)]

@@ -6,6 +6,7 @@ Any bytes give a `Source` or one `FileFormatError`. Data outside of the file is 
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,13 @@ import numpy as np
 
 from tengen.base.errors import FileFormatError
 from tengen.interop.onnx.values import BITS, package
+from tengen.interop.onnx.wire import without_arrays
 
 DEEPEST = 32  # graphs in graphs
 MOST_NODES = 1_000_000
 UNBOUNDED = (1 << 31) - 1  # inputs of an op that takes any number of them, as the package onnx says it
+FLOATS = {1: np.dtype("<f4"), 10: np.dtype("<f2"), 11: np.dtype("<f8")}  # by their numbers in TensorProto
+MAPPED = 1 << 20  # bytes of a file above which it is mapped
 DEFAULT = ("", "ai.onnx")  # two names of one domain
 
 
@@ -123,12 +127,15 @@ def read(source: Any) -> Source:
     onnx = package()
     from google.protobuf.message import DecodeError
 
-    folder = None
+    folder: Path | None = None
+    raw: dict[int, memoryview] = {}
     if isinstance(source, (str, os.PathLike)):
-        folder, source = Path(source).parent, Path(source).read_bytes()
+        folder, source = Path(source).parent, contents(source)
     try:
-        source = source if isinstance(source, onnx.ModelProto) else onnx.load_model_from_string(bytes(source))  # lets the bytes go
-        return Reader(source, folder).source()
+        if not isinstance(source, onnx.ModelProto):
+            small, raw = without_arrays(source if isinstance(source, (bytes, mmap.mmap)) else bytes(source))
+            source = onnx.load_model_from_string(small)
+        return Reader(source, folder, raw).source()
     except FileFormatError:
         raise
     except (
@@ -145,13 +152,20 @@ def read(source: Any) -> Source:
         raise FileFormatError(f"this is no ONNX model: {type(e).__name__}: {e}") from e
 
 
-class Reader:
-    """Reads one model."""
+def contents(path: str | os.PathLike) -> bytes | mmap.mmap:
+    """The bytes of a file: mapped where they are many, so that arrays are copied once."""
+    with open(path, "rb") as f:
+        info = os.fstat(f.fileno())
+        return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if stat.S_ISREG(info.st_mode) and info.st_size > MAPPED else f.read()
 
-    def __init__(self, model, folder: Path | None):
+
+class Reader:
+    """Reads one model. raw: the bytes of initializers that were left out of it, by their numbers."""
+
+    def __init__(self, model, folder: Path | None, raw: Mapping[int, memoryview] | None = None):
         import onnx
 
-        self.onnx, self.model, self.folder = onnx, model, folder
+        self.onnx, self.model, self.folder, self.raw = onnx, model, folder, raw or {}
         self.nodes = 0
         self.schemas: dict[tuple[str, str, int], SchemaOf] = {}
         self.opsets = versions(model.opset_import)
@@ -180,7 +194,8 @@ class Reader:
         """A graph, also one inside of an attribute."""
         if depth > DEEPEST:
             raise FileFormatError(f"graphs nest more than {DEEPEST} deep")
-        arrays = {name(t.name): self.array(t) for t in g.initializer}
+        raw = {} if depth else self.raw
+        arrays = {name(t.name): self.array(t, raw.get(i)) for i, t in enumerate(g.initializer)}
         for s in g.sparse_initializer:
             arrays[name(s.values.name)] = self.sparse(s)
         nodes = tuple(self.node(n, depth, opsets or self.opsets) for n in g.node)
@@ -250,13 +265,18 @@ class Reader:
             case kinds.TYPE_PROTO: return copied(a.tp)  # fmt: skip
         raise FileFormatError(f"attribute {a.name!r} has the unknown type {a.type}")
 
-    def array(self, t) -> np.ndarray:
-        """The array of a TensorProto."""
+    def array(self, t, raw: memoryview | None = None) -> np.ndarray:
+        """The array of a TensorProto. raw: its bytes, where it does not have them itself."""
         shape = tuple(int(d) for d in t.dims)
         if any(d < 0 for d in shape):
             raise FileFormatError(f"array {t.name!r} has the shape {shape}")
         if t.data_location == self.onnx.TensorProto.EXTERNAL:
             return self.external(t, shape)
+        if raw is not None:
+            dtype = FLOATS.get(t.data_type)
+            if dtype is not None and not t.HasField("segment"):  # it becomes a tensor; others stay, and would keep the whole file in memory
+                return np.frombuffer(raw, dtype).reshape(shape)
+            t.raw_data = bytes(raw)
         found = self.onnx.numpy_helper.to_array(t)
         return found.astype(object) if found.dtype.kind in "USO" else found
 
@@ -383,10 +403,8 @@ def misread(graph: GraphOf, around: Iterable[str]) -> Iterator[str]:
     for n in graph.nodes:
         said = f"node {n.name or '(without a name)'} ({n.what})"
         yield from (f"  {said} reads {i!r}, which nothing before it computes" for i in n.inputs if i and i not in known)
-        for a in n.attributes.values():
-            for g in a if isinstance(a, list) else [a]:
-                if isinstance(g, GraphOf):
-                    yield from misread(g, known)
+        for g in bodies(n):
+            yield from misread(g, known)
         yield from (f"  {said} computes {o!r} again" for o in n.outputs if o and o in own)
         own.update(filter(None, n.outputs))
         known.update(filter(None, n.outputs))
@@ -396,12 +414,16 @@ def misread(graph: GraphOf, around: Iterable[str]) -> Iterator[str]:
 def reads(n: NodeOf) -> Iterator[str]:
     """The names that a node reads, those that its graphs read included."""
     yield from n.inputs
+    for g in bodies(n):
+        for inner in g.nodes:
+            yield from reads(inner)
+        yield from (p.name for p in g.outputs)
+
+
+def bodies(n: NodeOf) -> Iterator[GraphOf]:
+    """The graphs that a node runs."""
     for a in n.attributes.values():
-        for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
-            if isinstance(g, GraphOf):
-                for inner in g.nodes:
-                    yield from reads(inner)
-                yield from (p.name for p in g.outputs)
+        yield from (g for g in (a if isinstance(a, list) else (a,)) if isinstance(g, GraphOf))
 
 
 def copied(message: Any) -> Any:

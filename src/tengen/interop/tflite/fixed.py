@@ -13,7 +13,7 @@ import numpy as np
 
 from tengen.tensor import Tensor
 
-ONE = (1 << 31) - 1  # 1 in a format without integer bits
+MOST = (1 << 31) - 1  # the largest integer of 32 bits
 Integers = Any  # an int64 array or Tensor
 
 
@@ -37,11 +37,11 @@ def multipliers(reals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array([m for m, _ in found], np.int64), np.array([s for _, s in found], np.int64)
 
 
-def high_product(a: Integers, b: Any) -> Integers:
-    """a b / 2^31, to the nearest integer, halves up (gemmlowp's SaturatingRoundingDoublingHighMul)."""
+def high_product(a: Integers, b: Any, bits: int = 31) -> Integers:
+    """a b / 2^bits, to the nearest integer, halves up (gemmlowp's SaturatingRoundingDoublingHighMul, of 32 or 16 bits)."""
     v = a * b
-    v = v + (((v >> 63) & (1 - (1 << 31))) + (1 << 30))
-    return (v + ((v >> 63) & ONE)) >> 31
+    v = v + (((v >> 63) & (1 - (1 << bits))) + (1 << (bits - 1)))
+    return (v + ((v >> 63) & ((1 << bits) - 1))) >> bits
 
 
 def divided(x: Integers, exponent: Any) -> Integers:
@@ -88,34 +88,56 @@ def shifted(x: Integers, amount: int) -> Integers:
     if amount <= 0:
         return divided(x, -amount)
     made = x << amount
-    return made.clip(-(1 << 31), ONE)
+    return made.clip(-(1 << 31), MOST)
 
 
-def exp_of_negative(a: Integers, integer_bits: int) -> Integers:
-    """e^a of numbers up to 0 with so many bits before the point; the result has none (exp_on_negative_values)."""
-    fraction = 31 - integer_bits
+def constant(v: int, bits: int) -> int:
+    """A constant of 31 bits after the point, in so many."""
+    return (v + (1 << (30 - bits))) >> (31 - bits) if bits < 31 else v
+
+
+def exp_of_negative(a: Integers, integer_bits: int, bits: int = 31) -> Integers:
+    """e^a of numbers up to 0 with so many bits before the point; the result has none (exp_on_negative_values, of 32 or 16 bits)."""
+    fraction, one = bits - integer_bits, (1 << bits) - 1
     quarter = 1 << (fraction - 2)
     rest = (a & (quarter - 1)) - quarter
-    x = shifted(rest, integer_bits) + (1 << 28)
-    x2 = high_product(x, x)
-    x3, x4 = high_product(x2, x), high_product(x2, x2)
-    series = divided(high_product(divided(x4, 2) + x3, 715827883) + x2, 1)
-    y = high_product(x + series, 1895147668) + 1895147668
+    x = shifted(rest, integer_bits) + (1 << (bits - 3))
+    x2 = high_product(x, x, bits)
+    x3, x4 = high_product(x2, x, bits), high_product(x2, x2, bits)
+    series = divided(high_product(divided(x4, 2) + x3, constant(715827883, bits), bits) + x2, 1)
+    y = high_product(x + series, constant(1895147668, bits), bits) + constant(1895147668, bits)
     left = rest - a
     for exponent, factor in zip(range(-2, 5), (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)):
         if integer_bits > exponent:
             has = (left >> (fraction + exponent)) & 1
-            y = y + has * (high_product(y, factor) - y)
-    return y + (1 - ((a >> 63) & 1)) * (ONE - y)
+            y = y + has * (high_product(y, constant(factor, bits), bits) - y)
+    return y + (1 - ((a >> 63) & 1)) * (one - y)
 
 
-def reciprocal_of_one_plus(a: Integers) -> Integers:
-    """1 / (1 + a) of numbers from 0 to 1 without integer bits (one_over_one_plus_x_for_x_in_0_1)."""
-    half = (a + ONE + 1) >> 1  # the sum is not below 0
-    x = high_product(half, -1010580540) + 1515870810
+def _reciprocal_of_half(a: Integers, bits: int) -> Integers:
+    """2 / (1 + a) of numbers from 0 to 1 without integer bits, with two before the point, by Newton's method."""
+    half = (a + (1 << bits)) >> 1  # the sum is not below 0
+    x = high_product(half, constant(-1010580540, bits), bits) + constant(1515870810, bits)
     for _ in range(3):
-        x = x + shifted(high_product(x, (1 << 29) - high_product(half, x)), 2)
-    return shifted(x, 1)
+        x = x + shifted(high_product(x, (1 << (bits - 2)) - high_product(half, x, bits), bits), 2)
+    return x
+
+
+def reciprocal_of_one_plus(a: Integers, bits: int = 31) -> Integers:
+    """1 / (1 + a) of numbers from 0 to 1 without integer bits (one_over_one_plus_x_for_x_in_0_1)."""
+    return shifted(_reciprocal_of_half(a, bits), 1)
+
+
+def sigmoid_16(a: np.ndarray, integer_bits: int) -> np.ndarray:
+    """1 / (1 + e^-a) of 16-bit numbers with so many bits before the point, in 15 bits after it (gemmlowp's logistic)."""
+    above = np.minimum(reciprocal_of_one_plus(exp_of_negative(-np.abs(a), integer_bits, 15), 15), 32767)
+    return np.select([a > 0, a == 0], [above, np.int64(1 << 14)], 32767 - above)
+
+
+def tanh_16(a: np.ndarray, integer_bits: int) -> np.ndarray:
+    """tanh a of 16-bit numbers with so many bits before the point, in 15 bits after it (gemmlowp's tanh)."""
+    below = np.minimum(shifted(_reciprocal_of_half(exp_of_negative(-np.abs(a), integer_bits + 1, 15), 15) - (1 << 13), 2), 32767)
+    return np.sign(a) * below
 
 
 def leading_zeros(x: Integers) -> Integers:

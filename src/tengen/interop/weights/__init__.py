@@ -95,7 +95,7 @@ def fill(net: Module, source: Any, layout: str) -> Module:
         kinds = [[p for p in problems if p.split(":")[0] == kind] for kind in ("  missing", "  unexpected")]
         kinds.append([p for p in problems if not any(p in k for k in kinds)])
         shown = "\n".join(line for lines in kinds for line in _few(lines))
-        raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}")
+        raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}{_wrapped(found, wanted)}")
     if heads:
         warn_once(f"load(): {type(net).__name__} has no such head: {', '.join(heads[:SHOWN])} are left out", UsageWarning)
     read = 0
@@ -237,6 +237,17 @@ def _unusable(a: np.ndarray, d: DType) -> str:
 
 def _few(lines: list[str]) -> list[str]:
     return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"  ... and {len(lines) - SHOWN} more"]
+
+
+def _wrapped(found: Mapping[str, np.ndarray], wanted: list[Entry]) -> str:
+    """A line of help where all names are those that are wanted, behind the name of a wrapper (DataParallel's "module.")."""
+    first = next(iter(found), "")
+    want = {part for e in wanted for names in e.names for part in names}
+    for prefix in (first[: i + 1] for i, c in enumerate(first) if c == "."):
+        if all(n.startswith(prefix) for n in found) and sum(n.removeprefix(prefix) in want for n in found) > len(found) // 2:
+            shorter = f"{{n.removeprefix({prefix!r}): a for n, a in arrays.items()}}"
+            return f"\n  help: all names begin with {prefix!r}; give {shorter} in place of the file"
+    return ""
 
 
 def _short(layout: str) -> str:

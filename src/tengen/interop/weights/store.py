@@ -52,6 +52,8 @@ def read_state(source: Any) -> dict[str, np.ndarray]:
     if path.suffix in _PICKLES:
         line = line_that_converts(path, _PICKLES[path.suffix])
         fail(f"{path}: {path.suffix} files can hold programs and are not read; help: where you trust it, convert it by  {line}")
+    if path.suffix in (".npz", ".npy"):
+        fail(f"{path}: NumPy's files are not read; help: give their arrays by name, dict(numpy.load({path.name!r}))")
     return _read_index(path) if path.name.endswith(".json") else read_tensors(path).arrays
 
 

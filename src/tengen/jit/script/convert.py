@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
+import linecache
 import textwrap
 import types
 from typing import Any
@@ -56,7 +58,11 @@ def _code(f: types.FunctionType) -> types.CodeType:
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
     tree = ast.parse(text)
     ast.increment_lineno(tree, first - 1)
-    refuse = Refuse(file, lines, first, indent)
+    for n in ast.walk(tree):
+        if isinstance(n, (ast.expr, ast.stmt, ast.arg, ast.keyword)):
+            n.col_offset += indent
+            n.end_col_offset = (n.end_col_offset or 0) + indent
+    refuse = Refuse(file, lines, first)
     node = tree.body[0] if len(tree.body) == 1 else tree
     if not isinstance(node, ast.FunctionDef) or node.name != f.__code__.co_name:
         refuse(node, f"{f.__name__} is no function with a `def`; help: def f(x): ...")
@@ -85,6 +91,23 @@ def _code(f: types.FunctionType) -> types.CodeType:
     code = _named(_inner(factory, made.name), f.__name__, f.__qualname__)
     _note(code)
     return code
+
+
+def with_source(e: Exception) -> None:
+    """Adds to the text of an error the line of a script in which it was raised, with a caret, where it shows none."""
+    text, tb, found = str(e), e.__traceback__, None
+    while tb is not None:
+        found = tb if tb.tb_frame.f_code in _made else found
+        tb = tb.tb_next
+    if found is None or "\n" in text or len(e.args) != 1:
+        return
+    code = found.tb_frame.f_code
+    line, _, column, _ = next(itertools.islice(code.co_positions(), found.tb_lasti // 2, None))
+    shown = linecache.getline(code.co_filename, line or 0).rstrip("\n")
+    if shown and column is not None:
+        e.args = (f"{text}\n    {shown}\n    {' ' * column}^",)
+        if isinstance(e, SyntaxError):
+            e.msg = e.args[0]
 
 
 def _named(code: types.CodeType, name: str, qualname: str) -> types.CodeType:

@@ -116,8 +116,8 @@ class State:
             if n in loop.grows and isinstance(x, (list, Stacked)):
                 if not grows:
                     raise ScriptError(
-                        f"{user_line()}: `{n}` grows in a loop whose number of iterations is known only when the program runs (line "
-                        f"{self.lines.get(n, '?')}); help: a tensor with a row for each iteration that there may be, and x[i] = ..."
+                        f"{user_line()}: `{n}` grows in a loop whose number of iterations is known only when the program runs; help: a tensor "
+                        "with a row for each iteration that there may be, and x[i] = ..."
                     )
                 self.growing[n] = x
                 if variables.is_shared(n):

@@ -96,6 +96,12 @@ def _only_grows(loop: ast.For | ast.While, name: str) -> bool:
     return uses == grows
 
 
+IN_PLACE: dict[type[ast.operator], str] = {
+    ast.Add: "iadd", ast.Sub: "isub", ast.Mult: "imul", ast.Div: "itruediv", ast.FloorDiv: "ifloordiv", ast.Mod: "imod", ast.Pow: "ipow",
+    ast.MatMult: "imatmul", ast.BitAnd: "iand", ast.BitOr: "ior", ast.BitXor: "ixor", ast.LShift: "ilshift", ast.RShift: "irshift",
+}  # fmt: skip
+
+
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions. local: the function's variables. owner: the class whose private names it uses, or "". first: its first
     parameter, which ``super()`` means."""
@@ -132,7 +138,17 @@ class Expressions(ast.NodeTransformer):
         n.value, n.slice = self.visit(n.value), self.visit(n.slice)
         if local:
             n.value = ast.copy_location(_call("owner", n.value), n.value)
+        key = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
+        if isinstance(n.ctx, ast.Load) and not isinstance(key, (ast.Constant, ast.Slice, ast.Tuple)):
+            return _call("at", n.value, n.slice)
         return n
+
+    def visit_AugAssign(self, n: ast.AugAssign) -> ast.stmt:
+        if not isinstance(n.target, ast.Attribute):
+            return ast.AugAssign(self.visit(n.target), n.op, self.visit(n.value))
+        name = ast.Constant(self._mangled(n.target.attr))
+        in_place = ast.Constant(IN_PLACE[type(n.op)])
+        return ast.Expr(_call("augmented", self.visit(n.target.value), name, in_place, _lambda(self.visit(n.value))))
 
     def visit_Call(self, n: ast.Call) -> ast.expr:
         if isinstance(n.func, ast.Name) and n.func.id == "super" and not n.args and "super" not in self.local:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -31,8 +32,8 @@ from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision
 
 __all__ = [
-    "BREAK", "NEXT", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces",
-    "returned", "text", "value", "while_",
+    "BREAK", "NEXT", "after", "and_", "at", "augmented", "chain", "choose", "error", "fn", "for_", "if_", "method",
+    "not_", "or_", "owner", "pieces", "returned", "text", "value", "while_",
 ]  # fmt: skip
 
 
@@ -90,6 +91,29 @@ def _refuse_in_region(what: str) -> None:
         )
 
 
+def at(x: Any, i: Any) -> Any:
+    """``x[i]``: an element of a list or a tuple, of which a tensor may say which."""
+    if type(x) not in (list, tuple) or not unknown(i):
+        return x[i]
+    types_ = {v._layout.type if isinstance(v, Tensor) else type(v) for v in x}
+    if len(types_) != 1 or not all(isinstance(v, (Tensor, int, float)) for v in x):
+        have = ", ".join(sorted(map(repr, types_))) or "nothing"
+        raise ScriptError(
+            f"{user_line()}: a tensor says which element of a {type(x).__name__} is read, which has {have}; help: elements of one type, "
+            "or a chain of ifs"
+        )
+    numbers = not isinstance(x[0], Tensor) or any(isinstance(v, Number) for v in x)
+    found = REGISTRY["stack"].call([strong(v) if isinstance(v, Tensor) else strong(Number.of(v)) for v in x])[strong(i)]
+    return Number.of(found) if numbers else found
+
+
+def augmented(x: Any, name: str, operator_: str, other: Callable[[], Any]) -> None:
+    """``x.name += other()`` and its like: a tensor is changed in place, in a region, too."""
+    old = getattr(x, name)
+    new = getattr(operator, operator_)(old, other())
+    setattr(x if new is old else owner(x), name, new)
+
+
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -136,6 +160,8 @@ def _function(f: types.FunctionType) -> Callable:
 def _method(f: types.MethodType) -> Callable:
     if isinstance(f.__func__, types.FunctionType) and is_users(f.__func__.__code__.co_filename):
         return types.MethodType(_function(f.__func__), f.__self__)
+    if f.__func__ is Tensor.item and unknown(f.__self__):
+        return functools.partial(_item, f.__self__)
     return _of_library(f) if isinstance(f.__self__, Tensor) else f
 
 
@@ -193,6 +219,13 @@ def _parts(inp: Any, nsplits_or_sections: Any, axis: int = 0) -> Any:
     return REGISTRY["split"].call(inp, nsplits_or_sections, axis)
 
 
+def _item(x: Tensor) -> Any:
+    """``x.item()``: the number that the program has."""
+    if x.dtype.is_complex:
+        raise ScriptError(f"{user_line()}: item() of {x._layout.type!r}, which is no number of a script; help: the tensor itself")
+    return _to_bool(x) if x.dtype is bool_ else _to_float(x) if x.dtype.is_float else _to_int(x)
+
+
 def _to_int(*args: Any, **keywords: Any) -> Any:
     return Number.of(strong(args[0]).reshape(()).astype(int64)) if args and unknown(args[0]) else int(*args, **keywords)
 
@@ -222,6 +255,21 @@ def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:
     return call
 
 
+def _over_all(f: Callable, together: Callable[[Any, Callable[[], Any], bool], Any]) -> Callable:
+    """`any` and `all`: of tensors, a bool of the program."""
+
+    def call(xs: Any) -> Any:
+        xs = list(xs)
+        if not any(map(unknown, xs)):
+            return f(xs)
+        made = _to_bool(xs[0])
+        for x in xs[1:]:
+            made = together(made, lambda x=x: _to_bool(x), True)
+        return made
+
+    return call
+
+
 def _list(*args: Any) -> Any:
     return list(args[0]) if args and isinstance(args[0], Stacked) else list(*args)
 
@@ -237,6 +285,7 @@ def _refused(name: str) -> Callable:
 
 _BUILTIN: dict[Any, Callable] = {
     range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
-    str: _to_str, print: printed, max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
+    any: _over_all(any, or_), all: _over_all(all, and_), str: _to_str, print: printed,
+    max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
     **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},
 }  # fmt: skip

@@ -48,14 +48,14 @@ class Refuse:
     """Raises the error for a node of a source.
 
     Args:
-        file, lines, first: the source's lines, the first of which has this number. indent: columns that were cut off.
+        file, lines, first: the source's lines, the first of which has this number.
     """
 
-    def __init__(self, file: str, lines: list[str], first: int, indent: int):
-        self.file, self.lines, self.first, self.indent = file, lines, first, indent
+    def __init__(self, file: str, lines: list[str], first: int):
+        self.file, self.lines, self.first = file, lines, first
 
     def __call__(self, node: ast.AST, text: str) -> None:
-        line, column = getattr(node, "lineno", self.first), getattr(node, "col_offset", 0) + self.indent
+        line, column = getattr(node, "lineno", self.first), getattr(node, "col_offset", 0)
         at = line - self.first
         shown = self.lines[at].rstrip("\n") if 0 <= at < len(self.lines) else ""
         raise ScriptError(f"{self.file}:{line}: {text}\n    {shown}\n    {' ' * column}^")

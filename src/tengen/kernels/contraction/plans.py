@@ -69,6 +69,7 @@ FEW_PANEL_ROWS, MOST_PANEL_ROWS = 8 * MOST_TILE_ROWS, 32 * MOST_TILE_ROWS  # who
 MOST_COPIED_ROWS, MOST_DIRECT_COPIED_ROWS = 2048, MOST_BLOCK_TILES * ALIGNED_ROWS  # whose pieces pack their columns of b
 MOST_TRANSPOSED_ROWS = 4 * MOST_TILE_ROWS  # whose pieces transpose their columns of b: for more a launch is quicker
 FEW_OWN_ROWS, FEW_DIRECT_ROWS = 8 * MOST_TILE_ROWS, 16 * MOST_TILE_ROWS  # for which no launch packs b
+MOST_ROWS_BY_PARTS = 5  # of bytes that several instructions multiply and add: products need registers beside the totals
 FEW_TILED_ROWS = 10 * MOST_TILE_ROWS  # that are read where they lie because they are few
 
 
@@ -92,6 +93,8 @@ class Facts:
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
         if self.n is None:
             tall = BRIEF_TILE_ROWS
+        if p.format.group == 4 and target is not None and not target.computes(p.format.op, at_once=True):
+            tall = min(tall, MOST_ROWS_BY_PARTS)
         self.most = register_rows(self.vectors, target, p.compute, tall)
         self.tiles = 1 if self.m is None else max(1, -(-self.m // self.most))
         self.rows = self.most if self.m is None else max(1, -(-self.m // self.tiles))

@@ -284,9 +284,8 @@ class _Kernel:
             here, there = k.let(base + i * self.a.by_k), k.let(panel.at + i * self.b.step)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
             for j in range(rows):
-                x = splat(load(self.a.buffer, here + j * self.a.by_row))  # a[row j, k i] in all lanes
-                if p.biased and t.direct:
-                    x = x ^ const(0x80808080, p.packed, LANES)
+                x = load(self.a.buffer, here + j * self.a.by_row)
+                x = splat(x ^ const(0x80808080, p.packed) if p.biased and t.direct else x)  # a[row j, k i] in all lanes
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 

@@ -27,9 +27,10 @@ from tengen.loops.lang import LANES, Expr, as_int, bitcast, cdiv, const, maximum
 BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128
 
 
-def fits(image: Array, out: Array, format: DotFormat) -> bool:
-    """Whether the format multiplies four bytes at a time, and rows and columns are known."""
-    return format.group == 4 and None not in map(as_int, (*image.shape[2:], *out.shape[2:]))
+def fits(lo: Lowering, image: Array, out: Array, format: DotFormat) -> bool:
+    """Whether four bytes are multiplied at a time, also where they differ from lane to lane, and rows and columns are known."""
+    quick = format.group == 4 and (lo.target is None or lo.target.computes(format.op, at_once=True))
+    return quick and None not in map(as_int, (*image.shape[2:], *out.shape[2:]))
 
 
 def depthwise_bytes(

@@ -82,15 +82,24 @@ class _WeightOnly(Module):
 
 
 class WeightOnlyLinear(_WeightOnly):
-    """`Linear` whose weight is integers, `grouped`. Shapes: (..., in) -> (..., out)."""
+    """`Linear` whose weight is integers, `grouped`. Shapes: (..., in) -> (..., out).
 
-    def __init__(self, weight: GroupedWeight, bias: Tensor | None):
+    Args: factors: (in,), what input features are multiplied by, because the integers stand for weights divided by it; None: nothing.
+    """
+
+    def __init__(self, weight: GroupedWeight, bias: Tensor | None, factors: np.ndarray | None = None):
         super().__init__(weight)
         self.out_features, self.in_features = weight.shape
         self.bias = None if bias is None else Tensor(bias.detach().numpy())
+        self.factors = None if factors is None else Tensor(np.asarray(factors, np.float32))
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight in float32, for those who read it: it is made of the integers each time."""
+        return self.grouped.values() if self.factors is None else self.grouped.values() * self.factors
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.grouped.product(x)
+        y = self.grouped.product(x if self.factors is None else x * self.factors)
         return y if self.bias is None else y + self.bias
 
 

@@ -9,20 +9,37 @@ from tengen.debug import check_finite
 from tengen.ops.define import REGISTRY
 from tengen.pytorch.autograd import functional
 from tengen.pytorch.autograd.function import Function
+from tengen.pytorch.autograd.gradcheck import gradcheck, gradgradcheck
 from tengen.pytorch.functions.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tengen.tensor import Tensor
 from tengen.tensor.backward import grad as _grad
 
-Variable = Tensor
+
+class _Variable(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tensor)
+
+
+class Variable(metaclass=_Variable):
+    """PyTorch's older name: ``Variable(x, requires_grad=True)`` is x off the tape, as a leaf; every tensor is an instance.
+
+    >>> Variable(Tensor([1.0]), requires_grad=True).requires_grad
+    True
+    """
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
+        made = data.detach()
+        return made.requires_grad_() if requires_grad else made
 
 
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    allow_unused: bool | None = None, is_grads_batched: bool = False, materialize_grads: bool = False,
+    only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False, materialize_grads: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Gradients of the sum of outputs with respect to inputs, which are leaves or results of theirs.
 
-    Args: materialize_grads: zeros in place of None for inputs that no output depends on. is_grads_batched: must be False.
+    Args: only_inputs: accepted; it is always so. materialize_grads: zeros in place of None for inputs that no output depends on.
+        is_grads_batched: must be False.
 
     >>> x = Tensor([3.0]).requires_grad_()
     >>> grad((x * x).sum(), x)[0].tolist()
@@ -74,6 +91,6 @@ class no_check:
 
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "inference_mode", "no_grad",
-    "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "inference_mode",
+    "no_grad", "set_grad_enabled",
 ]  # fmt: skip

@@ -169,11 +169,7 @@ def typename(obj: Any) -> str:
     if not isinstance(obj, Tensor):
         kind = obj if isinstance(obj, type) else type(obj)
         return f"{kind.__module__}.{kind.__qualname__}"
-    names = {
-        "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
-        "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-    }  # fmt: skip
-    return f"torch.{names[obj.dtype.name]}Tensor"
+    return obj.type()
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
@@ -198,7 +194,7 @@ def can_cast(from_: Any, to: Any) -> Any:
 
 
 __all__ = [
-    "DType", "Parameter", "Size", "Tensor", "bfloat16", "bool", "can_cast", "cdouble", "cfloat", "complex128", "complex64", "device", "double",
+    "DType", "Parameter", "Size", "bfloat16", "bool", "can_cast", "cdouble", "cfloat", "complex128", "complex64", "device", "double",
     "dtype", "finfo", "float", "float16", "float32", "float64", "get_default_device", "get_default_dtype", "half", "iinfo", "int", "int16",
     "int32", "int64", "int8", "is_complex", "is_floating_point", "is_nonzero", "is_tensor", "long", "numel", "promote_types",
     "result_type", "set_default_device", "set_default_dtype", "short", "typename", "uint16", "uint32", "uint64", "uint8",

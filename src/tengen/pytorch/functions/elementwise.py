@@ -6,6 +6,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen import linalg as _linalg
+from tengen.base.errors import ArgumentError
 from tengen.functional import (
     abs,
     acos,
@@ -182,6 +183,22 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return F.where(condition, input, other)
 
 
+def where_of_value(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """The method ``x.where(condition, other)``: x where the condition is true."""
+    return F.where(condition, self, other)
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) with input = U diag(S) V^H: the older form, where `torch.linalg.svd` gives V^H. Without `some` all columns of U and V.
+
+    Errors: ArgumentError without compute_uv
+    """
+    if not compute_uv:
+        raise ArgumentError("svd(compute_uv=False) gives zeros for U and V in PyTorch; help: torch.linalg.svdvals(x)")
+    u, s, vh = _linalg.svd(input, full_matrices=not some)
+    return u, s, F.conj(F.swapaxes(vh, -1, -2))
+
+
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis."""
     return F.softmax(input if dtype is None else input.astype(dtype), dim)
@@ -338,6 +355,7 @@ __all__ = [
     "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "lt", "matmul", "maximum", "minimum", "mm", "mul",
     "multiply", "mv", "nan_to_num", "ne", "neg", "negative", "nextafter", "not_equal", "outer", "polar", "positive", "pow", "prelu", "rad2deg",
     "real", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
-    "softmax", "sqrt", "square", "sub", "subtract", "tan", "tanh", "tensordot", "threshold", "true_divide", "trunc", "vdot", "view_as_complex",
+    "softmax", "sqrt", "square", "sub", "subtract", "svd", "tan", "tanh", "tensordot",
+    "threshold", "true_divide", "trunc", "vdot", "view_as_complex",
     "view_as_real", "where", "xlogy",
 ]  # fmt: skip

@@ -280,21 +280,16 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return input * F.where(F.greater(n, maxnorm), maxnorm / (n + 1e-7), 1.0)
 
 
-class UniqueResult(NamedTuple):
-    """What `unique` with return_inverse or return_counts gives, in PyTorch's order."""
-
-    output: Tensor
-    inverse_indices: Tensor
-    counts: Tensor
-
-
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-    """The different elements in order; with `return_inverse` where each element is, with `return_counts` how often.
+    """The different elements in order, or with `dim` the different slices along it, in the order of their first differing elements.
 
-    Errors: TypeError for dim
+    With `return_inverse` also where each element or slice is, with `return_counts` how often.
+
+    >>> unique(Tensor([[2, 1], [0, 5], [2, 1]]), dim=0).tolist()
+    [[0, 5], [2, 1]]
     """
     if dim is not None:
-        raise TypeError("unique along an axis is not there; help: numpy.unique(x.numpy(), axis=dim)")
+        return _different_slices(input, dim, _in_order(input, dim), return_inverse, return_counts)
     found = F.unique(input, return_inverse=return_inverse, return_counts=return_counts)
     if return_inverse:
         return (found[0], found[1].reshape(input.shape), *found[2:])
@@ -302,8 +297,35 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-    """The elements without those that equal the one before."""
-    return F.unique_consecutive(input, return_inverse, return_counts, dim)
+    """The elements without those that equal the one before; with `dim` so of slices along it."""
+    if dim is not None:
+        return _different_slices(input, dim, F.arange(input.shape[dim], dtype="int64"), return_inverse, return_counts)
+    return F.unique_consecutive(input, return_inverse, return_counts)
+
+
+def _in_order(input: Tensor, dim: int) -> Tensor:
+    """The indices that bring the slices along an axis into order: sorted by the last element first, as sorting keeps the order of equals."""
+    rows = F.moveaxis(input.detach(), dim, 0).reshape((input.shape[dim], -1))
+    order = F.arange(rows.shape[0], dtype="int64")
+    for column in builtins.range(rows.shape[1] - 1, -1, -1):
+        order = order[F.argsort(rows[:, column][order])]
+    return order
+
+
+def _different_slices(input: Tensor, dim: int, order: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    """The slices in an order, without those that equal the one before."""
+    n = input.shape[dim]
+    rows = F.moveaxis(input, dim, 0)[order]
+    flat = rows.reshape((n, -1))
+    new = F.any(F.not_equal(flat[1:], flat[:-1]), 1)
+    first = F.concat([F.ones((builtins.min(n, 1),), "bool"), new])
+    which = F.cumsum(first.astype("int64"), 0) - 1  # the place of each slice's value among the different ones
+    found: list[Tensor] = [F.moveaxis(rows[first], 0, dim)]
+    if return_inverse:
+        found.append(F.scatter(F.zeros((n,), "int64"), 0, order, which))
+    if return_counts:
+        found.append(F.bincount(which, minlength=found[0].shape[dim]))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, side: str | None = None, out_int32: bool = False) -> Tensor:

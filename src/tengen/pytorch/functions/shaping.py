@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
+from tengen.base.errors import ShapeError
 from tengen.functional import (
     atleast_1d,
     atleast_2d,
@@ -123,6 +124,20 @@ def reshape(input: Tensor, shape: Any) -> Tensor:
 def ravel(input: Tensor) -> Tensor:
     """All elements along one axis."""
     return F.reshape(input, (-1,))
+
+
+def repeat(self: Tensor, *sizes: Any) -> Tensor:
+    """The method ``x.repeat(2, 1)``: the whole tensor so many times along each axis; further axes come in front.
+
+    Errors: ShapeError for fewer numbers than axes
+
+    >>> repeat(Tensor([1, 2]), 2, 2).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
+    given = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if len(given) < self.ndim:
+        raise ShapeError(f"repeat{given} of a tensor of shape {self.shape}: a number for each axis; help: for each element repeat_interleave")
+    return F.tile(self, tuple(int(n) for n in given))
 
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:

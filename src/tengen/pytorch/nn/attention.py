@@ -8,6 +8,7 @@ from typing import Any
 from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError
+from tengen.module.init import xavier_uniform_
 from tengen.module.transformer import visible
 from tengen.pytorch.nn.layers import LayerNorm, Linear
 from tengen.pytorch.nn.module import Module, finished
@@ -162,3 +163,31 @@ class TransformerEncoder(Module, M.TransformerEncoder):
 
 class TransformerDecoder(Module, M.TransformerDecoder):
     """`tengen.module.TransformerDecoder`."""
+
+
+class Transformer(Module, M.Transformer):
+    """`tengen.module.Transformer` with PyTorch's parameters. custom_encoder, custom_decoder: modules in place of its own."""
+
+    def __init__(
+        self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, dim_feedforward: int = 2048,
+        dropout: float = 0.1, activation: Any = "relu", custom_encoder: Any = None, custom_decoder: Any = None, layer_norm_eps: float = 1e-5,
+        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        M.Module.__init__(self)
+        how = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        norms = [LayerNorm(d_model, layer_norm_eps, bias=bias) for _ in range(2)]
+        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*how), num_encoder_layers, norms[0])
+        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*how), num_decoder_layers, norms[1])
+        for p in self.parameters():
+            if p.ndim > 1:
+                xavier_uniform_(p)
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        finished(self, device, dtype)
+
+    def forward(
+        self, src: Tensor, tgt: Tensor, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
+        src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None,
+        src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        masks = (src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return M.Transformer.forward(self, src, tgt, *masks)

@@ -108,12 +108,18 @@ class Module(M.Module, metaclass=_AnyModule):
         return found
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> LoadedKeys:
-        """Takes values by name; see Tengen's `Module.load_state_dict`. A tensor that has two names takes the value of either."""
+        """Takes values by name; see Tengen's `Module.load_state_dict`. A tensor that has two names takes the value of either.
+
+        Errors: RuntimeError, as in PyTorch, for names that are missing or not known with `strict`, and for another shape.
+        """
         if isinstance(state_dict, Mapping):
             first: dict[int, str] = {}
             known = {name: first.setdefault(id(t), name) for name, _, t in _every_tensor(self, "")}
             state_dict = {known.get(name, name): value for name, value in state_dict.items()}
-        return super().load_state_dict(state_dict, strict)
+        try:
+            return super().load_state_dict(state_dict, strict)
+        except (KeyError, ValueError) as e:
+            raise RuntimeError(e.args[0]) from None
 
 
 def _every_tensor(m: M.Module, prefix: str) -> Iterator[tuple[str, M.Module, Tensor]]:

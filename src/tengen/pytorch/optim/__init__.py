@@ -12,6 +12,7 @@ from tengen.ops.define import REGISTRY
 from tengen.optimizer import LBFGS, Adadelta, Adam, Adamax, AdamW, NAdam, Optimizer, RAdam, RMSprop, Rprop, swa_utils
 from tengen.optimizer.optimizer import zeros
 from tengen.pytorch.optim import lr_scheduler
+from tengen.pytorch.optim.further import ASGD, Adafactor, Muon
 from tengen.tensor import Tensor
 
 
@@ -59,6 +60,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler",
+    "ASGD", "LBFGS", "Muon", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
+    "Rprop", "lr_scheduler",
     "swa_utils",
 ]  # fmt: skip

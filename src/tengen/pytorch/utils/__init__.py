@@ -1,5 +1,5 @@
-"""`torch.utils`: data and checkpoint."""
+"""`torch.utils`: data, checkpoint, dlpack and benchmark."""
 
-from tengen.pytorch.utils import checkpoint, data
+from tengen.pytorch.utils import benchmark, checkpoint, data, dlpack
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["benchmark", "checkpoint", "data", "dlpack"]

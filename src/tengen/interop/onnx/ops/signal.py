@@ -44,16 +44,13 @@ def dft(n: NodeOf, x: Value, length: Value = None, axis: Value = None) -> Value:
 
 @op("STFT")
 def stft(n: NodeOf, x: Value, step: Value, window: Value = None, length: Value = None) -> Value:
-    """Transforms of windows: (batch, samples, 1 or 2) -> (batch, windows, frequencies, 2)."""
+    """Transforms of windows: (batch, samples) or (batch, samples, 1 or 2) -> (batch, windows, frequencies, 2)."""
     t, by = as_tensor(x), ints(step)[0]
     size = ints(length)[0] if length is not None else int(t.shape[1] if window is None else as_tensor(window).shape[0])
-    frames = (int(t.shape[1]) - size) // by + 1
-    index = (np.arange(frames)[:, None] * by + np.arange(size)[None]).astype(np.int64)
-    found = F.take(t, as_tensor(index.reshape(-1)), 1).reshape(t.shape[0], frames, size, t.shape[2])
-    if window is not None:
-        found = found * as_tensor(window).reshape(1, 1, -1, 1)
-    made = parts(fft.fft(joined(found), axis=2))
-    return made[:, :, : size // 2 + 1] if n["onesided"] else made
+    t, w = joined(t) if len(t.shape) == 3 else t, None if window is None else as_tensor(window)
+    half, real = bool(n["onesided"]), not t.dtype.is_complex
+    made = parts(F.swapaxes(fft.stft(t, size, by, window=w, center=False, onesided=half and real), 1, 2))
+    return made[:, :, : size // 2 + 1] if half and not real else made
 
 
 @op("MelWeightMatrix")

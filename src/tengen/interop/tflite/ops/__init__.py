@@ -9,6 +9,7 @@ from tengen.interop.tflite.ops import (
     lookup,
     mixed,
     recurrent,
+    recurrent_integers,
     reductions,
     shapes,
     signals,
@@ -16,6 +17,8 @@ from tengen.interop.tflite.ops import (
 )
 from tengen.interop.tflite.registry import HYBRID, OPS, QUANTISED, meaning, op, why_not
 
-FAMILIES = (control, detection, elementwise, images, integers, lookup, mixed, recurrent, reductions, shapes, signals, softmax)
+FAMILIES = (
+    control, detection, elementwise, images, integers, lookup, mixed, recurrent, recurrent_integers, reductions, shapes, signals, softmax,
+)  # fmt: skip
 
 __all__ = ["FAMILIES", "HYBRID", "OPS", "QUANTISED", "meaning", "op", "why_not"]

@@ -119,13 +119,17 @@ def transposed(n: OpOf, t: Tensor, w: Tensor, wanted: Sequence[int]) -> Tensor:
     stride = strides_of(n)
     kernel = [int(k) for k in w.shape[1:3]]
     y = F.conv_transpose2d(t, F.transpose(w, [3, 0, 1, 2]), None, stride, (0, 0), (0, 0), (1, 1), 1)
-    pads = paddings(n, wanted, kernel, stride, (1, 1))
-    cut: list[Any] = [slice(None), slice(None)]
+    return cut(y, wanted, paddings(n, wanted, kernel, stride, (1, 1)))
+
+
+def cut(y: Tensor, wanted: Sequence[int], pads: Sequence[tuple[Any, Any]]) -> Tensor:
+    """(N, C, ...) without what is padded in front, as long as is wanted: with zeros behind where it is shorter."""
+    kept: list[Any] = [slice(None), slice(None)]
     more = [(0, 0), (0, 0)]
     for want, have, (lo, _) in zip(wanted, y.shape[2:], pads):
         more.append((0, max(0, want + lo - have)))
-        cut.append(slice(lo, lo + want))
-    return (F.pad(y, more) if any(b for _, b in more) else y)[tuple(cut)]
+        kept.append(slice(lo, lo + want))
+    return (F.pad(y, more) if any(b for _, b in more) else y)[tuple(kept)]
 
 
 @op("TRANSPOSE_CONV")
@@ -145,6 +149,16 @@ def conv_3d(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     pads = paddings(n, t.shape[2:], weight.shape[2:], stride, dilation)
     y = F.conv3d(surrounded(t, pads), weight, None if b is None else as_tensor(b).reshape(1, -1, 1, 1, 1), stride, 0, dilation)
     return channels_last(fused(n, y))
+
+
+@op("CONV_3D_TRANSPOSE")
+def conv_3d_transpose(n: OpOf, shape: Any, w: Any, x: Any, b: Any = None) -> Tensor:
+    """The gradient of a convolution over three axes by its input, by (d, h, w, O, C)."""
+    stride, dilation = (n["StrideD"], n["StrideH"], n["StrideW"]), (n["DilationDFactor"], n["DilationHFactor"], n["DilationWFactor"])
+    weight, wanted = F.transpose(as_tensor(w), [4, 3, 0, 1, 2]), ints(shape)[1:4]
+    pads = paddings(n, wanted, weight.shape[2:], stride, dilation)
+    y = cut(F.conv_transpose3d(channels_first(as_tensor(x)), weight, None, stride, 0, 0, dilation, 1), wanted, pads)
+    return channels_last(fused(n, y if b is None else y + as_tensor(b).reshape(1, -1, 1, 1, 1)))
 
 
 # -- pools -------------------------------------------------------------------------------------------------------------------

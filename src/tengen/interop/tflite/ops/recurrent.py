@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from tengen.tensor import Tensor
 if TYPE_CHECKING:
     from tengen.interop.tflite.network import Scope
 
+BOTH_WAYS = "BIDIRECTIONAL_SEQUENCE_LSTM"
 
-def steps_first(n: OpOf, t: Tensor, bidirectional: bool = False) -> Tensor:
+
+def steps_first(n: OpOf, t: Tensor) -> Tensor:
     """(steps, batch, features)."""
-    return t if n.get("TimeMajor", bidirectional) else F.transpose(t, [1, 0, 2])
+    return t if n.get("TimeMajor", False) else F.transpose(t, [1, 0, 2])
 
 
 def steps_back(n: OpOf, t: Tensor) -> Tensor:
@@ -64,27 +66,36 @@ class Weight:
 
 class Gates:
     """The weights of an LSTM by gate: of the input, of the state, of the cell, biases, and those of layer normalisation; and what it
-    gives for a step."""
+    gives for a step.
+
+    Attributes:
+        more: by gate, weights of a second input.
+    """
 
     NAMES = ("input", "forget", "cell", "output")
 
-    def __init__(self, n: OpOf, x: list[Any], act: Callable[[Tensor], Tensor]):
-        weight = lambda i: Weight(n, i, x[i]) if i < len(x) and x[i] is not None else None
+    def __init__(self, n: OpOf, x: list[Any], act: Callable[[Tensor], Tensor], start: int = 0, more: Sequence[int] = ()):
+        """start: how far weights stand behind their usual place in `x`. more: the places of weights of a second input."""
+        at = lambda i: Weight(n, i, x[i]) if i < len(x) and x[i] is not None else None
+        weight = lambda i: at(i + start)
         get = lambda i: None if (found := weight(i)) is None else found.floats()
         self.act, self.cell_clip, self.proj_clip = act, float(n.get("CellClip", 0)), float(n.get("ProjClip", 0))
+        self.more = [at(i) for i in more]
         self.of_input = [weight(i) for i in (1, 2, 3, 4)]
         self.of_state = [weight(i) for i in (5, 6, 7, 8)]
         self.of_cell = [get(9), get(10), None, get(11)]
         self.bias = [get(i) for i in (12, 13, 14, 15)]
         self.projection, self.projection_bias = weight(16), get(17)
-        self.norm = [get(i) for i in (20, 21, 22, 23)]
+        self.norm = [None] * 4 if n.op == BOTH_WAYS else [get(i) for i in (20, 21, 22, 23)]
 
-    def gate(self, i: int, now: Tensor, h: Tensor, c: Tensor) -> Tensor:
-        """A gate before its function."""
+    def gate(self, i: int, now: Tensor, h: Tensor, c: Tensor, aside: Tensor | None) -> Tensor:
+        """A gate before its function. aside: a second input."""
         of_input, of_state = self.of_input[i], self.of_state[i]
         if of_input is None or of_state is None:
             raise ValueError(f"an LSTM without weights of its gate {self.NAMES[i]}")
         total = of_input.product(now) + of_state.product(h)
+        if aside is not None and self.more and (more := self.more[i]) is not None:
+            total = total + more.product(aside)
         if self.of_cell[i] is not None:
             total = total + c * self.of_cell[i]
         if self.norm[i] is not None:
@@ -93,12 +104,12 @@ class Gates:
             total = off * F.rsqrt(F.mean(off * off, -1, keepdims=True) + 1e-8) * self.norm[i]
         return total if self.bias[i] is None else total + self.bias[i]
 
-    def step(self, now: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, now: Tensor, h: Tensor, c: Tensor, aside: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The next state and cell."""
-        forget = F.sigmoid(self.gate(1, now, h, c))
-        into = 1 - forget if self.of_input[0] is None else F.sigmoid(self.gate(0, now, h, c))
-        c = bounded(forget * c + into * self.act(self.gate(2, now, h, c)), self.cell_clip)
-        h = F.sigmoid(self.gate(3, now, h, c)) * self.act(c)
+        forget = F.sigmoid(self.gate(1, now, h, c, aside))
+        into = 1 - forget if self.of_input[0] is None else F.sigmoid(self.gate(0, now, h, c, aside))
+        c = bounded(forget * c + into * self.act(self.gate(2, now, h, c, aside)), self.cell_clip)
+        h = F.sigmoid(self.gate(3, now, h, c, aside)) * self.act(c)
         if self.projection is not None:
             h = self.projection.product(h)
             h = bounded(h if self.projection_bias is None else h + self.projection_bias, self.proj_clip)
@@ -167,6 +178,67 @@ def sequence_rnn(scope: Scope, n: OpOf, x: Any, w: Any, r: Any, b: Any, h: Any) 
     )
     kept(scope, n, 4, last)
     return steps_back(n, ys)
+
+
+# -- both directions ---------------------------------------------------------------------------------------------------------
+def both_ways(
+    scope: Scope, n: OpOf, x: Sequence[Any], aside: Any, linked: bool, states: Sequence[tuple[int, ...]], step: Callable[..., Any]
+) -> Any:
+    """A layer that reads a sequence forwards and one that reads it backwards, as one tensor or as two.
+
+    Args:
+        x: what the operator reads.
+        aside: a second sequence: with weights of its own where it is `linked`, else what the second layer reads in place of the first.
+        states: the numbers of the inputs that are the states of each layer. step: (layer, now, aside now, *state) -> the next state, whose
+            first part is the result.
+    """
+    first = steps_first(n, as_tensor(x[0]))
+    second = None if aside is None else steps_first(n, as_tensor(aside))
+    made = []
+    for d in range(2):
+        t = second if d and second is not None and not linked else first
+        xs = (t, second) if linked and second is not None else (t,)
+        begin = tuple(as_tensor(x[i]) for i in states[d])
+
+        def body(state: Any, now: Any, d: int = d) -> tuple[Any, Tensor]:
+            new = step(d, now[0], now[1] if len(now) > 1 else None, *state)
+            return new, new[0]
+
+        last, ys = F.scan(body, begin, xs, reverse=bool(d))
+        for i, v in zip(states[d], last):
+            kept(scope, n, i, v)
+        made.append(steps_back(n, ys))
+    return F.concat(made, 2) if n.get("MergeOutputs", False) else tuple(made)
+
+
+@hybrid(BOTH_WAYS)
+@op(BOTH_WAYS)
+@scoped
+def bidirectional_lstm(scope: Scope, n: OpOf, *x: Any) -> Any:
+    """Two LSTMs, with peepholes, projections and coupled gates."""
+    get = lambda i: x[i] if i < len(x) else None
+    linked = get(41) is not None
+    layers = [Gates(n, list(x), act_of(n), 17 * d, range(40 + 4 * d, 44 + 4 * d) if linked else ()) for d in range(2)]
+    step = lambda d, now, aside, h, c: layers[d].step(now, h, c, aside)
+    return both_ways(scope, n, x, get(39), linked, ((35, 36), (37, 38)), step)
+
+
+@hybrid("BIDIRECTIONAL_SEQUENCE_RNN")
+@op("BIDIRECTIONAL_SEQUENCE_RNN")
+@scoped
+def bidirectional_rnn(scope: Scope, n: OpOf, *x: Any) -> Any:
+    """Two layers, each f(x W.T + h R.T + b)."""
+    get = lambda i: x[i] if i < len(x) else None
+    layers = [(Weight(n, i, x[i]), Weight(n, i + 1, x[i + 1]), as_tensor(x[i + 2])) for i in (1, 5)]
+    linked = get(10) is not None
+    more = [Weight(n, i, x[i]) for i in (10, 11)] if linked else []
+
+    def step(d: int, now: Tensor, aside: Tensor | None, h: Tensor) -> tuple[Tensor, ...]:
+        w, r, b = layers[d]
+        total = w.product(now) + r.product(h) + b
+        return (act_of(n)(total if aside is None else total + more[d].product(aside)),)
+
+    return both_ways(scope, n, x, get(9), linked, ((4,), (8,)), step)
 
 
 @hybrid("SVDF")

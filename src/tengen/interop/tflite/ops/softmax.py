@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,12 @@ from tengen.interop.tflite.fixed import (
     quantised_multiplier,
     reciprocal_of_one_plus,
 )
-from tengen.interop.tflite.ops.lookup import limits, quant_of, rounded
+from tengen.interop.tflite.ops.lookup import limits, quant_of, table_16
 from tengen.interop.tflite.reader import OpOf
 from tengen.interop.tflite.registry import quantised
 from tengen.tensor import Tensor
+
+UNIT = 65536 / (2.0 / 65535 * 65535)  # of a table whose results are from -1 to 1
 
 
 @quantised("SOFTMAX")
@@ -55,33 +56,17 @@ def softmax_8(n: OpOf, t: Tensor) -> Tensor:
     return F.clip(y, low, high).astype(n.out().dtype)
 
 
-def table_16(low: float, high: float, f: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """A function from [low, high] to [-1, 1] at all 16-bit integers, interpolated between 513 samples that halve the error between."""
-    step = (high - low) / 512
-    inverse = 65536 / (2.0 / 65535 * 65535)
-    at = low + np.arange(512) * step
-    sample = rounded(f(at) * inverse)
-    between = rounded((f(low + np.arange(1, 513) * step) * inverse + sample) / 2)
-    bias = rounded((between - rounded(f(at + step / 2) * inverse)) / 2)
-    samples = np.append(
-        np.clip(sample - bias, -32768, 32767), np.clip(rounded(f(np.array([high])) * inverse), -32768, 32767)
-    ).astype(np.int64)
-    values = np.arange(-32768, 32768, dtype=np.int64)
-    index, rest = 256 + (values >> 7), values & 0x7F
-    return samples[index] + (((samples[index + 1] - samples[index]) * rest + 64) >> 7)
-
-
 def softmax_16(n: OpOf, t: Tensor) -> Tensor:
     """Exponentials and reciprocals by tables of 513 samples."""
     scale = np.float32(quant_of(n.of(0)).scale) * np.float32(n.get("Beta", 1.0))
     m, shift = quantised_multiplier(float(scale) / (10.0 / 65535.0))
     far = np.clip(multiplied(-np.arange(65536, dtype=np.int64), m, shift) + 32767, -32768, 32767)
-    powers = F.take(as_tensor(table_16(-10.0, 0.0, np.exp)[far + 32768]), below_largest(t), 0)
+    powers = F.take(as_tensor(table_16(-10.0, 0.0, np.exp, UNIT)[far + 32768]), below_largest(t), 0)
     total = F.sum(powers, -1, keepdims=True)
     room = leading_zeros(total)
     short = ((total << (room - 1)) + (1 << 13)) >> 14
     place = F.clip(short - ((1 << 15) + (1 << 16)), -32768, 32767) + 32768
-    inverse = F.take(as_tensor(table_16(0.0, 1.0, lambda v: 1 / (1 + v))), place.astype("int32"), 0)
+    inverse = F.take(as_tensor(table_16(0.0, 1.0, lambda v: 1 / (1 + v), UNIT)), place.astype("int32"), 0)
     right = 31 - room
     y = (powers * inverse + ((right & 0) + 1 << (right - 1))) >> right
     return F.clip(y, 0, 32767).astype(n.out().dtype)

@@ -40,7 +40,7 @@ def empty(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
     return _made(size, 0.0, dtype)
 
 
-@op("empty_strided")
+@op("empty_strided", "empty_permuted")
 def empty_strided(size: Sequence[Any], stride: Any, *, dtype: str | None = None) -> Tensor:
     """Zeros; memory is dense here, whatever the strides."""
     return _made(size, 0.0, dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tengen.base.errors import DeviceError
-from tengen.pytorch import amp
+from tengen.pytorch.cuda import amp
 
 
 def is_available() -> bool:

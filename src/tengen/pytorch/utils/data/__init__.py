@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from tengen.data import (
     random_split,
 )
 from tengen.data.dataloader import to_tensors
-from tengen.data.sampler import Sampler
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
+
+T = TypeVar("T", covariant=True)
 
 
 class TensorDataset(Dataset):
@@ -79,6 +80,16 @@ def default_collate(batch: Sequence[Any]) -> Any:
 def default_convert(data: Any) -> Any:
     """Arrays as tensors."""
     return to_tensors(data)
+
+
+class Sampler(Generic[T]):
+    """The base of samplers of one's own, whose `__iter__` gives indices, one by one, or as a `batch_sampler` lists of them."""
+
+    def __init__(self, data_source: Any = None):
+        pass
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError(f"{type(self).__name__} needs __iter__()")
 
 
 class SequentialSampler(D.SequentialSampler):

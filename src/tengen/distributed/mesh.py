@@ -1,0 +1,298 @@
+"""Tensors in parts on a mesh of processes: tensor parallel training that is written as for one process.
+
+    mesh = Mesh(data=2, model=4)                     # 8 processes; process (i, j) has number 4 i + j
+    w = mesh.place(w, model=Split(0))                # each has a quarter of the rows, beside the others the same
+
+An op on placed tensors picks, for each dimension of the mesh, the way whose conversions move the fewest bytes (`placing.py` has the
+ways); the conversions are collective operations, which a trace records. Gradients and updates are ops like others. Megatron's layout
+(M. Shoeybi and others, arXiv 1909.08053) is the first matrix of an MLP split by rows of its weight and the second by columns;
+results that are left split along the sequence (V. Korthikanti and others, arXiv 2205.05198) come from the same choice.
+
+Sources: placements are those of OneFlow (J. Yuan and others, arXiv 2110.15032) and of PyTorch's DTensor.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import DistributedError, ShapeError
+from tengen.distributed.placing import Way, attributes, chunk_sums, ways
+from tengen.functional.distributed import all_gather, all_reduce_max, all_reduce_min, all_to_all
+from tengen.ir.types import TensorType
+from tengen.module import Module
+from tengen.ops.define import Op, dispatch
+from tengen.tensor import Tensor
+from tengen.tensor.absent import bring
+from tengen.tensor.elsewhere import Placed, whole
+from tengen.tensor.tape import call_body
+from tengen.tensor.tensor import assign, tensor_over
+from tengen.transport.group import Group, world
+
+
+@dataclass(frozen=True)
+class Split:
+    """Each process has an equal part along an axis."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Each process has all of it."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Each process has some addends of each element, along a first axis more: chunks of a sum in their order."""
+
+    chunks: int
+
+
+Placement = Split | Broadcast | Partial
+
+
+class Mesh:
+    """Processes in a grid.
+
+    Args: dims: the names of its dimensions with their extents, whose product is the number of processes; the last one varies fastest.
+    Attributes: names, sizes: of the dimensions. at: where this process is. moved: bytes that conversions have brought to this process.
+
+    Errors: DistributedError for another number of processes.
+
+    >>> from tengen import Tensor, functional as F
+    >>> mesh = Mesh(model=1)
+    >>> w = mesh.place(Tensor([[1.0, 2.0], [3.0, 4.0]]), model=Split(0))
+    >>> mesh.placements(w), F.matmul(w, w).tolist()
+    ({'model': Split(axis=0)}, [[7.0, 10.0], [15.0, 22.0]])
+    """
+
+    def __init__(self, **dims: int):
+        here, count = world(), prod(dims.values())
+        if not dims or any(n < 1 for n in dims.values()) or count != here.size:
+            said = ", ".join(f"{k}={n}" for k, n in dims.items())
+            raise DistributedError(f"Mesh({said}): {count} processes are wanted, there are {here.size}")
+        self.names, self.sizes, self.moved = tuple(dims), tuple(dims.values()), 0
+        self.at = tuple(int(i) for i in np.unravel_index(here.rank, self.sizes))
+        ranks = np.arange(count).reshape(self.sizes)
+        along = lambda d: ranks[tuple(slice(None) if i == d else a for i, a in enumerate(self.at))]
+        self._groups = [Group(along(d).tolist()) for d in range(len(self.sizes))]
+
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join(f'{k}={n}' for k, n in zip(self.names, self.sizes))})"
+
+    def group(self, name: str) -> Group:
+        """The processes that differ from this one along a dimension alone."""
+        return self._groups[self.names.index(name)]
+
+    # -- users' side -------------------------------------------------------------------------------------------------------
+    def place(self, t: Tensor, **placements: Placement) -> Tensor:
+        """The tensor, which all processes have whole, in parts; dimensions that are not named have it whole.
+
+        Errors: ShapeError for an axis that cannot be cut so; KeyError for a dimension that is not there.
+        """
+        if unknown := set(placements) - set(self.names):
+            raise KeyError(f"{self!r} has no dimension {sorted(unknown)[0]!r}")
+        wanted = tuple(placements.get(name, Broadcast()) for name in self.names)
+        t = whole(t)
+        self._check(t.shape, wanted)
+        return self._to(self._over(t.detach(), t._layout.type, (Broadcast(),) * len(wanted)), wanted)
+
+    def place_(self, net: Module, layouts: Mapping[str, Mapping[str, Placement]]) -> None:
+        """Puts parameters of a network in parts, in their places, before an optimizer is made of them.
+
+        Args: layouts: patterns of names, such as "*.up.weight", with the placements of each dimension. Parameters that no pattern
+            fits stay as they are, the same in all processes.
+        Errors: KeyError for a pattern that fits none; those of `place`.
+        """
+        left = set(layouts)
+        for name, p in net.named_parameters():
+            for pattern, placements in layouts.items():
+                if fnmatch.fnmatchcase(name, pattern):
+                    made = self.place(p, **placements)
+                    bring(p, made)
+                    left.discard(pattern)
+                    break
+        if left:
+            raise KeyError(f"no parameter is called {sorted(left)[0]!r}; help: net.named_parameters() has the names")
+
+    def placements(self, t: Tensor) -> dict[str, Placement]:
+        """Where a tensor's parts are, by the names of the dimensions."""
+        found = t._layout.placements if type(t._layout) is Placed else (Broadcast(),) * len(self.names)
+        return dict(zip(self.names, found))
+
+    def local(self, t: Tensor) -> Tensor:
+        """This process's part."""
+        return t._data if type(t._layout) is Placed else t
+
+    def _check(self, shape: Sequence[int], placements: Sequence[Placement]) -> None:
+        axes = [p.axis for p in placements if type(p) is Split]
+        for p, name, n in zip(placements, self.names, self.sizes):
+            if type(p) is Partial:
+                raise DistributedError("a tensor is placed as Split(axis) or Broadcast(); Partial is what products give")
+            if type(p) is Split and (not 0 <= p.axis < len(shape) or shape[p.axis] % n or axes.count(p.axis) > 1):
+                raise ShapeError(f"{name}={p}: axis {p.axis} of {tuple(shape)} cannot be cut into {n} equal parts, by one dimension")
+
+    # -- conversions -------------------------------------------------------------------------------------------------------
+    def _over(self, part: Tensor, t: TensorType, placements: tuple) -> Tensor:
+        return tensor_over(part, Placed(t, part.device, self, placements))
+
+    def like(self, t: Tensor, part: Tensor) -> Tensor:
+        """A tensor of which this process has a part, placed as another one is."""
+        return self._over(part, TensorType(t._layout.type.shape, part.dtype), t._layout.placements)
+
+    def _placed(self, t: Tensor) -> Tensor:
+        return t if type(t._layout) is Placed else self._over(t, t._layout.type, (Broadcast(),) * len(self.names))
+
+    def whole(self, t: Tensor) -> Tensor:
+        """The tensor with all of its elements in each process."""
+        return self._to(t, (Broadcast(),) * len(self.names))._data
+
+    def assign(self, target: Tensor, value: Tensor) -> None:
+        """A placed tensor takes a value; its placement stays."""
+        made = self._to(self._placed(value), target._layout.placements)
+        assign(target._data, made._data)
+
+    def _to(self, t: Tensor, wanted: tuple) -> Tensor:
+        """The tensor in other places. What is put together is so first, since a dimension may cut an axis that another one has cut."""
+        have, part = list(t._layout.placements), t._data
+        steps = [(d, Broadcast()) for d, p in enumerate(have) if type(p) is Split and p != wanted[d] and self._crosses(d, have, wanted)]
+        steps += [(d, w) for d, w in enumerate(wanted) if type(w) is Broadcast or type(have[d]) is Partial]
+        for d, w in [*steps, *enumerate(wanted)]:
+            if have[d] != w:
+                part, have[d] = self._moved(part, d, have, w), w
+        return self._over(part, t._layout.type, wanted)
+
+    def _crosses(self, d: int, have: Sequence[Placement], wanted: Sequence[Placement]) -> bool:
+        """Whether another dimension is to cut the axis that one cuts, or the other way round."""
+        cuts = lambda places: [p for e, p in enumerate(places) if e != d and type(p) is Split]
+        return have[d] in cuts(wanted) or wanted[d] in cuts(have)
+
+    def _moved(self, x: Tensor, d: int, have: Sequence[Placement], to: Placement) -> Tensor:
+        """This process's part after a change along one dimension of the mesh."""
+        n, group, was = self.sizes[d], self._groups[d], have[d]
+        if type(was) is Broadcast:
+            assert type(to) is Split
+            size = x.shape[to.axis] // n
+            return x[(slice(None),) * to.axis + (slice(self.at[d] * size, (self.at[d] + 1) * size),)]
+        nbytes = x.size * x.dtype.size
+        self.moved += int(self.cost(was, to, nbytes * n if type(was) is Split else nbytes // was.chunks, d))
+        if type(was) is Split:
+            if type(to) is Broadcast:
+                return all_gather(x, group, axis=was.axis)
+            return all_to_all(x, group, split_axis=to.axis, concat_axis=was.axis)
+        axis = to.axis if type(to) is Split else next((i for i, e in enumerate(x.shape[1:]) if e and e % n == 0), None)
+        if axis is None:
+            return _folded(all_gather(x, group, axis=0))
+        own = _folded(all_to_all(x, group, split_axis=axis + 1, concat_axis=0))
+        return own if type(to) is Split else all_gather(own, group, axis=axis)
+
+    def cost(self, was: Placement, to: Placement, nbytes: int, d: int) -> float:
+        """Bytes that come to a process when a tensor of `nbytes` is placed anew along a dimension of the mesh."""
+        n = self.sizes[d]
+        other = (n - 1) / n
+        if was == to or type(was) is Broadcast:
+            return 0.0
+        if type(was) is Split:
+            return nbytes * other if type(to) is Broadcast else nbytes * other / n
+        return was.chunks * nbytes * other + (nbytes * other if type(to) is Broadcast else 0)
+
+    # -- calls -------------------------------------------------------------------------------------------------------------
+    def run(self, op: Op, inputs: tuple, attrs: tuple) -> Any:
+        """What a call of an op gives: of a composite what its body gives, of another op its parts."""
+        types = [None if x is None else x._layout.type for x in inputs]
+        canonical = op.canonical(types, attrs)
+        if op.kind == "composite":
+            return call_body(op, tuple(None if x is None else x._off_tape() for x in inputs), canonical)
+        outs = op.infer_types(types, canonical)
+        operands = [None if x is None else self._placed(x) for x in inputs]
+        chosen = self._choose(op, operands, types, canonical, outs)
+        given = {"axis": canonical.get("axes"), **canonical}
+        parts = []
+        for i, x in enumerate(operands):
+            if x is not None:
+                wanted = tuple(Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i]) for w in chosen)
+                x = self._to(x, wanted)._data
+            parts.append(x)
+        for d, w in enumerate(chosen):
+            if w is not None:
+                given = attributes(op, given, w, self.sizes[d])
+        if any(w is not None and w.combine == "chunks" for w in chosen):
+            out = chunk_sums(parts[0], parts[1], canonical)
+            return self._over(out, outs[0], tuple(_result(w, out.shape[0]) for w in chosen))
+        made = dispatch.run(op, tuple(parts), tuple([given[name] for name in op.attrs]))
+        found = []
+        for part, t in zip(made if isinstance(made, tuple) else (made,), outs):
+            for d, w in enumerate(chosen):
+                if w is not None and w.combine:
+                    part = (all_reduce_max if w.combine == "max" else all_reduce_min)(part, self._groups[d])
+            found.append(self._over(part, t, tuple(_result(w, 0) for w in chosen)))
+        return tuple(found) if isinstance(made, tuple) else found[0]
+
+    def _choose(self, op: Op, operands: list, types: list, attrs: dict, outs: Sequence[TensorType]) -> list[Way | None]:
+        """For each dimension of the mesh the way whose conversions move the fewest bytes; None: every process computes all of it."""
+        chosen: list[Way | None] = []
+        have = [None if x is None else x._layout.placements for x in operands]
+        for d, n in enumerate(self.sizes):
+            if n == 1 or all(h is None or type(h[d]) is Broadcast for h in have):
+                chosen.append(None)
+                continue
+            options = [(self._price(None, operands, d, chosen), 1, None)]
+            if not op.has_bodies:
+                for w in ways(op, types, attrs, outs, n):
+                    if self._free(w, have, d, chosen):
+                        options.append((self._price(w, operands, d, chosen) + self._later(w, types, outs, d), 0, w))
+            chosen.append(min(options, key=lambda o: o[:2])[2])
+        return chosen
+
+    def _free(self, w: Way, have: list, d: int, chosen: list[Way | None]) -> bool:
+        """Whether no other dimension cuts an axis that a way cuts."""
+        for i, axis in enumerate(w.axes):
+            if axis is None or have[i] is None:
+                continue
+            before = any(c is not None and c.axes[i] == axis for c in chosen)
+            if before or any(type(p) is Split and p.axis == axis for e, p in enumerate(have[i]) if e > d):
+                return False
+        return not any(c is not None and (c.out == w.out is not None or (c.combine and w.combine)) for c in chosen)
+
+    def _price(self, w: Way | None, operands: list, d: int, chosen: list[Way | None]) -> float:
+        total = 0.0
+        for i, x in enumerate(operands):
+            if x is not None:
+                to = Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i])
+                shares = [n for e, n in enumerate(self.sizes) if e != d and self._is_cut(x._layout.placements, i, e, chosen)]
+                nbytes = x.size * x.dtype.size // prod(shares)
+                total += self.cost(x._layout.placements[d], to, nbytes, d)
+        return total
+
+    def _is_cut(self, placements: tuple, i: int, e: int, chosen: list[Way | None]) -> bool:
+        if e < len(chosen):
+            return chosen[e] is not None and chosen[e].axes[i] is not None
+        return type(placements[e]) is Split
+
+    def _later(self, w: Way, types: list, outs: Sequence[TensorType], d: int) -> float:
+        """What a result costs that somebody has to put together."""
+        nbytes = sum(prod(t.shape) * t.dtype.size for t in outs)
+        if w.combine == "chunks":
+            return self.cost(Partial(types[0].shape[w.axes[0]] // (256 * self.sizes[d])), Broadcast(), nbytes, d)
+        return 2.0 * nbytes if w.combine else 0.0
+
+
+def _result(w: Way | None, chunks: int) -> Placement:
+    """Where the result of a way is."""
+    if w is None:
+        return Broadcast()
+    return Partial(chunks) if w.combine == "chunks" else Broadcast() if w.out is None else Split(w.out)
+
+
+def _folded(x: Tensor) -> Tensor:
+    """The sum along axis 0, one after another."""
+    total = x[0]
+    for i in range(1, x.shape[0]):
+        total = total + x[i]
+    return total

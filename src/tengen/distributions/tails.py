@@ -1,0 +1,261 @@
+"""Further distributions of positive numbers: powers and inverses of simpler ones. Names, parameters and their order are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tengen import functional as F
+from tengen.distributions.continuous import EULER
+from tengen.distributions.distribution import (
+    Constraint,
+    Distribution,
+    as_float,
+    nonnegative,
+    positive,
+    together,
+    unit_interval,
+    within,
+)
+from tengen.distributions.gamma_family import power_term
+from tengen.random.state import default_rng
+from tengen.tensor import Tensor
+
+log, exp, log1p, expm1, lgamma, digamma, where, power = F.log, F.exp, F.log1p, F.expm1, F.lgamma, F.digamma, F.where, F.pow
+
+
+class _ByQuantiles(Distribution):
+    """What is drawn by the inverse of its distribution function."""
+
+    has_rsample = True
+
+    def _draw(self, shape: tuple[int, ...]) -> Tensor:
+        return self.icdf(default_rng.open_uniform(shape).astype(getattr(self, self.parameters[0]).dtype))
+
+
+class Weibull(_ByQuantiles):
+    """The probability of more than x is exp(-(x / scale)^concentration), for x >= 0.
+
+    >>> Weibull(2.0, 1.0).mean.item()
+    2.0
+    """
+
+    support = nonnegative
+    parameters = ("scale", "concentration")
+
+    def __init__(self, scale: Any, concentration: Any):
+        self.scale, self.concentration = together(self, {"scale": (scale, positive), "concentration": (concentration, positive)})
+        super().__init__(self.scale.shape)
+
+    def _moment(self, n: int) -> Tensor:
+        return exp(lgamma(1.0 + n / self.concentration))
+
+    @property
+    def mean(self):
+        return self.scale * self._moment(1)
+
+    @property
+    def variance(self):
+        return self.scale * self.scale * (self._moment(2) - self._moment(1) * self._moment(1))
+
+    def log_prob(self, value):
+        x, k = as_float(value), self.concentration
+
+        def density(v):
+            z = v / self.scale
+            return log(k / self.scale) + power_term(k - 1.0, z) - power(z, k)
+
+        return within(nonnegative.check(x), x, density, 1.0)
+
+    def entropy(self):
+        return EULER * (1.0 - 1.0 / self.concentration) + log(self.scale / self.concentration) + 1.0
+
+    def cdf(self, value):
+        return -expm1(-power(F.maximum(as_float(value), 0.0) / self.scale, self.concentration))
+
+    def icdf(self, value):
+        return self.scale * power(-log1p(-as_float(value)), 1.0 / self.concentration)
+
+
+class Pareto(_ByQuantiles):
+    """The density is alpha scale^alpha / x^(alpha + 1), for x >= scale."""
+
+    parameters = ("scale", "alpha")
+
+    def __init__(self, scale: Any, alpha: Any):
+        self.scale, self.alpha = together(self, {"scale": (scale, positive), "alpha": (alpha, positive)})
+        self.support = Constraint("at least scale", lambda x: F.logical_and(x >= self.scale, x < math.inf))
+        super().__init__(self.scale.shape)
+
+    @property
+    def mean(self):
+        a = F.maximum(self.alpha, 1.0)
+        return where(a > 1, a * self.scale / where(a > 1, a - 1.0, 1.0), math.inf)
+
+    @property
+    def variance(self):
+        a = where(self.alpha > 2, self.alpha, 3.0)
+        return where(self.alpha > 2, self.scale * self.scale * a / ((a - 1.0) * (a - 1.0) * (a - 2.0)), math.inf)
+
+    def log_prob(self, value):
+        x, a = as_float(value), self.alpha
+        inside, x = self.support.check(x), x + 0.0 * self.scale
+        safe = where(inside, x, self.scale)
+        return where(inside, log(a / safe) + a * log(self.scale / safe), where(F.isnan(x), math.nan, -math.inf))
+
+    def entropy(self):
+        return log(self.scale / self.alpha) + 1.0 + 1.0 / self.alpha
+
+    def cdf(self, value):
+        return 1.0 - power(self.scale / F.maximum(as_float(value), self.scale), self.alpha)
+
+    def icdf(self, value):
+        return self.scale * exp(-log1p(-as_float(value)) / self.alpha)
+
+
+class HalfCauchy(_ByQuantiles):
+    """The absolute value of a Cauchy variable around 0."""
+
+    support = nonnegative
+    parameters = ("scale",)
+
+    def __init__(self, scale: Any = 1.0):
+        (self.scale,) = together(self, {"scale": (scale, positive)})
+        super().__init__(self.scale.shape)
+
+    @property
+    def mean(self):
+        return F.full_like(self.scale, math.inf)
+
+    @property
+    def variance(self):
+        return F.full_like(self.scale, math.inf)
+
+    def log_prob(self, value):
+        x = as_float(value)
+        density = lambda v: math.log(2 / math.pi) - log(self.scale) - log1p((v / self.scale) * (v / self.scale))
+        return within(nonnegative.check(x), x, density, 0.0)
+
+    def entropy(self):
+        return log(2 * math.pi * self.scale)
+
+    def cdf(self, value):
+        return 2 / math.pi * F.atan(F.maximum(as_float(value), 0.0) / self.scale)
+
+    def icdf(self, value):
+        return self.scale * F.tan(0.5 * math.pi * as_float(value))
+
+
+class Kumaraswamy(_ByQuantiles):
+    """The density is a b x^(a - 1) (1 - x^a)^(b - 1) in [0, 1], a and b being the concentrations."""
+
+    support = unit_interval
+    parameters = ("concentration1", "concentration0")
+
+    def __init__(self, concentration1: Any, concentration0: Any):
+        given = {"concentration1": (concentration1, positive), "concentration0": (concentration0, positive)}
+        self.concentration1, self.concentration0 = together(self, given)
+        super().__init__(self.concentration1.shape)
+
+    def _moment(self, n: int) -> Tensor:
+        b, c = self.concentration0, 1.0 + n / self.concentration1
+        return exp(log(b) + lgamma(c) + lgamma(b) - lgamma(c + b))
+
+    @property
+    def mean(self):
+        return self._moment(1)
+
+    @property
+    def variance(self):
+        return self._moment(2) - self._moment(1) * self._moment(1)
+
+    def log_prob(self, value):
+        x, a, b = as_float(value), self.concentration1, self.concentration0
+        density = lambda v: log(a * b) + power_term(a - 1.0, v) + power_term(b - 1.0, -power(v, a), log1p)
+        return within(unit_interval.check(x), x, density, 0.5)
+
+    def entropy(self):
+        a, b = self.concentration1, self.concentration0
+        return 1.0 - 1.0 / b + (1.0 - 1.0 / a) * (digamma(b + 1.0) + EULER) - log(a * b)
+
+    def cdf(self, value):
+        x = F.minimum(F.maximum(as_float(value), 0.0), 1.0)
+        return 1.0 - power(1.0 - power(x, self.concentration1), self.concentration0)
+
+    def icdf(self, value):
+        return power(-expm1(log1p(-as_float(value)) / self.concentration0), 1.0 / self.concentration1)
+
+
+class InverseGamma(Distribution):
+    """One over a Gamma variable: the density is rate^a x^(-a - 1) e^(-rate / x) / gamma(a), a being the concentration, for x > 0."""
+
+    support = positive
+    parameters = ("concentration", "rate")
+
+    def __init__(self, concentration: Any, rate: Any = 1.0):
+        given = {"concentration": (concentration, positive), "rate": (rate, positive)}
+        self.concentration, self.rate = together(self, given)
+        super().__init__(self.rate.shape)
+
+    def _draw(self, shape):
+        lead = shape[: len(shape) - len(self.batch_shape)]
+        return self.rate.detach() / default_rng.gamma(self.concentration.detach(), 1.0, lead)
+
+    @property
+    def mean(self):
+        a = self.concentration
+        return where(a > 1, self.rate / where(a > 1, a - 1.0, 1.0), math.inf)
+
+    @property
+    def variance(self):
+        a = where(self.concentration > 2, self.concentration, 3.0)
+        return where(self.concentration > 2, self.rate * self.rate / ((a - 1.0) * (a - 1.0) * (a - 2.0)), math.inf)
+
+    def log_prob(self, value):
+        x, a = as_float(value), self.concentration
+        constant = a * log(self.rate) - lgamma(a)
+        return within(positive.check(x), x, lambda v: constant - (a + 1.0) * log(v) - self.rate / v, 1.0)
+
+    def entropy(self):
+        a = self.concentration
+        return a + log(self.rate) + lgamma(a) - (1.0 + a) * digamma(a)
+
+
+class FisherSnedecor(Distribution):
+    """The ratio of two Chi2 variables, each over its degrees of freedom: F of df1 and df2."""
+
+    support = nonnegative
+    parameters = ("df1", "df2")
+
+    def __init__(self, df1: Any, df2: Any):
+        self.df1, self.df2 = together(self, {"df1": (df1, positive), "df2": (df2, positive)})
+        super().__init__(self.df1.shape)
+
+    def _draw(self, shape):
+        lead = shape[: len(shape) - len(self.batch_shape)]
+        one, other = (default_rng.gamma(df.detach() * 0.5, 1.0, lead) / df.detach() for df in (self.df1, self.df2))
+        return one / other
+
+    @property
+    def mean(self):
+        d = where(self.df2 > 2, self.df2, 3.0)
+        return where(self.df2 > 2, d / (d - 2.0), math.nan)
+
+    @property
+    def variance(self):
+        d, e = where(self.df2 > 4, self.df2, 5.0), self.df1
+        return where(self.df2 > 4, 2.0 * d * d * (e + d - 2.0) / (e * (d - 2.0) * (d - 2.0) * (d - 4.0)), math.nan)
+
+    def _log_beta(self):
+        return lgamma(0.5 * self.df1) + lgamma(0.5 * self.df2) - lgamma(0.5 * (self.df1 + self.df2))
+
+    def log_prob(self, value):
+        x, a, b = as_float(value), 0.5 * self.df1, 0.5 * self.df2
+        ratio = self.df1 / self.df2
+        density = lambda v: a * log(ratio) + power_term(a - 1.0, v) - (a + b) * log1p(ratio * v) - self._log_beta()
+        return within(nonnegative.check(x), x, density, 1.0)
+
+    def entropy(self):
+        a, b = 0.5 * self.df1, 0.5 * self.df2
+        slopes = (1.0 - a) * digamma(a) - (1.0 + b) * digamma(b) + (a + b) * digamma(a + b)
+        return log(self.df2 / self.df1) + self._log_beta() + slopes

@@ -1,0 +1,177 @@
+"""Methods that PyTorch understands otherwise than NumPy and MegEngine do, and the files in which they mean what they mean there.
+
+A method of Tensor has one meaning, NumPy's and MegEngine's, in every file but those that have imported `tengen.pytorch` or something
+of it: there ``x.max(1)`` is ``torch.max(x, 1)``. While the dialect is loaded, a call from another file that PyTorch's users would mean
+otherwise, with other numbers, is an error that says both ways to write it: that file may be a part of their program. NumPy's words
+`axis` and `keepdims` are clear, and mean what they always mean.
+
+Out: `methods`, which look who calls them. `tengen.pytorch` has them put on Tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+from weakref import ref
+
+from tengen.base.errors import ArgumentError
+from tengen.ops.define import REGISTRY, dispatch
+from tengen.tensor.in_place import is_part, part_of, written
+from tengen.tensor.nodes import leaves
+from tengen.tensor.pytorch_names import function_of
+from tengen.tensor.tensor import Tensor, warn_of_lost
+from tengen.tensor.writes import NAMELESS, assigns
+
+DIALECT = "tengen.pytorch"
+NUMPYS_WORDS = {"axis", "axes", "keepdims"}
+Differs = Callable[[tuple, dict], bool]
+
+
+def _of_an_axis(args: tuple, named: dict) -> bool:
+    return bool(args) or "dim" in named
+
+
+def _unless_spread(args: tuple, named: dict) -> bool:
+    return not {"correction", "unbiased"} & named.keys()
+
+
+def _of_two(args: tuple, named: dict) -> bool:
+    return (len(args) == 2 and all(isinstance(a, int) for a in args)) or "dim0" in named or "dim1" in named
+
+
+def _with_dtype(args: tuple, named: dict) -> bool:
+    return "dtype" in named
+
+
+def _always(args: tuple, named: dict) -> bool:
+    return True
+
+
+# method -> (whether a call differs in its numbers, what it means here, what PyTorch means and how to write it)
+REFUSED: dict[str, tuple[Differs, str, str]] = {
+    "max": (_of_an_axis, "the values alone", "values and indices: torch.max(x, dim); here: x.amax(dim), or x.max(axis=dim)"),
+    "min": (_of_an_axis, "the values alone", "values and indices: torch.min(x, dim); here: x.amin(dim), or x.min(axis=dim)"),
+    "median": (_always, "the mean of the two in the middle", "the lower one: torch.median(x); here: x.median(axis=None)"),
+    "std": (_unless_spread, "that divided by n", "by n - 1: torch.std(x), or x.std(unbiased=True); here: x.std(unbiased=False)"),
+    "var": (_unless_spread, "that divided by n", "by n - 1: torch.var(x), or x.var(unbiased=True); here: x.var(unbiased=False)"),
+    "repeat": (_always, "each element several times", "the whole tensor: x.tile((2, 1)), or torch.tile; here: x.repeat(2, axis=0)"),
+    "svd": (_always, "(U, S, Vh)", "(U, S, V): torch.linalg.svd(x) gives (U, S, Vh)"),
+    "where": (_always, "the tensor as the mask", "as the value: torch.where(mask, x, y)"),
+}  # fmt: skip
+# method -> (the calls that are PyTorch's in a file of its dialect, the file of `tengen.pytorch.functions` with what they mean)
+_SPOKEN: dict[str, tuple[Differs, str]] = {
+    **{name: (_of_an_axis, "reductions") for name in ("max", "min")},
+    **{name: (_always, "reductions") for name in (
+        "median", "std", "var", "sort", "argsort", "topk", "kthvalue", "mode", "cummax", "cummin", "unique", "unique_consecutive", "nonzero",
+        "aminmax")},
+    **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split")},
+    "transpose": (_of_two, "shaping"),
+    **{name: (_always, "elementwise") for name in ("where", "svd")},
+    **{name: (_with_dtype, "reductions") for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean", "norm")},
+    **{name: (_with_dtype, "elementwise") for name in ("softmax", "log_softmax")},
+}  # fmt: skip
+_UNDER = {"where": "where_of_value"}  # methods whose function has another name, for its arguments stand in another order
+
+
+def speaks_pytorch(frame: FrameType) -> bool:
+    """Whether the code that a frame runs is PyTorch's dialect: a name that it sees, of its file or its own, is of `tengen.pytorch`.
+
+    Tengen's own files are not.
+    """
+    if str(frame.f_globals.get("__name__")).partition(".")[0] == "tengen":
+        return False
+    return any(_of_dialect(v) for v in list(frame.f_globals.values())) or any(_of_dialect(v) for v in frame.f_locals.values())
+
+
+def _of_dialect(value: Any) -> bool:
+    kind = type(value)
+    if kind is ModuleType:
+        name = value.__name__
+    elif kind is FunctionType or isinstance(value, type):
+        name = value.__module__
+    else:
+        return False
+    return isinstance(name, str) and (name == DIALECT or name.startswith(DIALECT + "."))
+
+
+def _looking_who_calls(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which is PyTorch's function of that name where a file of its dialect calls it."""
+    spoken, where = _SPOKEN[name]
+    pytorchs = function_of(f"{DIALECT}.functions.{where}", _UNDER.get(name, name))
+    refused = REFUSED.get(name)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        if leaves.parameters and not NUMPYS_WORDS & named.keys():
+            if spoken(args, named) and speaks_pytorch(sys._getframe(1)):
+                return pytorchs(self, *args, **named)
+            if refused is not None and refused[0](args, named):
+                here, there = refused[1:]
+                raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
+        return method(self, *args, **named)
+
+    return call
+
+
+# ---- views ---------------------------------------------------------------------------------------------------------------
+
+_speakers: dict[int, ref[CodeType]] = {}  # the code that was found to speak, by its number
+
+
+def _speaks(frame: FrameType) -> bool:
+    known = _speakers.get(id(frame.f_code))
+    if known is not None and known() is frame.f_code:
+        return True
+    found = speaks_pytorch(frame)
+    if found:
+        _speakers[id(frame.f_code)] = ref(frame.f_code)
+    return found
+
+
+def _get_item(self: Tensor, key: Any) -> Tensor:
+    """The elements that a key names, by NumPy's rules; in a file of the dialect what is written to them is written to the tensor."""
+    if leaves.parameters and _speaks(sys._getframe(1)):
+        return part_of(self, key)
+    return REGISTRY["getitem"].call(self, key)
+
+
+def _iterate(self: Tensor) -> Iterator[Tensor]:
+    """The parts along the first axis; in a file of the dialect what is written to them is written to the tensor."""
+    if not self.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    get = part_of if leaves.parameters and _speaks(sys._getframe(1)) else REGISTRY["getitem"].call
+    return (get(self, i) for i in range(self.shape[0]))
+
+
+def _set_item(self: Tensor, key: Any, value: Any) -> None:
+    """Gives the elements that a key names another value, and those of the tensor that this one is a part of."""
+    if is_part(self):
+        return written(self, lambda: dispatch.set_item(self, key, value))
+    if sys.getrefcount(self) == NAMELESS and assigns(sys._getframe(1)):
+        warn_of_lost(self)
+    dispatch.set_item(self, key, value)
+
+
+def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def update(self: Any, other: Any) -> Any:
+        return written(self, lambda: method(self, other)) if is_part(self) else method(self, other)
+
+    return update
+
+
+_UPDATES = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
+
+
+@functools.cache
+def methods() -> dict[str, Callable[..., Any]]:
+    """The methods of Tensor that look who calls them, by name, for `tengen.tensor.methods.put`; before they are put there nobody looks."""
+    updates = [f"__i{u}__" for u in _UPDATES if hasattr(Tensor, f"__i{u}__")]
+    return {
+        **{name: _looking_who_calls(name, getattr(Tensor, name)) for name in _SPOKEN},
+        **{name: _updating(name, getattr(Tensor, name)) for name in updates},
+        "__getitem__": _get_item, "__iter__": _iterate, "__setitem__": _set_item,
+    }  # fmt: skip

@@ -1,0 +1,58 @@
+"""Functions of `torch.special`, against mpmath, and their gradients against differences."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import tengen.pytorch as torch
+from tengen.base.errors import ArgumentError
+
+X = [1e-6, 0.3, 1.0, 2.5, 7.75, 29.9, 30.1, 120.0]
+CASES = {
+    "entr": (torch.special.entr, lambda x: -x * mpmath.log(x), X),
+    "ndtr": (torch.special.ndtr, mpmath.ncdf, [-30.0, -8.0, -1.5, 0.0, 0.5, 3.0]),
+    "i0": (torch.special.i0, lambda x: mpmath.besseli(0, x), [-3.0, 0.0, *X]),
+    "i1": (torch.special.i1, lambda x: mpmath.besseli(1, x), [-3.0, 0.0, *X]),
+    "i0e": (torch.special.i0e, lambda x: mpmath.besseli(0, x) * mpmath.exp(-abs(x)), [-700.0, *X, 1e5]),
+    "i1e": (torch.special.i1e, lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x)), [-700.0, *X, 1e5]),
+    "zeta": (lambda x: torch.special.zeta(torch.full_like(x, 2.5), x), lambda x: mpmath.zeta(2.5, x), X),
+    "polygamma": (lambda x: torch.special.polygamma(1, x), lambda x: mpmath.polygamma(1, x), X),
+    "polygamma of 3": (lambda x: torch.special.polygamma(3, x), lambda x: mpmath.polygamma(3, x), X[1:]),
+    "multigammaln": (lambda x: torch.special.multigammaln(x, 3), lambda x: mpmath.log(mpmath.pi) * 1.5 + sum(
+        mpmath.loggamma(x - i / 2) for i in range(3)), [1.25, 2.0, 30.0]),
+    "xlog1py": (lambda x: torch.special.xlog1py(x, x), lambda x: x * mpmath.log1p(x), [0.0, *X]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_slopes(name):
+    f, exact, points = CASES[name]
+    x = torch.tensor(np.array(points), requires_grad=True)
+    y = f(x)
+    with mpmath.workdps(40):
+        want = [float(exact(mpmath.mpf(p))) for p in points]
+        slopes = [float(mpmath.diff(exact, mpmath.mpf(p))) for p in points]
+    np.testing.assert_allclose(y.detach().numpy(), want, rtol=2e-13, atol=1e-290)
+    y.sum().backward()
+    inside = [i for i, p in enumerate(points) if p]
+    np.testing.assert_allclose(x.grad.numpy()[inside], np.array(slopes)[inside], rtol=1e-10, atol=1e-14)
+    low = f(torch.tensor(np.array(points, "f4"))).numpy()
+    assert low.dtype == np.float32
+    fine = [i for i, w in enumerate(want) if 1e-30 < abs(w) < 1e30]
+    np.testing.assert_allclose(low[fine], np.array(want)[fine], rtol=3e-5)  # the argument's rounding, times up to 120
+
+
+def test_edges():
+    x = torch.tensor([0.0, -1.0, math.inf, math.nan])
+    assert torch.special.entr(x).tolist()[:3] == [0.0, -math.inf, -math.inf] and math.isnan(torch.special.entr(x)[3].item())
+    assert torch.special.i0e(x).tolist()[2] == 0.0 and math.isnan(torch.special.i1(x)[3].item()) and torch.special.i1e(x)[0].item() == 0.0
+    assert torch.special.xlog1py(torch.zeros(2), torch.tensor([-1.0, math.nan])).tolist()[0] == 0.0
+    s, q = torch.tensor([1.0, 0.5, 2.0]), torch.tensor([2.0, 2.0, -1.0])
+    assert torch.special.zeta(s, q)[0].item() == math.inf and torch.special.zeta(s, q).isnan().tolist() == [False, True, True]
+    assert torch.special.i0(torch.zeros(0)).shape == (0,) and torch.special.i0(torch.tensor([2])).dtype is torch.float32
+    with pytest.raises(ArgumentError, match="n=-1"):
+        torch.special.polygamma(-1, x)
+    with pytest.raises(AttributeError, match="i0"):
+        torch.special.i0f  # noqa: B018  (the name is asked for)
