@@ -120,7 +120,7 @@ static void *take(uintptr_t *next, uintptr_t end, size_t align, size_t size) {
     return (void *)at;
 }
 
-/* From the memory that is left below 64 KiB of stack, else from the PSRAM, which AN500, whose processor is a Cortex-M7, has elsewhere. */
+/* From the memory that is left below 64 KiB of stack, else from the PSRAM, which AN500, the larger of the two, has elsewhere. */
 void *aligned_alloc(size_t align, size_t size) {
     static uintptr_t near, far, end;
     if (!near) {
