@@ -522,6 +522,9 @@ def test_a_leaked_tensor_says_so():
         f(Tensor([1.0]))
     with pytest.raises(TraceError, match=r"add\(.*a trace that has ended.*help: return it"):
         kept[0] + 1
+    for ask in (kept[0].numpy, kept[0].tolist, lambda: bool(kept[0]), lambda: float(kept[0])):
+        with pytest.raises(TraceError, match=r"test_trace.py:[0-9]+: the values of f32\[1\].*a trace that has ended.*help: return it"):
+            ask()
     with pytest.raises(TraceError, match="another trace"):
         trace(lambda x: x + kept[0])(Tensor([1.0]))
     with pytest.raises(TraceError, match="has not been traced"):

@@ -15,7 +15,7 @@ def byte_size(value: Any, what: str, kilo: int = 1000) -> int:
     """A size as a number of bytes.
 
     Args:
-        value: an int, or a text: a number and a unit, B, KB, MB, GB, TB (powers of `kilo`) or KiB, MiB, GiB, TiB (powers of 1024).
+        value: an int, or a text: a number and a unit, B, bytes, KB, MB, GB, TB (powers of `kilo`) or KiB, MiB, GiB, TiB (powers of 1024).
         what: names it in an error.
 
     Errors: ValueError for anything else, and for less than 0.
@@ -23,7 +23,7 @@ def byte_size(value: Any, what: str, kilo: int = 1000) -> int:
     >>> byte_size("400MB", "budget"), byte_size("1.5 KiB", "budget"), byte_size(4096, "budget")
     (400000000, 1536, 4096)
     """
-    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", value.upper())):
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)(?:B|(?<![KMGTI])BYTES)?\s*", value.upper())):
         number, prefix, binary = found.groups()
         if prefix or not binary:
             return int(float(number) * (1024 if binary else kilo) ** _POWERS[prefix])

@@ -37,13 +37,14 @@ def cond(pred: Tensor | bool, then: Callable[..., Nest], else_: Callable[..., Ne
     Errors: ShapeError for a condition of several elements, ShapeError or DTypeError for branches whose results differ.
 
     Numerics: the bits of the branch that runs. The gradient is that of this branch; it computes the branch once more.
-    Errors: ArgumentError for branches whose results have different structures
+    Errors: ArgumentError for branches that are no functions, or whose results have different structures
 
     >>> from tengen import Tensor, functional as F
     >>> root = lambda x: F.cond(x > 0, F.sqrt, lambda x: x * 0, x)
     >>> root(Tensor(9.0)).item(), root(Tensor(-9.0)).item()
     (3.0, -0.0)
     """
+    _check_function("cond", then=then, else_=else_)
     if isinstance(pred, bool):
         return (then if pred else else_)(*operands)
     given, key = _opened(operands, "an operand")
@@ -53,13 +54,13 @@ def cond(pred: Tensor | bool, then: Callable[..., Nest], else_: Callable[..., Ne
         def body(xs: list[Tensor]) -> list[Tensor]:
             leaves, kind = _opened(f(*unflatten(key, xs)), "a result")
             kinds.append(kind)
+            if kind != kinds[0]:
+                raise ArgumentError(f"{user_line()}: the branches of cond return different structures; help: both return the same one")
             return leaves
 
         return body
 
     out = run_cond(pred, branch(then), branch(else_), given)
-    if kinds[0] != kinds[1]:
-        raise ArgumentError(f"{user_line()}: the branches of cond return different structures; help: both return the same one")
     return unflatten(kinds[0], out)
 
 
@@ -88,6 +89,7 @@ def while_loop(
     """
     if not state:
         raise ArgumentError(f"{user_line()}: while_loop has no state; help: while_loop(cond, body, *state)")
+    _check_function("while_loop", cond=cond, body=body)
     if max_iterations is not None:
         _check_count("while_loop", "max_iterations", max_iterations)
     given, key = _opened(state, "a part of the state")
@@ -125,6 +127,7 @@ def scan(
     >>> total.item(), sums.tolist()
     (6.0, [1.0, 3.0, 6.0])
     """
+    _check_function("scan", body=body)
     state, key = _opened(init, "a part of the state")
     sliced, slices = _opened(xs, "what is scanned")
     n = len(state)
@@ -159,6 +162,7 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
     >>> F.fori_loop(1, 6, lambda i, product: product * i, Tensor(1)).item()
     120
     """
+    _check_function("fori_loop", body=body)
     for name, bound in (("start", start), ("stop", stop)):
         whole = bound.ndim == 0 and bound.dtype.is_int if isinstance(bound, Tensor) else _is_whole(bound)
         if not whole:
@@ -176,6 +180,13 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
 
 def _is_whole(n: Any) -> bool:
     return isinstance(n, (int, Expr, np.integer)) and not isinstance(n, bool)
+
+
+def _check_function(what: str, **functions: Any) -> None:
+    """ArgumentError for a branch or a body that is no function."""
+    for name, f in functions.items():
+        if not callable(f):
+            raise ArgumentError(f"{user_line()}: {what}: {name} is a {type(f).__name__}; help: a function that returns the result")
 
 
 def _check_count(what: str, name: str, n: Any) -> None:

@@ -21,7 +21,7 @@ from tengen.jit.recording import Recording
 from tengen.jit.room import warn
 from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
-from tengen.jit.script.convert import converted, with_source
+from tengen.jit.script.convert import converted, innermost, with_source
 from tengen.jit.script.lanes import with_lists
 from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
@@ -47,13 +47,17 @@ def _scripting(name: str) -> Iterator[None]:
         if before is None and not isinstance(e, CallsPython):
             with_source(e)
         raise
-    except RecursionError:
+    except RecursionError as e:
         if before is not None:
             raise
-        raise ScriptError(
-            f"{name} calls itself without end while it is recorded: where a condition is a tensor, both branches are; help: a while loop. Or a "
-            "tensor decides about leaving a loop over a long list; help: a loop over a tensor"
-        ) from None
+        at = innermost(e)
+        line = "" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}: "
+        endless = ScriptError(
+            f"{line}{name} calls itself without end while it is recorded: where a condition is a tensor, both branches are; help: a while "
+            "loop. Or a tensor decides about leaving a loop over a long list; help: a loop over a tensor"
+        ).with_traceback(e.__traceback__)
+        with_source(endless)
+        raise endless.with_traceback(None) from None
     finally:
         if before is None:
             memo.end()

@@ -126,6 +126,8 @@ class Pages:
 
 def folder_of(offload: str | os.PathLike) -> str:
     """The folder that an option `offload` names. Errors: ValueError where it is none."""
+    if not isinstance(offload, (str, os.PathLike)):
+        raise ValueError(f'offload={offload!r} is no folder; help: a folder that is there, or "disk"')
     if offload == "disk":
         import tempfile
 

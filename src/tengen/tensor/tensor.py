@@ -319,6 +319,11 @@ def view_as_numpy(t: Tensor) -> np.ndarray:
                 f"{user_line()}: the values of {t._layout.type!r} are asked for in a script, and do not exist while it is recorded; help: "
                 "conditions, int(x), float(x), x.item() and texts are parts of the program; other functions of Python take values by jit.ignore"
             )
+        if tracing.recorder is None:
+            raise TraceError(
+                f"{user_line()}: the values of {t._layout.type!r} are asked for, which was made inside a trace that has ended, so it has none; "
+                "help: return it from the traced function instead of keeping it in an attribute or a list"
+            )
         raise TraceError(
             f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
             "like), and do not exist while the program is recorded as a whole; help: return the tensor from the traced function; decide by "

@@ -93,12 +93,18 @@ def _code(f: types.FunctionType) -> types.CodeType:
     return code
 
 
-def with_source(e: Exception) -> None:
-    """Adds to the text of an error the line of a script in which it was raised, with a caret, where it shows none."""
-    text, tb, found = str(e), e.__traceback__, None
+def innermost(e: Exception) -> types.TracebackType | None:
+    """The last entry of an error's traceback that is a line of a script."""
+    tb, found = e.__traceback__, None
     while tb is not None:
         found = tb if tb.tb_frame.f_code in _made else found
         tb = tb.tb_next
+    return found
+
+
+def with_source(e: Exception) -> None:
+    """Adds to the text of an error the line of a script in which it was raised, with a caret, where it shows none."""
+    text, found = str(e), innermost(e)
     if found is None or "\n" in text or len(e.args) != 1:
         return
     code = found.tb_frame.f_code
