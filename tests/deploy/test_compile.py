@@ -150,6 +150,9 @@ def test_checks(net, tmp_path):
         p.weights[at] ^= 0x80
         assert check(pointer, size) == 2
         p.weights[at] ^= 0x80
+    null = ctypes.c_void_p(None)
+    assert check(null, size) == 3 and check(null, ctypes.c_size_t(0)) == 3
+    assert [check(ctypes.c_void_p(p.weights.ctypes.data + by), size) for by in (1, 4, 7)] == [4, 4, 4]
     args = [p.weights, p.workspace, np.zeros((2, 3, 8, 6), "f4"), np.zeros((2, 5, 4, 3), "f4"), np.zeros((2, 7), "f4")]
     run = p.function("run")
     call = lambda a: run(*[ctypes.c_void_p(v) for v in a])

@@ -18,7 +18,8 @@ from tengen.deploy.compile import compile_model
 from tengen.deploy.run import run_artifact
 from tengen.optimizer import SGD
 from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
-from tengen.quantization.layers import find_layers
+from tengen.quantization.layers import find_layers, switched
+from tengen.quantization.post_training import Road
 
 TRAINED = 1200
 
@@ -124,6 +125,24 @@ def test_layers_that_cost_too_much_stay_in_float(digits):
     made = Q.auto_mix(bad, x[:400], 0.3, calibrator="minmax")
     assert loses.score < 99.7 <= made.score and [layer.name for layer in made.in_float] == ["fc.weight"]
     assert re.match(r"alone by integers it costs \d+\.\d\d % \(drop of 0.3 % asked for\)", made.in_float[0].why_float)
+
+
+def test_one_program_measures_every_choice_of_layers(monkeypatch):
+    """Its results are those of a program of each choice, bit for bit; so three programs are made where a drop is exceeded."""
+    random.seed(3)
+    net = M.Sequential(M.Conv2d(3, 3, 3, padding=1), M.ReLU(), M.Flatten(), M.Linear(48, 5))
+    x = np.random.default_rng(3).normal(size=(20, 3, 4, 4)).astype("float32")
+    road = Road(net, x, None, None, "minmax", True, True, 0)
+    both = switched(road.graph, road.layers)
+    for choice in ([True, False], [True, True]):
+        on = {id(layer): c for layer, c in zip(road.layers, choice)}
+        want = road.program(lambda layer, on=on: on[id(layer)])(x).numpy()
+        assert both(x, *map(np.array, choice)).numpy().tobytes() == want.tobytes()
+    made, program = [], road.program
+    monkeypatch.setattr(road, "program", lambda chosen: made.append(chosen) or program(chosen))
+    road.metric = lambda found: 100 - 1e3 * float(np.abs(found[0] - road.outputs[0]).max())  # any integers lose something
+    some = road.mixed(1e-3)
+    assert len(made) == 2 and len(some.in_float) == 2 and some.score == 100  # and the one with switches
 
 
 def test_a_report(digits):

@@ -155,7 +155,8 @@ int64_t {p}_set_threads(int64_t threads);
 void {p}_stop_threads(void);
 """ if f.threads > 1 else ""  # fmt: skip
     check = f"""
-/* Whether these are the weights that this program was compiled with: 0 yes, 1 another size, 2 other content. */
+/* Whether these are the weights that this program was compiled with: 0 yes, 1 another size, 2 other content, 3 a null pointer,
+   4 an address that is no multiple of 8. */
 int {p}_check(const void *weights, size_t bytes);
 """ if f.weights_bytes else ""  # fmt: skip
     reset = f"""

@@ -238,13 +238,27 @@ define void @$P$_reset(ptr %weights, ptr %state) nounwind {
 _CHECK = """\
 define i32 @$P$_check(ptr %weights, $SIZE$ %bytes) nounwind {
 entry:
+  %null = icmp eq ptr %weights, null
+  br i1 %null, label %missing, label %given
+missing:
+  ret i32 3
+given:
+  %address = ptrtoint ptr %weights to i64
+  %low = and i64 %address, 7
+  %odd = icmp ne i64 %low, 0
+  br i1 %odd, label %unaligned, label %aligned
+unaligned:
+  ret i32 4
+aligned:
   %fits = icmp eq $SIZE$ %bytes, $BYTES$
-  br i1 %fits, label %next, label %size
+  br i1 %fits, label %words, label %size
 size:
   ret i32 1
+words:
+  br label %next
 next:
-  %i = phi i64 [0, %entry], [%i1, %next]
-  %sum = phi i64 [0, %entry], [%sum1, %next]
+  %i = phi i64 [0, %words], [%i1, %next]
+  %sum = phi i64 [0, %words], [%sum1, %next]
   %i1 = add i64 %i, 1
   %at = getelementptr i64, ptr %weights, i64 %i
   %w = load i64, ptr %at, align 8

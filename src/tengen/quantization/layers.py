@@ -16,6 +16,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.base.dtype import float32
 from tengen.deploy.graphs import Graph, Node, Value
+from tengen.ir.types import TensorType
 from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
 from tengen.quantization.dtypes import QuantizationError, check_scale
 from tengen.tensor import Tensor
@@ -231,6 +232,21 @@ def replaced(graph: Graph, layers: list[Layer], chosen: Callable[[Layer], bool])
     with g.edits():
         for layer, n in nodes:
             g.replace(n, layer.by_integers())
+    return g
+
+
+def switched(graph: Graph, layers: list[Layer]) -> Graph:
+    """A copy of the graph that computes each layer both ways. Behind its inputs is a bool[] for each layer that can be by
+    integers: whether it is in this run. So one program measures every choice."""
+    g = graph.copy()
+    nodes = [(layer, g.nodes[layer.index]) for layer in layers if not layer.why_float]
+    with g.edits():
+        for i, (layer, n) in enumerate(nodes):
+            on = g.add_input(f"layer {i} is by integers", TensorType((), "bool"))
+            both = lambda on, x, layer=layer: F.where(on, layer.by_integers()(x), layer.in_float(x))
+            x = n.inputs[0]
+            assert x is not None
+            g.replace(n, g.apply(both, on, x, before=n))
     return g
 
 

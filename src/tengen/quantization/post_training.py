@@ -16,7 +16,7 @@ from tengen.base.errors import TengenError
 from tengen.deploy.graphs import Graph
 from tengen.quantization.calibrators import CALIBRATORS
 from tengen.quantization.dtypes import QuantizationError
-from tengen.quantization.layers import Layer, find_layers, input_of, replaced
+from tengen.quantization.layers import Layer, find_layers, input_of, replaced, switched
 from tengen.quantization.modes import evaluating
 from tengen.quantization.rounding import learn_rounding
 from tengen.tensor import Tensor
@@ -157,34 +157,41 @@ class Road:
         """The graph with the chosen layers by integers."""
         return replaced(self.graph, self.layers, chosen)
 
-    def scored(self, graph: Graph) -> tuple[float, float]:
-        """(the metric of a program, its squared error against float32)."""
-        outputs = [self._run(graph, b) for b in self.batches]
+    def scored(self, graph: Graph, *more: np.ndarray) -> tuple[float, float]:
+        """(the metric of a program, its squared error against float32). more: inputs behind those of the data."""
+        outputs = [self._run(graph, (*b, *more)) for b in self.batches]
         error = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(outputs, self.outputs))
         return self.metric(outputs), error
 
     def mixed(self, drop: float) -> Quantized:
-        """The program with the fewest layers in float32 that loses at most `drop` percent, by the sensitivity of each layer."""
+        """The program with the fewest layers in float32 that loses at most `drop` percent, by the sensitivity of each layer.
+
+        One program with switches measures each layer alone and each step of the bisection: three programs are made in all.
+        """
         g = self.program(lambda layer: True)
         score, _ = self.scored(g)
         if self.float_score - score <= drop:
             return Quantized(g, self.layers, self.float_score, score)
         able = [layer for layer in self.layers if not layer.why_float]
+        both = switched(self.graph, self.layers)
+        measured = lambda chosen: self.scored(both, *(np.array(chosen(layer)) for layer in able))
         harm: dict[int, tuple[float, float]] = {}
         for layer in able:  # alone by integers
-            alone = self.scored(self.program(lambda other, layer=layer: other is layer))
+            alone = measured(lambda other, layer=layer: other is layer)
             harm[id(layer)] = (self.float_score - alone[0], alone[1])
         worst = sorted(able, key=lambda layer: harm[id(layer)], reverse=True)
-        low, high, best = 0, len(worst), (self.graph.copy(), self.float_score, len(worst))
+        low, high = 0, len(worst)
         while low < high:
             count = (low + high) // 2
             kept = {id(layer) for layer in worst[:count]}
-            g = self.program(lambda layer, kept=kept: id(layer) not in kept)
-            score, _ = self.scored(g)
+            score, _ = measured(lambda layer, kept=kept: id(layer) not in kept)
             if self.float_score - score <= drop:
-                high, best = count, (g, score, count)
+                high = count
             else:
                 low = count + 1
+        kept = {id(layer) for layer in worst[:high]}
+        g = self.program(lambda layer: id(layer) not in kept)
+        best = (g, self.scored(g)[0], high)
         for layer in worst[: best[2]]:
             layer.why_float = f"alone by integers it costs {harm[id(layer)][0]:.2f} % (drop of {drop:g} % asked for)"
         return Quantized(best[0], self.layers, self.float_score, best[1])
