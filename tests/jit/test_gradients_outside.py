@@ -9,7 +9,7 @@ import pytest
 from tengen import Tensor, amp, random, trace
 from tengen import functional as F
 from tengen import module as M
-from tengen.autodiff import Function, GradManager, checkpoint, no_grad
+from tengen.autodiff import Function, GradManager, checkpoint, no_grad, vjp
 from tengen.base.errors import GradientError, TraceWarning
 
 
@@ -252,6 +252,24 @@ def test_a_gradient_inside_and_one_outside():
         x = leaf(data(4))
         g(x).sum().backward()
         assert np.allclose(x.grad.numpy(), 3 * data(4) ** 2, rtol=1e-6)
+
+
+def test_a_vjp_that_waits_is_no_gradient_around():
+    """Its function has been computed: a call behind it is one node of the tape, and so is one inside of the next `vjp`."""
+    count, g = runs(lambda x: F.sin(x) * x)
+    plain = lambda x: F.sin(x) * x
+    x, dy = Tensor(data(5)), Tensor(data(5, seed=1))
+    waiting = [vjp(g, x) for _ in range(3)]
+    y = leaf(data(5))
+    for _ in range(3):
+        y.grad = None
+        g(y).sum().backward()
+    assert len(count) == 1 and g.stats().programs
+    for out, pull in waiting:
+        assert bits(out) == bits(plain(x)) and bits(pull(dy)[0]) == bits(vjp(plain, x)[1](dy)[0])
+    z = leaf(data(5))
+    plain(z).sum().backward()
+    assert bits(y.grad) == bits(z.grad)
 
 
 def test_a_gradient_of_a_gradient():

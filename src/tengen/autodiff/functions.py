@@ -120,5 +120,6 @@ def vjp(function: Callable, *args: Tensor) -> tuple[Any, Callable]:
         return tuple(_mapped(lambda _: next(found), a, "an argument") for a in args)
 
     weakref.finalize(pull, level.end).atexit = False
+    level.complete = True
     off = cut(values, level)
     return (type(value)(off) if isinstance(value, (tuple, list)) else off[0]), pull

@@ -157,15 +157,17 @@ class Level:
     Args: alone: whether gradients end at the tensors that it starts where those are leaves, in place of going on to the leaves' level.
         since: the order from which on calls are its own (`new_limit`); default: from now on.
     Attributes: owed: results that this process does not use and whose gradient it walks all the same, since other processes wait for
-        its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it.
+        its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it. complete: no
+        later call is for it; it waits to be walked (`vjp`).
     """
 
-    __slots__ = ("order", "active", "owed", "awaited", "thread", "alone", "_starts", "__weakref__")
+    __slots__ = ("order", "active", "complete", "owed", "awaited", "thread", "alone", "_starts", "__weakref__")
 
     def __init__(self, alone: bool = False, since: int | None = None) -> None:
         self.order = next(_counter) if since is None else since
         self.alone = alone
         self.active = True
+        self.complete = False
         self.owed: list[Tensor] = []
         self.awaited: list[tuple[TapeNode | None, int]] = []
         self.thread = get_ident()
@@ -233,7 +235,7 @@ def own_levels() -> list[Level]:
 
 def is_nested() -> bool:
     """Whether this thread is recording several gradients, so that one may be asked for through another."""
-    return len(levels) > 1 and sum(level is not leaves.level for level in own_levels()) > 1
+    return len(levels) > 1 and sum(level is not leaves.level and not level.complete for level in own_levels()) > 1
 
 
 def is_live(node: TapeNode) -> bool:
