@@ -277,3 +277,5 @@ def test_flatten():
     x = Tensor(np.zeros((2, 3, 4, 5), np.float32))
     assert M.Flatten()(x).shape == (2, 60) and M.Flatten(0)(x).shape == (120,) and M.Flatten(1, 2)(x).shape == (2, 12, 5)
     assert "start_axis=1, end_axis=-1" in repr(M.Sequential(M.Flatten()))
+    assert repr(M.LSTMCell(2, 3, bias=False)) == "LSTMCell(2, 3, bias=False)"
+    assert repr(M.GRU(2, 3, 2, bidirectional=True)).startswith("GRU(2, 3, num_layers=2, bidirectional=True\n  (cells.0.0): GRUCell(2, 3)\n")

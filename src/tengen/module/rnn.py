@@ -38,6 +38,9 @@ class _Cell(Configured):
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
+    def _module_info_string(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
     def _zeros(self, x: Tensor) -> Tensor:
         return F.zeros((x.shape[0], self.hidden_size), dtype=x.dtype)
 
@@ -168,6 +171,11 @@ class _Recurrent(Configured):
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional, self.proj_size = batch_first, dropout, bidirectional, proj_size
         self.cells = [[self.create_cell(layer) for _ in range(self.num_directions)] for layer in range(num_layers)]
+
+    def _module_info_string(self) -> str:
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
+        more = [f"{name}={value}" for name, default in usual.items() if (value := getattr(self, name)) != default]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *more])
 
     @property
     def num_directions(self) -> int:
