@@ -23,3 +23,10 @@ def test_a_call_gives_what_pytorch_gives(number):
     for a, s in zip(found, saved):
         # float32: some ten roundings of 6e-8 of values up to some ten
         np.testing.assert_allclose(a, s, rtol=3e-6 if a.dtype.kind == "f" else 0, atol=3e-6 if a.dtype.kind == "f" else 0)
+
+
+def test_what_pytorch_refuses_with_a_runtime_error_is_one():
+    for call in (lambda: torch.ones(2, 3) @ torch.ones(2, 3), lambda: torch.ones(2) + torch.ones(3), lambda: torch.ones(3).view(2, 2),
+                 lambda: torch.nn.Linear(3, 2)(torch.ones(2, 4)), lambda: torch.cat([torch.ones(2), torch.ones(2, 2)])):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()

@@ -61,8 +61,9 @@ def class_of_check(name: str) -> type[Exception]:
     return globals()[name] if name in globals() else getattr(builtins, name)
 
 
-class TengenError(Exception):
-    """The base of every error that Tengen raises on purpose."""
+class TengenError(RuntimeError):
+    """The base of every error that Tengen raises on purpose. As PyTorch's, all of them are RuntimeErrors; most are of a narrower kind of
+    Python's, too."""
 
 
 class ShapeError(TengenError, ValueError):
@@ -85,7 +86,7 @@ class DeviceError(TengenError, ValueError):
     """A device that is not here, or tensors on several where an operation takes one."""
 
 
-class DistributedError(TengenError, RuntimeError):
+class DistributedError(TengenError):
     """More processes than there are, or a rank that is none of theirs."""
 
 
@@ -105,7 +106,7 @@ class LinAlgError(TengenError, ValueError):
     """A matrix that an operation of linear algebra cannot take: singular, or not positive definite. (NumPy's is a ValueError too.)"""
 
 
-class CustomOpError(TengenError, RuntimeError):
+class CustomOpError(TengenError):
     """An operator of the user's own whose C function returned an error, or that was defined wrongly (see `tengen.custom_ops`)."""
 
 
@@ -113,11 +114,11 @@ class NonFiniteError(TengenError, FloatingPointError):
     """A NaN or an infinity that an operation makes, in a block of `debug.check_finite`."""
 
 
-class GradientError(TengenError, RuntimeError):
+class GradientError(TengenError):
     """A gradient that was asked for and cannot be had."""
 
 
-class TraceError(TengenError, RuntimeError):
+class TraceError(TengenError):
     """Something inside a trace that the recorded program could not repeat."""
 
 
@@ -129,7 +130,7 @@ class ScriptError(TengenError, SyntaxError):
     """Something in a function that `jit.script` does not take: the message shows the line, and says what to write instead."""
 
 
-class VmapError(TengenError, RuntimeError):
+class VmapError(TengenError):
     """What a function does cannot be done for all examples of a `vmap` at once."""
 
 
@@ -159,7 +160,7 @@ class VerifyError(TengenError, ValueError):
     """An IR that breaks its own rules; a bug in a pass, a lowering or a parser's input."""
 
 
-class CompileError(TengenError, RuntimeError):
+class CompileError(TengenError):
     """LLVM refused a module; the message names the kernel."""
 
 
