@@ -34,15 +34,15 @@ ALLOWED = {
 
 def patches(source):
     """What a source sets on names that it imports from Tengen, as "name.attribute"."""
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     imported = {
         (a.asname or a.name).split(".")[0]
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, (ast.ImportFrom, ast.Import))
         for a in node.names
         if (getattr(node, "module", None) or a.name).startswith("tengen")
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else []
         for t in (x for target in targets for x in (target.elts if isinstance(target, ast.Tuple) else [target])):
             if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id in imported:

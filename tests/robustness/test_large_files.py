@@ -7,6 +7,7 @@ the machine is.
 import hashlib
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tengen import load, load_graph
 from tengen.base.errors import FileFormatError
 from tengen.deploy.tensorfile import NO_SUM
+from tengen.ir import plain_json
 from tengen.ir.plain_json import depth, load_json, weigh
 
 CHILD = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
@@ -267,6 +269,17 @@ def test_strings_are_weighed_as_strings():
     with pytest.raises(FileFormatError, match="too many values"):
         weigh("[" + "0," * 2_000_000 + "0]")
     assert weigh("[" + "0," * 2_000_000 + "0]", size=400 << 20) == 0  # a large file may hold many
+
+
+def test_a_string_with_a_wide_character_is_weighed_as_wide():
+    """Each of its characters may take four bytes. A `u` behind an escaped backslash is no escape: it makes no string wide, and a wide
+    one no shorter."""
+    rng = random.Random(7)
+    for _ in range(500):
+        pieces = rng.choices(["x", "u", "\\", '"', "\n", "\\u", "\U0001f600"], [4, 4, 4, 1, 1, 4, 0.3], k=rng.randrange(1, 60))
+        text = json.dumps(x := "".join(pieces))
+        more = plain_json._widened(f"[{text}]", 1, 1 + len(text))
+        assert more == 0 if x.isascii() else len(text) + more >= 4 * len(x), x
 
 
 def test_depth():

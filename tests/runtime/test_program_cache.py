@@ -218,6 +218,35 @@ def test_a_number_made_of_large_weights_is_another_program(own_cache, lowerings)
     assert lowerings.count("<lambda>") == 2
 
 
+LOOPS = """\
+graph g(x: f32[100]):
+    a: f32[100] = scan(x, body=$0, carries=1, slices=0, length=3, reverse=false, keep=false, wants=())
+        graph first(h: f32[100]):
+            const p: f32[100]
+            v: f32[100] = mul(h, p)
+            return v = v
+    b: f32[100] = scan(x, body=$0, carries=1, slices=0, length=2, reverse=false, keep=false, wants=())
+        graph second(h: f32[100]):
+            const q: f32[100]
+            v: f32[100] = mul(h, q)
+            return v = v
+    return a = a, b = b
+"""
+
+
+def test_large_constants_of_bodies_with_other_weights(own_cache, lowerings):
+    """They are no part of the key either, and each body has its own. Where one array is in both, nothing says whose it is in the program,
+    which is not kept."""
+    one, two = np.linspace(1, 2, 100).astype("float32"), np.linspace(3, 9, 100).astype("float32")
+    for p, q, lowered in ((one, one, 1), (one, two, 2), (two, one, 2), (two, two, 2)):
+        graph = parse_graph(LOOPS, {"p": p, "q": q})
+        program, _ = driver.ready_program(graph, None, [], "g", fold=True)
+        assert program.address and lowerings.count("g") == lowered
+        for _, name in program.data:
+            assert program.data["const", name] is {"p": p, "q": q}[name[-1]]
+        assert len(program.data) == 2
+
+
 def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
     graph = parse_graph(GRAPH, {"k": np.array(2, "float32")})
     key = program_cache.identity(graph, None, [], "g", True, tuned_schedules())

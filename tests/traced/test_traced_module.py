@@ -147,7 +147,8 @@ def step_of(m, opt, x):
 def test_modules_of_the_zoo():
     x = Tensor(np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype("float32"))
     ids = Tensor(np.arange(16, dtype=np.int32).reshape(2, 8))
-    for net, example in ((models.mobilenet_v2(), x), (models.gpt(), ids), (models.unet(), x)):
+    text = models.gpt(layers=4, width=32, heads=4, context=16, vocabulary=50)
+    for net, example in ((models.mobilenet_v2(width=0.25), x), (text, ids), (models.unet(width=8), x)):
         m = trace_module(net.eval(), example)  # which compares what both compute, node by node
         assert "batch" in repr(m.graph.inputs[1]._layout.type) and list(m.state_dict()) == list(net.state_dict())
         assert len(m.graph.exprs().as_list()) > 50 and not any(isinstance(e, Constant) for e in m.flatten().graph.exprs())

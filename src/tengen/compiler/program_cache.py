@@ -112,13 +112,18 @@ def _value(data: np.ndarray | None) -> bytes | bool:
 
 
 def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
-    """Stores the program of a graph, and the arrays of its outputs, under a key."""
+    """Stores the program of a graph, and the arrays of its outputs, under a key. Not stored is a program whose constants cannot be
+    told apart for another graph with this key: two bodies that have one array may have two there."""
     f = program.folded
+    inner = _inner_places(graph, program, () if f is None else f.names)
+    if inner is None:
+        return
     told = [(c.error, c.message, c.where) for c in graph.checks]
     entry: dict[str, Any] = {
         **record(program, arrays),
         "checks": [told.index((c.error, c.message, c.where)) for c in program.checks],
         "data": [id[1] for id in program.data],
+        "inner": inner,
         "memory": program.memory and program.memory.to_data(),
         "setup": None if program.setup is None else record(program.setup, None),
         "folded": f and {
@@ -159,6 +164,9 @@ def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made |
         if _seen(made) != f["seen"]:
             return None  # folding gave other small constants, from other weights, than those that are part of the kernels
         known.update(zip(f["names"], made))
+    if entry["inner"]:
+        data = _inner_data(graph)
+        known.update((name, data[i]) for name, i in entry["inner"].items())
     if entry["setup"] is not None:
         setup = program_of(entry["setup"], device)
         if setup is None:
@@ -169,6 +177,24 @@ def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made |
         program.memory = MemoryPlan.of_data(entry["memory"])
     program.checks = [graph.checks[i] for i in entry["checks"]]
     return program, arrays
+
+
+def _inner_data(graph: Graph) -> list[np.ndarray | None]:
+    """The constants of the bodies of loops and branches, in the order of `_facts`."""
+    return [c.data for g in graph.graphs() if g is not graph for c in g.constants.values()]
+
+
+def _inner_places(graph: Graph, program: Program, folded: Sequence[str | None]) -> dict[str, int] | None:
+    """The program's constants that passes took out of bodies, under names of their own: the place of each in `_inner_data`. None if one
+    has no place, or more than one, or is a constant of the graph as well."""
+    names = [id[1] for id in program.data if id[1] not in graph.constants and id[1] not in folded]
+    if not names:
+        return {}
+    places: dict[int, list[int]] = {id(c.data): [-1] for c in graph.constants.values()}
+    for i, a in enumerate(_inner_data(graph)):
+        places.setdefault(id(a), []).append(i)
+    found = {name: places.get(id(program.data["const", name]), []) for name in names}
+    return {name: at[0] for name, at in found.items()} if all(len(at) == 1 and at[0] >= 0 for at in found.values()) else None
 
 
 def _seen(values: Sequence[np.ndarray]) -> str:

@@ -20,7 +20,7 @@ OVERHEAD = 40 << 20  # bytes of memory beyond the texts themselves, for any file
 
 # a string, to its end or that of the text; and what makes it a key. Possessive: no text makes it go back
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:("\s*+:)|"|\\?\Z)', re.DOTALL)
-_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\u")  # of a character that needs more than one byte
+_WIDE = re.compile(r'"[^"\\]*+(?:\\[^u][^"\\]*+)*+\\u', re.DOTALL)  # a string, to its first escape of a character by number
 _COSTS = {"{": 128, "[": 96, ",": 40}  # bytes that an object, a list, and one more value take in CPython, about
 _TEXT, _PAIR = 56, 48  # beside its characters, and beside its key and value
 
@@ -76,9 +76,10 @@ def _cost(text: str) -> int:
 
 def _widened(text: str, begin: int, end: int) -> int:
     """Bytes that a string takes beyond its text: one character that needs four bytes makes all take four."""
-    if _ESCAPE.search(text, begin, end) is None:
+    if text.find("\\u", begin, end) < 0 or _WIDE.match(text, begin, end) is None:  # the search is quick, and finds few
         return 0
-    return max(0, 4 * (end - begin - 5 * text.count("\\u", begin, end)) - (end - begin))
+    escapes = text.count("\\u", begin, end) - text.count("\\\\u", begin, end)  # at least so many
+    return max(0, 4 * (end - begin - 5 * max(0, escapes)) - (end - begin))
 
 
 def _integer(text: str) -> int:
