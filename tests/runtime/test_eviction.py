@@ -166,6 +166,9 @@ def test_bad_budgets():
         memory.budget("much")
     with pytest.raises(ValueError, match="offload='/nowhere/at/all' is no folder"):
         memory.budget(5, offload="/nowhere/at/all")
+    with pytest.raises(ValueError, match="offload=3 is no folder"):
+        memory.budget(5, offload=3)
+    assert eviction.keeper is None
 
 
 def test_setter_and_nesting():
