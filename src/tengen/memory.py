@@ -99,7 +99,12 @@ class budget:
         offload: a folder, or "disk" for that of temporary files: values are written there and read again where that is possible, in place
             of being computed again.
 
-    Attributes: evicted, restored: how many values went, and came back. computed_again: how many calls were run for that.
+    Attributes: evicted, restored: how many values went, and came back. computed_again: how many calls were run for that. needed: the
+        most bytes that tensors held when nothing more could go, where that was above the budget; 0 where it was kept. The smallest budget
+        that can be met is so many, give or take one value, since what goes depends on the budget.
+
+    A budget that cannot be kept warns once (`UsageWarning`), with the bytes that tensors hold when nothing more can go: an eager step is not
+    known beforehand, and an error in the middle of it would lose it.
 
     A traced step has a budget of its own: `trace(memory_budget=...)`, which knows the whole program and plans it.
 
@@ -109,7 +114,7 @@ class budget:
     >>> from tengen import autodiff, functional as F, Tensor
     >>> x = Tensor([1.0, 2.0])
     >>> gm = autodiff.GradManager().attach([x])
-    >>> with budget("100KB", smallest=1), gm:
+    >>> with budget("4GB", smallest=1), gm:
     ...     gm.backward(F.exp(F.exp(x)).sum())
     >>> x.grad.shape
     (2,)
@@ -133,6 +138,10 @@ class budget:
     @property
     def computed_again(self) -> int:
         return 0 if self._keeper is None else self._keeper.computed_again
+
+    @property
+    def needed(self) -> int:
+        return 0 if self._keeper is None else self._keeper.needed
 
     def __enter__(self) -> budget:
         return self

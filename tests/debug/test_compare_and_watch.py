@@ -53,6 +53,25 @@ def test_loops_branches_and_nan_compare():
     assert debug.compare(f, X).equal and debug.compare(trace(f, dynamic_axes={0: "n"}), X).equal
 
 
+class Added(M.Module):
+    def forward(self, x, y):
+        return x * 2 + y
+
+
+@pytest.mark.parametrize("function", [lambda x, y: x * 2 + y, Added(), trace(lambda x, y: x * 2 + y)], ids=["function", "module", "trace"])
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_arguments_in_one_sequence(function, kind):
+    with pytest.raises(ArgumentError, match=rf"a {kind.__name__} of 2 is one argument, .* takes 2; help: compare\(function, \*args\)"):
+        debug.compare(function, kind([X, X]))
+    assert debug.compare(function, X, X).equal
+
+
+def test_a_function_of_one_sequence_takes_it():
+    assert debug.compare(lambda xs: xs[0] + xs[1], (X, X)).equal and debug.compare(lambda *xs: xs[0][1] + 1, [X, X]).equal
+    with pytest.raises(TypeError, match="missing 1 required"):  # neither the sequence nor its items
+        debug.compare(lambda x, y: x + y, (X, X, X))
+
+
 def test_a_planted_difference_is_found():
     bias = ["0.0f32"]
 

@@ -207,9 +207,18 @@ def test_what_it_cannot_serve(file, tmp_path):
     with pytest.raises(ConfigError, match="one open extent along axis 0"):
         Predictor(fixed, max_batch=4)
     nan, odd = float("nan"), ({"threads": 0}, {"threads": True}, {"threads": 1.5}, {"max_batch": 0}, {"max_waiting": 0})
-    for wrong in (*odd, {"wait": -1.0}, {"wait": nan}, {"timeout": -1}, {"timeout": nan}):
-        with pytest.raises(ConfigError, match="at least"):
+    times = [{k: v} for k in ("wait", "timeout") for v in (-1, -1.0, nan, True, "1", [1])]
+    for wrong in (*odd, *times, {"wait": None}, {"wait": float("inf")}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* at least"):
             Predictor(fixed, **wrong)
+    with Predictor(fixed) as p:
+        x = noise(2, 5, 6)
+        for bad in (-1, nan, True, "1"):
+            with pytest.raises(ConfigError, match="timeout=.* at least 0"):
+                p(x, timeout=bad)
+        assert p.statistics.requests == 0  # refused before anything is asked
+        for long in (1e30, float("inf"), np.float32(60)):
+            same(p(x, timeout=long), fixed(x))
     with pytest.raises(TypeError, match="too many: ndarray$"):
         fixed(noise(2, 5, 6), noise(2, 5, 6))
     count = Tensor([0.0])

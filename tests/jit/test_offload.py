@@ -203,4 +203,6 @@ def test_options_that_do_not_fit():
         trace(abs, offload="disk")
     with pytest.raises(ValueError, match="offload='/nowhere/at/all' is no folder"):
         trace(abs, memory_budget=5, offload="/nowhere/at/all")
+    with pytest.raises(ValueError, match='offload=3 is no folder; help: a folder that is there, or "disk"'):
+        trace(abs, memory_budget=5, offload=3)
     assert "offload='disk'" in repr(trace(abs, memory_budget=5, offload="disk"))

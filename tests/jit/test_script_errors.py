@@ -117,6 +117,23 @@ def state_grows(x):
     return s
 
 
+def state_grows_in_while(x):
+    s = x[:1]
+    while s.sum() < 100:
+        s = F.concat([s, s])
+    return s
+
+
+def state_grows_in_a_loop_of_a_loop(x):
+    total = None
+    for r in x:
+        s = x[:1]
+        while s.sum() < 100:
+            s = F.concat([s, s + r])
+        total = s.sum()
+    return total
+
+
 def list_grows_in_while(x):
     rows = []
     while x.sum() > 1:
@@ -218,7 +235,9 @@ DISAGREE = [
     (falls_off_the_end, ScriptError, "what is returned is a tensor .* and None where it is false"),
     (set_in_one_branch, ScriptError, "`y` is a tensor .* and not set where it is false; help: .* set it before the `if`"),
     (list_of_several_lengths, ScriptError, "`rows` is a list of 1 where the condition is true and a list of 0"),
-    (state_grows, ShapeError, r"`s` is a tensor f32\[4,3\] before an iteration of the loop and a tensor f32\[8,3\] behind it \(line 3\)"),
+    (state_grows, ShapeError, r"`s` is a tensor f32\[1,3\] before an iteration of the loop and a tensor f32\[2,3\] behind it \(line 3\)"),
+    (state_grows_in_while, ShapeError, r"`s` is a tensor f32\[1,3\] before an iteration .* a tensor f32\[2,3\] behind it \(line 3\)"),
+    (state_grows_in_a_loop_of_a_loop, ShapeError, r"`s` is a tensor f32\[1,3\] before .* a tensor f32\[2,3\] behind it \(line 5\)"),
     (list_grows_in_while, ScriptError, r"`rows` grows in a loop whose number of iterations is known only when the program runs"),
     (not_set_without_iterations, ScriptError, r"`y` has no value if the loop does not run \(line 2\); help: set it before the loop"),
     (several_elements, ShapeError, r"the condition is b1\[5,3\]; help: one bool"),

@@ -11,9 +11,11 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, autodiff, dtr, memory
 from tengen.autodiff import GradManager
-from tengen.base.errors import BudgetError
+from tengen.base.errors import BudgetError, UsageWarning, warned
 from tengen.optimizer import SGD
 from tengen.tensor import eviction, nodes
+
+everything_goes = pytest.mark.filterwarnings("ignore:the budget of .* cannot be kept")  # it is there for this: nothing fits
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,26 @@ def test_budget_is_kept_and_no_bit_changes(offload):
     assert (b.computed_again > 0) == (offload is None)
 
 
+@pytest.mark.parametrize("size", [0, "1KB"])
+def test_a_budget_below_what_cannot_go_says_so_once_with_the_smallest(size):
+    warned.clear()  # of this line
+    x, net = rows(256), layers()
+    steps(net, x, 1)  # plans are made, and stay
+    said_so = pytest.warns(UsageWarning, match=r"cannot be kept: tensors hold .* \(\d+ bytes\) that cannot go")
+    with said_so as told, memory.budget(size, smallest=1) as b:
+        bits = steps(layers(), x)
+    weights = sum(4 * p.size for p in net.parameters())
+    assert len(told) == 1 and told[0].filename == __file__
+    said = int(str(told[0].message).split("at least ")[1].split()[0])
+    assert weights + 4 * x.size < said <= b.needed
+    with memory.budget(b.needed + 4 * x.size, smallest=1) as enough:  # with room for one value more it is kept
+        assert steps(layers(), x) == bits
+    assert enough.needed == 0 < enough.evicted
+    with pytest.warns(UsageWarning, match="cannot be kept"), memory.budget(int(0.9 * b.needed), smallest=1) as less:
+        assert steps(layers(), x) == bits
+    assert less.needed > 0.9 * b.needed
+
+
 class Mixed(M.Module):
     """Convolutions, batch norm, views, slices, results that are used twice."""
 
@@ -79,6 +101,7 @@ class Mixed(M.Module):
         return F.softmax(self.last(F.tanh(y.transpose(1, 0))), axis=1)
 
 
+@everything_goes
 @pytest.mark.parametrize("offload", [None, "disk"])
 def test_every_value_goes_and_comes_back(offload):
     x = Tensor(np.random.default_rng(0).normal(size=(4, 3, 16, 16)).astype("float32"))
@@ -88,6 +111,7 @@ def test_every_value_goes_and_comes_back(offload):
     assert b.evicted > 10
 
 
+@everything_goes
 def test_gradients_of_gradients_and_checkpoints():
     x = rows(8, 8)
 
@@ -113,6 +137,7 @@ def test_gradients_of_gradients_and_checkpoints():
         assert b.evicted > 0
 
 
+@everything_goes
 def test_writes_in_place_and_hooks_between():
     def run():
         w, seen = Tensor(np.linspace(-1, 1, 64, dtype="float32").reshape(8, 8)), []
@@ -135,6 +160,7 @@ def test_writes_in_place_and_hooks_between():
     assert b.evicted > 0
 
 
+@everything_goes
 def test_backward_after_the_budget_has_ended():
     x = rows(16)
     gm = GradManager().attach([x])
@@ -150,6 +176,7 @@ def test_backward_after_the_budget_has_ended():
     assert b.evicted > 0 and x.grad.numpy().tobytes() == bits
 
 
+@everything_goes
 def test_full_disk_is_an_error(monkeypatch):
     def full(fd, part, at):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -166,6 +193,9 @@ def test_bad_budgets():
         memory.budget("much")
     with pytest.raises(ValueError, match="offload='/nowhere/at/all' is no folder"):
         memory.budget(5, offload="/nowhere/at/all")
+    with pytest.raises(ValueError, match="offload=3 is no folder"):
+        memory.budget(5, offload=3)
+    assert eviction.keeper is None
 
 
 def test_setter_and_nesting():
@@ -178,6 +208,7 @@ def test_setter_and_nesting():
     assert eviction.keeper is None
 
 
+@everything_goes
 def test_megengine_switches():
     x, bits = rows(64), None
     try:

@@ -6,11 +6,13 @@ and op by op; by the contract on bits nothing may differ.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tengen.base.errors import ArgumentError
 from tengen.base.record import record
 from tengen.compiler.arrays import array_over, new_buffer
 from tengen.compiler.plans import Layout
@@ -59,12 +61,14 @@ def compare(function: Callable, *args: Any, **kwargs: Any) -> Comparison:
 
     Nothing is changed: states (parameters, random counters) are copied for both. NaNs compare as equal, whatever their bits.
 
-    Errors: what recording and running raise.
+    Errors: what recording and running raise; ArgumentError where the arguments of the call were given as one tuple or list, which the
+        function cannot take.
 
     >>> from tengen import Tensor, debug, functional as F
     >>> print(debug.compare(lambda x: F.softmax(x * 2).sum(), Tensor([1.0, 2.0])))
     equal bits in ... values of the program
     """
+    _check_arguments(function, args, kwargs)
     run = function if isinstance(function, (trace, Model)) else trace(function, dynamic_axes=None)
     exe, buffers, extents = run.prepared(*args, **kwargs)
     if exe.program is None:
@@ -76,6 +80,32 @@ def compare(function: Callable, *args: Any, **kwargs: Any) -> Comparison:
     results = next((told for n, a, b in zip(names, [*made, *states], [*outs, *written.values()]) if (told := _difference(n, a, b))), "")
     values, first = _first(exe, buffers, extents)
     return Comparison(values, first, results)
+
+
+def _check_arguments(function: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Errors: ArgumentError where one tuple or list is given, and the function takes its items but not itself."""
+    if len(args) != 1 or kwargs or type(args[0]) not in (tuple, list):
+        return
+    if isinstance(function, Model):
+        takes = lambda n: n == len(function.inputs)
+    else:
+        try:
+            signature = inspect.signature(getattr(function, "forward", function))
+        except (TypeError, ValueError):  # a builtin that does not say what it takes
+            return
+        takes = lambda n: _binds(signature, n)
+    if not takes(1) and takes(len(args[0])):
+        kind = type(args[0]).__name__
+        raise ArgumentError(f"debug.compare(): a {kind} of {len(args[0])} is one argument, and the function takes {len(args[0])}; help: "
+                            "compare(function, *args)")  # fmt: skip
+
+
+def _binds(signature: inspect.Signature, n: int) -> bool:
+    try:
+        signature.bind(*[None] * n)
+    except TypeError:
+        return False
+    return True
 
 
 def _difference(what: str, traced: Tensor, eager: Tensor) -> str:

@@ -16,6 +16,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
+from numbers import Real
 from os import PathLike
 from typing import Any
 
@@ -76,7 +77,7 @@ class Predictor:
             computes the rest. `model` is then a `Partitioned`, whose `report()` says who computes what.
         budget: bytes, as an int or a text such as ``"400MB"``, for scratch memory and results of all runs that happen at once.
 
-    Errors: `ConfigError` for a model with states, a batch that is not open, or a budget that no run fits.
+    Errors: `ConfigError` for a model with states, a batch that is not open, a number that means nothing, or a budget that no run fits.
 
     Numerics: each request has the bits of ``model(request)``. With a back end, which may sum in an order that depends on the batch,
         joined requests (max_batch) may differ by roundings.
@@ -100,13 +101,14 @@ class Predictor:
         counts = {"threads": threads, "max_waiting": max_waiting} | ({} if max_batch is None else {"max_batch": max_batch})
         if odd := [f"{k}={n!r}" for k, n in counts.items() if type(n) is not int or n < 1]:
             raise ConfigError(f"Predictor: {odd[0]} must be a whole number of at least 1")
-        if not 0 <= wait < inf or not (timeout is None or timeout >= 0):
-            raise ConfigError(f"Predictor: wait={wait!r} and timeout={timeout!r} must be seconds, at least 0")
+        if not _is_seconds(wait) or wait == inf:
+            raise ConfigError(f"Predictor: wait={wait!r} must be a finite number of seconds, at least 0")
+        _check_timeout(timeout)
         if self.model.graph.states and any(s.written is not None for s in self.model.graph.states.values()):
             raise ConfigError(f"Predictor: {self.model.name} has states that each call updates, so that answers depend on their order")
         if max_batch is not None:
             _check_open_batch(self.model)
-        self.threads, self.max_batch, self.wait, self.max_waiting, self.timeout = threads, max_batch, wait, max_waiting, timeout
+        self.threads, self.max_batch, self.wait, self.max_waiting, self.timeout = threads, max_batch, float(wait), max_waiting, timeout
         self.budget = None if budget is None else _bytes(budget)
         self.statistics = Statistics()
         self._closed = False
@@ -131,12 +133,13 @@ class Predictor:
         Args:
             timeout: seconds; default: that of the predictor.
         Returns: a read-only NumPy array over the result's memory, or a tuple of them.
-        Errors: as the model's; TimeoutError; `Overloaded`.
+        Errors: as the model's; TimeoutError; `Overloaded`; `ConfigError` for a timeout that is no number of seconds.
         """
+        _check_timeout(timeout)
         future = self.predict_async(*args, **kwargs)
         patience = self.timeout if timeout is None else timeout
         try:
-            return future.result(patience)
+            return future.result(None if patience is None or patience > threading.TIMEOUT_MAX else float(patience))
         except TimeoutError:
             if future.done():  # the model's own
                 raise
@@ -367,6 +370,17 @@ def _joined(parts: list[Future]) -> Future:
     for p in parts:
         p.add_done_callback(done)
     return whole
+
+
+def _is_seconds(value: Any) -> bool:
+    """Whether a value is a number of seconds that can be waited: no bool, no NaN, not negative."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) and value >= 0
+
+
+def _check_timeout(timeout: Any) -> None:
+    """Errors: ConfigError for a timeout that is neither None nor a number of seconds of at least 0."""
+    if timeout is not None and not _is_seconds(timeout):
+        raise ConfigError(f"Predictor: timeout={timeout!r} must be a number of seconds, at least 0, or None for no limit")
 
 
 def _bytes(budget: int | str) -> int:

@@ -16,7 +16,8 @@ from threading import RLock
 from typing import Any
 from weakref import ref
 
-from tengen.base.errors import BudgetError
+from tengen.base.errors import BudgetError, UsageWarning, warn_once
+from tengen.base.sizes import in_words
 from tengen.ops.define import Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.paging import Region, Spool
@@ -94,11 +95,12 @@ class Keeper:
 
     Attributes:
         bytes: the budget. smallest: values with fewer bytes stay. folder: where values are written that are let go; None: they are computed
-            again. evicted, restored, computed_again: how many values went and came back, and how many calls were run for that.
+            again. evicted, restored, computed_again: how many values went and came back, and how many calls were run for that. needed: the most
+            bytes that tensors held above the budget when nothing more could go; 0 while it is kept.
     """
 
     def __init__(self, bytes: int, smallest: int, folder: str | None):
-        self.bytes, self.smallest = bytes, smallest
+        self.bytes, self.smallest, self.needed = bytes, smallest, 0
         self.evicted = self.restored = self.computed_again = 0
         self._held: dict[int, Held] = {}  # by the identity of the memory
         self._now = 0
@@ -144,7 +146,22 @@ class Keeper:
         """Lets go of values until what tensors hold, and one more value, is within the budget."""
         while native.memory_statistics().in_use + self._largest > self.bytes:
             if not self._evict_one():
+                if (held := native.memory_statistics().in_use) > self.bytes:
+                    self._miss(held)
                 return
+
+    def _miss(self, held: int) -> None:
+        """Nothing more can go, and tensors hold more than the budget: it warns, the first time."""
+        first, self.needed = not self.needed, max(self.needed, held)
+        if first:
+            warn_once(
+                f"the budget of {in_words(self.bytes)} cannot be kept: tensors hold {in_words(held)} ({held} bytes) that cannot go: "
+                "parameters, states, the program's own variables, operands of this call and values smaller than "
+                f"{self.smallest} bytes; help: a budget of at least {held} bytes for the step so far; after the step, .needed of "
+                "memory.budget(...) has the number for all of it",
+                UsageWarning,
+                of=f"a budget of {self.bytes} bytes",
+            )
 
     def _evict_one(self) -> bool:
         best, best_score = None, inf

@@ -24,6 +24,7 @@ from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision, run_cond
 
 UNROLLED = 4096  # iterations of known ranges in one script: behind them, ranges stay loops of the program
+Peeled = tuple[Unstable, ...]  # why iterations of a loop were taken out of it, so far
 PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
 
 
@@ -216,7 +217,7 @@ def for_(xs: Any, body: Callable[[Any], Any], site: tuple) -> Signal | None:
     """``for item in xs: body(item)``"""
     loop, over = Loop(*site), lanes(xs)
     if isinstance(over, Lanes):
-        made = _unchanged(over.read, body, loop, lambda: _over_lanes(over, body, loop, 0))
+        made = _unchanged(over.read, body, loop, lambda: _over_lanes(over, body, loop, ()))
         return consumed(
             made if not over.tail else _unless(made, lambda: _known(iter(over.tail), body, loop), loop.branch(), body),
             loop.stops,
@@ -252,33 +253,35 @@ def _over_range(xs: range, body: Callable[[Any], Any], loop: Loop) -> Signal | N
     """A range, which stays a loop from where it depends on a tensor whether it goes on, or where a script has unrolled enough."""
     for i in xs:
         if tracing.recorder is not None and not memo.unrolls(UNROLLED):
-            return _over_lanes(numbers(range(i, xs.stop, xs.step)), body, loop, 0)
+            return _over_lanes(numbers(range(i, xs.stop, xs.step)), body, loop, ())
         signal = body(i)
         if signal is not None:
             left = range(i + xs.step, xs.stop, xs.step)
             if isinstance(signal.code, int) or not len(left):
                 return signal
-            return _unless(signal, functools.partial(_over_lanes, numbers(left), body, loop, 0), loop.branch(), body)
+            return _unless(signal, functools.partial(_over_lanes, numbers(left), body, loop, ()), loop.branch(), body)
     return None
 
 
-def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int) -> Signal | None:
+def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: Peeled) -> Signal | None:
     """A loop over slices: a scan, or, where it may be left early, a loop with a condition."""
     if isinstance(over.length, int) and over.length <= 0:
         return None
     variables = Variables((body,), loop.names)
     try:
-        return run_lanes(over, body, loop, variables, peeled == PEELED)
+        return run_lanes(over, body, loop, variables, len(peeled) == PEELED)
     except Unstable as e:
-        if peeled == PEELED:
-            raise e.told(user_line()) from None
+        if len(peeled) == PEELED:
+            raise e.told(user_line(), peeled) from None
+        peeled = (*peeled, e.with_traceback(None))
     except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
-        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+        if len(peeled) == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
             raise
+        peeled = (*peeled, Unstable("", 0, None, None))
     variables.restore()
     del variables  # it refers to the lists that the rest of the loop may fill
     rest = over.behind(1)
-    return _unless(body(over.item(0)), lambda: _over_lanes(rest, body, loop, peeled + 1), loop.branch(), body)
+    return _unless(body(over.item(0)), lambda: _over_lanes(rest, body, loop, peeled), loop.branch(), body)
 
 
 def _over_count(over: Count, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
@@ -294,16 +297,16 @@ def _over_count(over: Count, body: Callable[[Any], Any], loop: Loop) -> Signal |
         position[0] = i + over.step
         return signal
 
-    return _while(test, step, loop, 0, body, position)
+    return _while(test, step, loop, (), body, position)
 
 
 def while_(test: Callable[[], Any], body: Callable[[], Any], site: tuple) -> Signal | None:
     """``while test(): body()``"""
     loop = Loop(*site)
-    return consumed(_while(test, body, loop, 0, body, None), loop.stops)
+    return consumed(_while(test, body, loop, (), body, None), loop.stops)
 
 
-def _while(test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None) -> Signal | None:
+def _while(test: Callable, body: Callable, loop: Loop, peeled: Peeled, holder: Callable, position: list | None) -> Signal | None:
     """A loop with a condition. holder: a function with the cells of its variables. position: of a range, a list of one."""
     while True:
         go_on = test()
@@ -320,7 +323,7 @@ def _while(test: Callable, body: Callable, loop: Loop, peeled: int, holder: Call
 
 
 def _while_left(
-    test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None
+    test: Callable, body: Callable, loop: Loop, peeled: Peeled, holder: Callable, position: list | None
 ) -> Signal | None:
     """What is left of a loop whose condition may be known, and which a tensor may end."""
     go_on = test()
@@ -330,22 +333,24 @@ def _while_left(
 
 
 def _while_region(
-    go_on: Any, test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None
+    go_on: Any, test: Callable, body: Callable, loop: Loop, peeled: Peeled, holder: Callable, position: list | None
 ) -> Signal | None:  # fmt: skip
     variables = Variables((holder, test), loop.names)
     at = None if position is None else position[0]
     try:
-        return run_while_region(test, body, loop, variables, None, peeled == PEELED, position)
+        return run_while_region(test, body, loop, variables, None, len(peeled) == PEELED, position)
     except Unstable as e:
-        if peeled == PEELED:
-            raise e.told(user_line()) from None
+        if len(peeled) == PEELED:
+            raise e.told(user_line(), peeled) from None
+        peeled = (*peeled, e.with_traceback(None))
     except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
-        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+        if len(peeled) == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
             raise
+        peeled = (*peeled, Unstable("", 0, None, None))
     variables.restore()
     if position is not None:
         position[0] = at
-    first = lambda: _unless(body(), lambda: _while(test, body, loop, peeled + 1, holder, position), loop.branch(), holder)
+    first = lambda: _unless(body(), lambda: _while(test, body, loop, peeled, holder, position), loop.branch(), holder)
     if not unknown(go_on):
         return first()
     return branch(go_on, first, lambda: None, loop.branch(), "return", holder)

@@ -33,17 +33,18 @@ class Unstable(Exception):
 
     def __init__(self, name: str, line: int, before: Any, after: Any):
         super().__init__(name)
-        self.name, self.line, self.before, self.after = name, line, before, after
+        self.name, self.line, self.kind = name, line, ScriptError
+        self.before, self.after = described(before), described(after)
+        self.tensors = isinstance(before, Tensor) and isinstance(after, Tensor)
+        if self.tensors:
+            self.kind = ShapeError if before.shape != after.shape else DTypeError
 
-    def told(self, where: str | None) -> Exception:
-        """The error for the user."""
-        both = isinstance(self.before, Tensor) and isinstance(self.after, Tensor)
-        kind = ScriptError
-        if both:
-            kind = ShapeError if self.before.shape != self.after.shape else DTypeError
-        return kind(
-            f"{where}: `{self.name}` is {described(self.before)} before an iteration of the loop and {described(self.after)} behind it "
-            f"(line {self.line}); help: a variable of a loop over tensors keeps its structure, shapes and dtypes: begin with a tensor of the "
+    def told(self, where: str | None, earlier: tuple[Unstable, ...]) -> Exception:
+        """The error for the user, with the types of the first iteration in which it was so. earlier: why iterations were taken out."""
+        e = next((e for e in earlier if e.name == self.name and e.tensors), self) if self.tensors else self
+        return e.kind(
+            f"{where}: `{e.name}` is {e.before} before an iteration of the loop and {e.after} behind it "
+            f"(line {e.line}); help: a variable of a loop over tensors keeps its structure, shapes and dtypes: begin with a tensor of the "
             "last type, or cast it in the loop"
         )
 
@@ -58,15 +59,15 @@ class Known:
 
     Attributes:
         blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
-            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET. unstable: whether
-            an iteration has to be taken out of the loop.
+            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET. unstable: why
+            an iteration has to be taken out of the loop, if so.
     """
 
     blanks: dict[str, Any] = field(default_factory=dict)
     deep: set[str] = field(default_factory=set)
     ends: bool = False
     value: Any = UNSET
-    unstable: bool = False
+    unstable: Unstable | None = None
 
 
 class _Memo(threading.local):
@@ -267,15 +268,18 @@ def _attempts(run: Callable[[Known], Any], key: Any, last: bool) -> Any:
     """Records a loop, again until what its state holds is known. last: whether no iteration may be taken out of it any more. Errors: Unstable
     where one has to be."""
     known = Known() if memo.known is None else memo.known.setdefault(key, Known())
-    if known.unstable and not last:
-        raise Unstable("", 0, None, None)
+    if known.unstable is not None and not last:
+        raise known.unstable.with_traceback(None)
     for _ in range(5):
         try:
             return run(known)
         except Again:
             pass
-        except (Unstable, TypeError, AttributeError, NameError):
-            known.unstable = True
+        except Unstable as e:
+            known.unstable = e
+            raise
+        except (TypeError, AttributeError, NameError):
+            known.unstable = Unstable("", 0, None, None)
             raise
     raise ScriptError(f"{user_line()}: the variables of the loop keep changing their types; help: set them before the loop")
 
