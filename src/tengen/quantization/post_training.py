@@ -164,9 +164,10 @@ class Road:
         return self.metric(outputs), error
 
     def mixed(self, drop: float) -> Quantized:
-        """The program with the fewest layers in float32 that loses at most `drop` percent, by the sensitivity of each layer.
+        """The program that loses at most `drop` percent by a set of layers in float32, from which no single one can be left out.
 
-        One program with switches measures each layer alone and each step of the bisection: three programs are made in all.
+        A bisection finds how many of the most sensitive layers are enough; `smallest` returns what it can of them to integers.
+        One program with switches measures all choices: three programs are made in all.
         """
         g = self.program(lambda layer: True)
         score, _ = self.scored(g)
@@ -174,27 +175,43 @@ class Road:
             return Quantized(g, self.layers, self.float_score, score)
         able = [layer for layer in self.layers if not layer.why_float]
         both = switched(self.graph, self.layers)
-        measured = lambda chosen: self.scored(both, *(np.array(chosen(layer)) for layer in able))
-        harm: dict[int, tuple[float, float]] = {}
-        for layer in able:  # alone by integers
-            alone = measured(lambda other, layer=layer: other is layer)
-            harm[id(layer)] = (self.float_score - alone[0], alone[1])
-        worst = sorted(able, key=lambda layer: harm[id(layer)], reverse=True)
+        measured = lambda ints: self.scored(both, *(np.array(i in ints) for i in range(len(able))))
+        alone = [measured({i}) for i in range(len(able))]
+        harm = [(self.float_score - score, error) for score, error in alone]
+        worst = sorted(range(len(able)), key=harm.__getitem__, reverse=True)
+        lost = lambda kept: self.float_score - measured({*worst} - {*kept})[0]
         low, high = 0, len(worst)
         while low < high:
             count = (low + high) // 2
-            kept = {id(layer) for layer in worst[:count]}
-            score, _ = measured(lambda layer, kept=kept: id(layer) not in kept)
-            if self.float_score - score <= drop:
+            if lost(worst[:count]) <= drop:
                 high = count
             else:
                 low = count + 1
-        kept = {id(layer) for layer in worst[:high]}
-        g = self.program(lambda layer: id(layer) not in kept)
-        best = (g, self.scored(g)[0], high)
-        for layer in worst[: best[2]]:
-            layer.why_float = f"alone by integers it costs {harm[id(layer)][0]:.2f} % (drop of {drop:g} % asked for)"
-        return Quantized(best[0], self.layers, self.float_score, best[1])
+        kept = smallest(worst[:high], lost, drop)
+        g = self.program(lambda layer: not any(layer is able[i] for i in kept))
+        score, _ = self.scored(g)
+        for i, loss in kept.items():
+            able[i].why_float = (
+                f"by integers as well, the drop is {loss:.2f} % ({drop:g} % asked for); it alone costs {harm[i][0]:.2f} %"
+            )
+        return Quantized(g, self.layers, self.float_score, score)
+
+
+def smallest(kept: Sequence[int], lost: Callable[[Sequence[int]], float], drop: float) -> dict[int, float]:
+    """A part of a set of layers in float32 that loses at most `drop`, of which no single layer can be by integers as well.
+
+    Args: kept: the set, which holds the drop, the most harmful layer first. lost: a set -> what it loses.
+    Returns: each layer of the part, and what would be lost without it in float32.
+    """
+    tried, refused = [*reversed(kept)], {}  # the least harmful first; those refused with the set as it is now
+    while len(refused) < len(tried):
+        layer, *others = tried
+        loss = lost(others)
+        if loss <= drop:
+            tried, refused = others, {}
+        else:
+            tried, refused = [*others, layer], refused | {layer: loss}
+    return refused
 
 
 def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
@@ -226,7 +243,8 @@ def ptq(
     Args:
         model: a module, or a function of tensors. It is recorded in evaluation, and stays as it is.
         data: inputs: a tensor or array, or batches of them; a batch for several inputs is a tuple.
-        budget_drop: so many percent of accuracy may be lost; where all layers cost more, the most sensitive stay in float32.
+        budget_drop: so many percent of accuracy may be lost; where all layers cost more, some of the most sensitive stay in
+            float32, none of which can be by integers as well without a greater loss. A smaller set of others may exist.
             None: all layers by integers, whatever they cost.
         labels: the right class of each row of results, for the accuracy. Without them it is agreement with float32 on the
             largest element (of results with a single column: 100 less the relative error).
@@ -256,7 +274,8 @@ def ptq(
 
 
 def auto_mix(model: Any, data: Any, drop: float = 0.5, **more: Any) -> Quantized:
-    """`ptq` that keeps the fewest layers in float32 that hold a drop of accuracy, by the measured sensitivity of each.
+    """`ptq` with the drop of accuracy as its subject: the layers that stay in float32 are chosen by their measured sensitivity,
+    and none of them can be by integers as well without a greater drop.
 
     Args: model, data: as of `ptq`, and so are all others. drop: percent of accuracy that may be lost.
     """
