@@ -241,6 +241,28 @@ def test_the_network_stays_in_the_modes_that_it_was_in():
     assert [m.training for m in net.modules()] == [True, False, True]
 
 
+def test_noise_over_a_result_of_zeros_is_no_exact_result():
+    """1 + 1 + 1 - 3 is 0; with codes it is 3 * 42 - 127. Zero weights have no noise."""
+    net = M.Sequential(M.Linear(4, 2, bias=False)).eval()
+    net[0].weight[...] = [[1.0, 1.0, 1.0, -3.0]] * 2
+    x = np.ones((3, 4), "float32")
+    exact = lambda: Q.ptq(net, x, None, bias_correction=False)
+    made = exact()
+    assert not net(Tensor(x)).numpy().any() and made(x).numpy().all()
+    assert (made.layers[0].sqnr, made.layers[0].cosine) == (-np.inf, 0.0)
+    assert [row[4:6] for row in Q.report(net, x, bias_correction=False).rows()] == [("-inf dB", "0.00000")]
+    net[0].weight[...] = 0.0
+    assert (exact().layers[0].sqnr, exact().layers[0].cosine) == (np.inf, 1.0)
+
+
+def test_integers_that_are_all_zero_have_a_ratio_of_one():
+    """Inputs that are rounded away: the noise is the signal, 0 dB."""
+    net = M.Sequential(M.Linear(1, 2)).eval()
+    road = Road(net, np.array([[0.001], [1.0]], "float32"), None, None, "minmax", False, False, 0)
+    road.layers[0].compare(np.full((1, 1), 0.001, "float32"), False)
+    assert (road.layers[0].sqnr, road.layers[0].cosine) == (0.0, 0.0)
+
+
 def test_constant_channels_and_zero_inputs():
     net = M.Sequential(M.Conv2d(2, 3, 3, padding=1), M.ReLU(), M.Flatten(), M.Linear(27, 4)).eval()
     net[0].weight[1] = 0.0
@@ -293,6 +315,7 @@ def test_uneven_channels_are_equalised(tmp_path):
     plain, equal = (Q.ptq(net, x, None, equalize=how) for how in (False, True))
     assert [layer.balance is None for layer in plain.layers] == [True] * 3
     assert all(b.balance is not None and b.sqnr > a.sqnr + 6 for a, b in zip(plain.layers, equal.layers))
+    assert all(layer.saturation == 0 for layer in Q.ptq(net, x, None, calibrator="minmax", equalize=True).layers)
     want = net(Tensor(x)).numpy()
     error = lambda made: np.abs(made(Tensor(x)).numpy() - want).max()
     assert error(equal) < 0.03 * np.abs(want).max() < error(plain)
