@@ -18,6 +18,7 @@ from tengen.deploy.compile import compile_model
 from tengen.deploy.run import run_artifact
 from tengen.optimizer import SGD
 from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
+from tengen.quantization.dtypes import quint8
 from tengen.quantization.layers import find_layers, switched
 from tengen.quantization.post_training import Road, smallest
 
@@ -277,10 +278,38 @@ def test_constant_channels_and_zero_inputs():
     (np.ones((2, 4), "float32"), {"labels": [1]}, "there are 1 labels for 2 rows"),
     (np.ones((2, 4), "float32"), {"budget_drop": -1.0}, "percent of accuracy, 0 or more"),
     (np.ones((2, 4), "float32"), {"budget_drop": float("nan")}, "percent of accuracy, 0 or more"),
+    (np.ones((2, 4), "float32"), {"budget_drop": "1"}, "budget_drop='1': percent"),
+    (np.ones((2, 4), "float32"), {"labels": [0, 3]}, "a label is 3; help: integers from 0 to 2"),
+    (np.ones((2, 4), "float32"), {"labels": [-1, 2]}, "a label is -1"),
+    (np.ones((2, 4), "float32"), {"labels": [0.5, 2]}, "a label is 0.5"),
+    (np.ones((2, 4), "float32"), {"labels": ["a", "b"]}, "a label is 'a'"),
+    (np.ones((2, 4), "float32"), {"metric": lambda found: float("nan")}, "the metric gives nan"),
+    (np.ones((2, 4), "float32"), {"metric": lambda found: None}, "the metric gives None"),
+    (np.ones((2, 4), "float32"), {"adaround": -1}, "adaround=-1: a number of steps"),
+    (np.ones((2, 4), "float32"), {"adaround": 1.5}, "adaround=1.5: a number of steps"),
 ])  # fmt: skip
 def test_data_that_cannot_be_used(data, more, words):
     with pytest.raises(Q.QuantizationError, match=words):
         Q.ptq(M.Sequential(M.Linear(4, 3)), data, **more)
+
+
+def test_results_that_leave_float32():
+    net = M.Sequential(M.Linear(4, 3))
+    net[0].weight[...] = 3e38
+    with pytest.raises(Q.QuantizationError, match="the result of 0.weight in float32 holds NaN or inf"):
+        Q.ptq(net, np.ones((2, 4), "float32"))
+
+
+def test_functions_have_no_layers_to_be_replaced():
+    for f in (Q.quantize_qat, Q.quantize, Q.quantize_weights, lambda m: Q.quantize_weights(m, method="gptq", data=[])):
+        with pytest.raises(TypeError, match="takes a module, got a function"):
+            f(lambda x: x)
+
+
+@pytest.mark.parametrize("zero", [-1, 256, 1.5, float("nan"), float("inf")])
+def test_zero_points_that_a_dtype_does_not_hold(zero):
+    with pytest.raises(Q.QuantizationError, match=r"an integer within \[0, 255\] for quint8, got"):
+        quint8(0.5, zero)
 
 
 def test_weights_that_are_no_numbers():

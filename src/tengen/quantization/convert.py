@@ -30,8 +30,15 @@ FLOAT_TO_QAT: dict[type, Any] = {getattr(Float, name): getattr(QAT, name) for na
 QAT_TO_QUANTIZED: dict[type, Any] = {getattr(QAT, name): getattr(Quantized, name) for name in NAMES}
 
 
+def check_module(module: Any) -> None:
+    """TypeError for what is no module: functions have no layers to be replaced."""
+    if not isinstance(module, Module):
+        raise TypeError(f"takes a module, got a {type(module).__name__}; help: quantization.ptq takes functions too")
+
+
 def replace_modules(module: Module, make: Callable[[Module], Module | None]) -> Module:
     """The module with what `make` gives in the place of each module that it gives something for, the same for the same one."""
+    check_module(module)
     made: dict[int, Module] = {}
 
     def walk(m: Module) -> Module:

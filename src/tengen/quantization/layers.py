@@ -175,6 +175,8 @@ class Layer:
         each output channel off."""
         balanced = self.balanced(x)
         want = self.in_float(Tensor(balanced)).numpy().astype(np.float64)
+        if not np.isfinite(want).all():
+            raise QuantizationError(f"the result of {self.name} in float32 holds NaN or inf; help: debug.check_finite finds it")
         self.correction = None
         got = self.by_integers()(Tensor(x)).numpy().astype(np.float64)
         if correct and want.size:

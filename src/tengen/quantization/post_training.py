@@ -90,6 +90,8 @@ class Road:
         adaround: int,
         equalize: bool = False,
     ):
+        if type(adaround) is not int or adaround < 0:
+            raise QuantizationError(f"adaround={adaround!r}: a number of steps, 0 or more")
         if calibrator not in CALIBRATORS:
             raise QuantizationError(f"unknown calibrator {calibrator!r}; help: one of {', '.join(CALIBRATORS)}")
         self.batches = batches_of(data)
@@ -100,7 +102,7 @@ class Road:
         self._calibrate(calibrator, asymmetric, bias_correction, adaround, equalize)
         self.outputs = [self._run(self.graph, b) for b in self.batches]
         self.metric = metric or _accuracy(self.outputs, labels)
-        self.float_score = self.metric(self.outputs)
+        self.float_score = self.score_of(self.outputs)
 
     def _open(self, must: bool) -> None:
         """Lets the graph take any batch; where it does not, and need not, it takes the batches' own."""
@@ -157,11 +159,22 @@ class Road:
         """The graph with the chosen layers by integers."""
         return replaced(self.graph, self.layers, chosen)
 
+    def score_of(self, outputs: list[np.ndarray]) -> float:
+        """The metric of results. Errors: QuantizationError where it is no number"""
+        score = self.metric(outputs)
+        try:
+            number = float(score)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if not np.isfinite(number):
+            raise QuantizationError(f"the metric gives {score!r}; help: a finite number of percent")
+        return number
+
     def scored(self, graph: Graph, *more: np.ndarray) -> tuple[float, float]:
         """(the metric of a program, its squared error against float32). more: inputs behind those of the data."""
         outputs = [self._run(graph, (*b, *more)) for b in self.batches]
         error = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(outputs, self.outputs))
-        return self.metric(outputs), error
+        return self.score_of(outputs), error
 
     def mixed(self, drop: float) -> Quantized:
         """The program that loses at most `drop` percent by a set of layers in float32, from which no single one can be left out.
@@ -228,6 +241,10 @@ def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
     )
     if len(wanted) != len(rows(outputs)):
         raise QuantizationError(f"there are {len(wanted)} labels for {len(rows(outputs))} rows of results")
+    classes = outputs[0].shape[-1]
+    bad = [w for w in wanted.tolist() if not (isinstance(w, (int, float)) and w in range(classes))]
+    if bad:
+        raise QuantizationError(f"a label is {bad[0]!r}; help: integers from 0 to {classes - 1}, or metric=...")
     return lambda found: 100 * float((rows(found) == wanted).mean())
 
 
@@ -256,7 +273,8 @@ def ptq(
             less: they are divided by powers of two, and the weights multiplied. It costs no time. Such a layer has a scale for each
             channel of its input, which TFLite files cannot say.
 
-    Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit
+    Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit, a metric that
+        gives no number, layers whose results in float32 are NaN or inf
 
     >>> import numpy as np
     >>> from tengen import module as M
@@ -264,8 +282,8 @@ def ptq(
     >>> ptq(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32"))
     <quantized: 1 of 1 layers by integers, 100.00 % against 100.00 %>
     """
-    if budget_drop is not None and not budget_drop >= 0:
-        raise QuantizationError(f"budget_drop={budget_drop}: percent of accuracy, 0 or more; None looks at none")
+    if budget_drop is not None and (isinstance(budget_drop, str) or not budget_drop >= 0):
+        raise QuantizationError(f"budget_drop={budget_drop!r}: percent of accuracy, 0 or more; None looks at none")
     road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround, equalize)
     if budget_drop is not None:
         return road.mixed(budget_drop)
