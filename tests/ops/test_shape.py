@@ -102,8 +102,8 @@ def test_random_keys(case):
         return
     try:
         check_key(x, key)
-    except IndexOutOfRange as e:  # NumPy does not look at a mask's extents where nothing is taken
-        if x.size or "a mask of shape" not in str(e):
+    except IndexOutOfRange:  # NumPy looks at neither a mask's extents nor indices where nothing is taken
+        if x.size:
             raise
 
 

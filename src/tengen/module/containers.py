@@ -4,6 +4,7 @@ modules in it are found too."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from tengen.module.module import Module
 
@@ -83,7 +84,9 @@ class ModuleList(Module):
         return self.extend(modules)
 
     def _attributes(self):
-        return ((str(i), m) for i, m in enumerate(self))  # 10 comes behind 9
+        """What a subclass sets besides; then the modules: 10 comes behind 9."""
+        yield from (part for part in super()._attributes() if not part[0].isdigit())
+        yield from ((str(i), m) for i, m in enumerate(self))
 
 
 class ModuleDict(Module):
@@ -91,8 +94,8 @@ class ModuleDict(Module):
 
     >>> from tengen import module as M
     >>> heads = M.ModuleDict({"a": M.Linear(4, 2), "b": M.Linear(4, 3)})
-    >>> sorted(heads), heads["b"].out_features
-    (['a', 'b'], 3)
+    >>> sorted(heads), heads["b"].out_features, heads.a.out_features
+    (['a', 'b'], 3, 2)
     """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] = ()):
@@ -107,6 +110,28 @@ class ModuleDict(Module):
 
     def __getitem__(self, key: str) -> Module:
         return self._held[key]
+
+    def __getattr__(self, name: str) -> Module:
+        """A module by its name: ``heads.a``. Methods come first."""
+        if name in (held := self.__dict__.get("_held", ())):
+            return held[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A module that is set is added, or takes the place of another."""
+        if isinstance(value, Module):
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._held:
+            del self[name]
+        else:
+            super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._held]
 
     def __setitem__(self, key: str, module: Module) -> None:
         if not isinstance(key, str) or not key or "." in key:
@@ -149,4 +174,6 @@ class ModuleDict(Module):
         return iter(self._held)
 
     def _attributes(self):
-        return ((k, self._held[k]) for k in sorted(self._held))
+        """What a subclass sets besides; then the modules."""
+        yield from (part for part in super()._attributes() if not part[0].startswith("_held."))
+        yield from ((k, self._held[k]) for k in sorted(self._held))

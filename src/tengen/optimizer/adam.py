@@ -26,12 +26,12 @@ class Adam(Optimizer):
         amsgrad: bool = False, **how,
     ):  # fmt: skip
         check_betas(self, betas)
-        values = {"betas": tuple(betas), "eps": eps, "weight_decay": weight_decay} | ({"amsgrad": True} if amsgrad else {})
+        values = {"betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
         super().__init__(params, {"lr": lr, **values}, how)
 
     def _create_state(self, p, group):
         state = {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": Tensor(np.float32(0.0))}
-        return {**state, "max_exp_avg_sq": zeros(p)} if group.get("amsgrad") else state
+        return {**state, "max_exp_avg_sq": zeros(p)} if group["amsgrad"] else state
 
     def _update(self, p, grad, state, group):
         step = state["step"]

@@ -326,7 +326,7 @@ class Optimizer(Checked, Watched):
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave.
+        """Takes back what `state_dict` gave: the groups' settings, and the states that belong to them.
 
         Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is
             changed then.
@@ -334,12 +334,16 @@ class Optimizer(Checked, Watched):
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
         values: list[tuple[Tensor, np.ndarray]] = []
+        others: dict[int, dict[str, Tensor]] = {}  # states that saved settings add or take away: a momentum, say
         for group, saved in zip(self.param_groups, state["param_groups"]):
             if len(saved["params"]) != len(group["params"]):
                 raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
             for p, i in zip(group["params"], saved["params"]):
                 mine = self._state[id(p)]
                 theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
+                if mine.keys() != theirs.keys():
+                    settings = {k: v for k, v in saved.items() if k != "params"}
+                    mine = others[id(p)] = self._create_state(as_real(p), ParamGroup(group | settings))
                 if mine.keys() != theirs.keys():
                     raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
                 for k, t in mine.items():
@@ -349,6 +353,7 @@ class Optimizer(Checked, Watched):
                     values.append((t, a.reshape(t.shape)))
         for group, saved in zip(self.param_groups, state["param_groups"]):
             group.update({k: v for k, v in saved.items() if k != "params"})
+        self._state.update(others)
         for t, a in values:
             t._reset(Tensor(a))
 

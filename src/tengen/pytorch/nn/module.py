@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from tengen import module as M
@@ -25,6 +25,39 @@ class _AnyModule(ABCMeta):
 
     def __subclasscheck__(cls, other: Any) -> bool:
         return issubclass(other, M.Module) if cls.__dict__.get("_stands_for_all") else super().__subclasscheck__(other)
+
+
+class _Members(MutableMapping):
+    """The modules, parameters or buffers that a module itself holds, by name, as they are now; what is written is set on the module.
+
+    Args: module: whose. fits: which of its attributes.
+    """
+
+    def __init__(self, module: M.Module, fits: Callable[[Any], bool]):
+        self._module, self._fits = module, fits
+
+    def _now(self) -> dict[str, Any]:
+        return {name: value for name, value in self._module._attributes() if "." not in name and self._fits(value)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._now()[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self._now():
+            raise KeyError(name)
+        delattr(self._module, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __repr__(self) -> str:
+        return repr(self._now())
 
 
 class Module(M.Module, metaclass=_AnyModule):
@@ -46,6 +79,19 @@ class Module(M.Module, metaclass=_AnyModule):
         yield from (part for part in every if isinstance(part[1], Parameter))
         yield from (part for part in every if isinstance(part[1], Tensor) and not isinstance(part[1], Parameter))
         yield from (part for part in every if not isinstance(part[1], Tensor))
+
+    @property
+    def _modules(self) -> _Members:
+        """The modules that it holds itself, by name: programs walk through them, and put others in their place."""
+        return _Members(self, lambda x: isinstance(x, M.Module))
+
+    @property
+    def _parameters(self) -> _Members:
+        return _Members(self, lambda x: isinstance(x, Parameter))
+
+    @property
+    def _buffers(self) -> _Members:
+        return _Members(self, lambda x: isinstance(x, Tensor) and not isinstance(x, Parameter))
 
     def _module_info_string(self) -> str:
         return self.extra_repr()
@@ -161,6 +207,10 @@ class ModuleDict(Module, M.ModuleDict):
     def __init__(self, modules: Any = None):
         super().__init__(modules or ())
 
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        yield from (part for part in Module._attributes(self) if not part[0].startswith("_held."))
+        yield from self._held.items()  # in the order in which they were added
+
 
 class ParameterList(Module, M.ParameterList):
     """`tengen.module.ParameterList`."""
@@ -171,6 +221,10 @@ class ParameterList(Module, M.ParameterList):
 
 class ParameterDict(Module, M.ParameterDict):
     """`tengen.module.ParameterDict`."""
+
+    def __init__(self, values: Any = None):
+        plain = type(values) is dict
+        super().__init__({k: values[k] for k in sorted(values)} if plain else values or ())
 
 
 class Identity(Module):
