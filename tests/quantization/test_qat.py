@@ -346,3 +346,21 @@ def test_functions_of_integers():
 
 def test_every_megengine_layer_has_both_forms():
     assert set(convert.NAMES) == set(qat.__all__) - {"QATModule"} and len(convert.FLOAT_TO_QAT) == 17
+
+
+@pytest.mark.parametrize("more, words", [
+    ({}, "no layer has a scale to begin with"), ({"num": 0}, "num=0: needs"), ({"start": 1.2, "stop": 0.8}, "needs 0 < start <= stop"),
+    ({"start": 0.0}, "start=0.0"), ({"stop": float("nan")}, "stop=nan"), ({"data": Tensor(np.ones((0, 4), "float32"))}, "a batch of data"),
+])  # fmt: skip
+def test_what_easyquant_cannot_begin_with(more, words):
+    net = Q.quantize_qat(M.Sequential(M.Linear(4, 3)))
+    with pytest.raises(Q.QuantizationError, match=words):
+        Q.apply_easy_quant(net, **{"data": Tensor(np.ones((2, 4), "float32")), **more})
+
+
+def test_configurations_and_networks_that_are_none():
+    with pytest.raises(TypeError, match="qconfig must be a QConfig, got 'minmax'"):
+        Q.quantize_qat(M.Sequential(M.Linear(4, 3)), qconfig="minmax")
+    for f in (Q.enable_observer, Q.disable_fake_quant, lambda m: Q.propagate_qconfig(m, Q.min_max_fakequant_qconfig)):
+        with pytest.raises(TypeError, match="takes a module, got a function"):
+            f(lambda x: x)

@@ -134,7 +134,9 @@ def test_a_language_model():
 
 
 @pytest.mark.parametrize("more, words", [
-    ({"bits": 3}, "bits=3"), ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "near"}, "'rtn', 'gptq', 'awq'"),
+    ({"bits": 3}, "bits=3"), ({"bits": [4]}, r"bits=\[4\]"), ({"method": "gptq", "data": np.ones((0, 4), "float32")}, "needs data"),
+    ({"method": "gptq", "data": np.ones((2, 6), "float32")}, r"\(2, 6\) reach .*which takes \(..., 4\)"),
+    ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "near"}, "'rtn', 'gptq', 'awq'"),
     ({"method": "gptq"}, "needs data"), ({"method": "awq", "data": []}, "method='awq' needs data"),
     ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"),
 ])  # fmt: skip

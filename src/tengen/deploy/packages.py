@@ -78,7 +78,7 @@ def _static(a: Artifact, target: Target, folder: Path) -> list[str]:
 
 def _shared(a: Artifact, target: Target, folder: Path) -> list[str]:
     if not target.system.loads:
-        raise ConfigError(f"{target.system.name} loads no shared libraries; help: static")
+        raise ConfigError(f"no shared library is made for {target.name} ({target.system.name}); help: static")
     prefix = "" if target.system is WINDOWS else "lib"
     library = folder / f"{prefix}{a.name}{target.system.ending}"
     return [str(link_library(target, [a.files[0], *a.operators], library))]

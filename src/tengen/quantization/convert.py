@@ -30,8 +30,15 @@ FLOAT_TO_QAT: dict[type, Any] = {getattr(Float, name): getattr(QAT, name) for na
 QAT_TO_QUANTIZED: dict[type, Any] = {getattr(QAT, name): getattr(Quantized, name) for name in NAMES}
 
 
+def check_module(module: Any) -> None:
+    """TypeError for what is no module: functions have no layers to be replaced."""
+    if not isinstance(module, Module):
+        raise TypeError(f"takes a module, got a {type(module).__name__}; help: quantization.ptq takes functions too")
+
+
 def replace_modules(module: Module, make: Callable[[Module], Module | None]) -> Module:
     """The module with what `make` gives in the place of each module that it gives something for, the same for the same one."""
+    check_module(module)
     made: dict[int, Module] = {}
 
     def walk(m: Module) -> Module:
@@ -103,6 +110,7 @@ def quantize(module: Module, inplace: bool = True, mapping: dict | None = None) 
 
 
 def _qat_modules(module: Module) -> list[QATModule]:
+    check_module(module)
     return [m for m in module.modules() if isinstance(m, QATModule)]
 
 
@@ -143,7 +151,9 @@ def _known(m: QATModule, of: str) -> Any:
 
 
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
-    """Gives all `module.qat` layers inside a configuration."""
+    """Gives all `module.qat` layers inside a configuration. TypeError for what is none."""
+    if not isinstance(qconfig, QConfig):
+        raise TypeError(f"qconfig must be a QConfig, got {qconfig!r}; help: quantization.min_max_fakequant_qconfig is one")
     for m in _qat_modules(module):
         m.set_qconfig(qconfig)
 
@@ -185,7 +195,17 @@ def apply_easy_quant(module: Module, data: Tensor, start: float = 0.8, stop: flo
     Args:
         module: a network with `easyquant_qconfig`, by `reset_qconfig` of a calibrated one. data: a batch.
         start, stop, num: factors of the calibrated scale, and how many between them are tried.
+
+    Errors: QuantizationError for a network without calibrated scales of such a configuration, an empty batch, and factors that are
+        none
     """
+    if type(num) is not int or num < 1 or not 0 < start <= stop < float("inf"):
+        raise QuantizationError(f"start={start!r}, stop={stop!r}, num={num!r}: needs 0 < start <= stop, and num from 1 on")
+    if not data.ndim or not data.size:
+        raise QuantizationError(f"EasyQuant needs a batch of data, got the shape {data.shape}")
+    observers = [getattr(m, where) for m in _qat_modules(module) for where in ("weight_observer", "act_observer")]
+    if not any(isinstance(o, PassiveObserver) and o.qparams is not None for o in observers):
+        raise QuantizationError("no layer has a scale to begin with; help: calibrate, then reset_qconfig(net, easyquant_qconfig)")
     batch = data.shape[0]
 
     def cosine(x: Tensor, y: Tensor) -> float:
@@ -218,7 +238,9 @@ def apply_easy_quant(module: Module, data: Tensor, start: float = 0.8, stop: flo
     both = F.concat([data, data])
     for where in ("weight_observer", "act_observer"):
         handles = hook_qat_module(module, partial(search, where))
-        module(both)
-        for h in handles:
-            h.remove()
+        try:
+            module(both)
+        finally:
+            for h in handles:
+                h.remove()
     return module

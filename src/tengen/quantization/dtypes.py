@@ -124,7 +124,7 @@ def create_quantized_dtype(dtype_meta: QuantDtypeMeta, scale: float, zp: int | N
     check_scale(scale)
     known: dict[str, Any] = {"name": dtype_meta.cname, "scale": float(scale)}
     if dtype_meta.is_unsigned:
-        if zp is None or int(zp) != zp:
+        if zp is None:
             raise ValueError("zero_point should be an integer")
         check_zero(zp, dtype_meta)
         known["zero_point"] = int(zp)

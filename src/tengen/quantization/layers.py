@@ -35,7 +35,7 @@ class Layer:
         channels. balance: what its input is divided by and its weight multiplied by, for each input channel; None: nothing.
         low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
         rounded: the weight's integers, where they were learnt; None: the nearest. correction: what is added to each output
-        channel, because rounded weights have another mean; None: nothing. sqnr, cosine, saturation: of its result by integers
+        channel, because rounded weights have another mean; None: nothing. sqnr (dB), cosine, saturation: of its result by integers
         against float32, and the share of inputs outside of the range. float_ms, int8_ms: its time in float32 and in int8, where
         somebody measured it.
     """
@@ -173,19 +173,30 @@ class Layer:
     def compare(self, x: np.ndarray, correct: bool) -> None:
         """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of
         each output channel off."""
-        t = Tensor(x)
-        want = self.in_float(Tensor(self.balanced(x))).numpy().astype(np.float64)
+        balanced = self.balanced(x)
+        want = self.in_float(Tensor(balanced)).numpy().astype(np.float64)
+        if not np.isfinite(want).all():
+            raise QuantizationError(f"the result of {self.name} in float32 holds NaN or inf; help: debug.check_finite finds it")
         self.correction = None
-        got = self.by_integers()(t).numpy().astype(np.float64)
+        got = self.by_integers()(Tensor(x)).numpy().astype(np.float64)
         if correct and want.size:
             channel = want.ndim - 1 if self.op == "matmul" else 1
             mean = (want - got).mean(axis=tuple(i for i in range(want.ndim) if i != channel), keepdims=True)
             self.correction, got = mean.astype(np.float32), got + mean
-        noise, signal = ((got - want) ** 2).sum(), (want**2).sum()
-        self.sqnr = float(10 * np.log10(signal / noise)) if noise and signal else float("inf")
-        size = np.sqrt(signal * (got**2).sum())
-        self.cosine = float((got * want).sum() / size) if size else 1.0
-        self.saturation = float(((x < self.low - self.scale / 2) | (x > self.high + self.scale / 2)).mean()) if x.size else 0.0
+        self.sqnr, self.cosine = _likeness(got, want)
+        half = self.scale / 2
+        outside = (balanced < self.low - half) | (balanced > self.high + half)
+        self.saturation = float(outside.mean()) if x.size else 0.0
+
+
+def _likeness(got: np.ndarray, want: np.ndarray) -> tuple[float, float]:
+    """(SQNR in dB, cosine) of a result against float32's. Without noise they are inf and 1, where float32 has nothing but zeros
+    and the result has not, -inf and 0."""
+    noise, signal, size = (float((v**2).sum()) for v in (got - want, want, got))
+    if not noise:
+        return float("inf"), 1.0
+    sqnr = 10 * float(np.log10(signal / noise)) if signal else float("-inf")
+    return sqnr, float((got * want).sum() / np.sqrt(signal * size)) if signal and size else 0.0
 
 
 def _convolved(x: Tensor, w: Tensor, a: dict[str, Any]) -> Tensor:

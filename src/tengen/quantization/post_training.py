@@ -90,6 +90,8 @@ class Road:
         adaround: int,
         equalize: bool = False,
     ):
+        if type(adaround) is not int or adaround < 0:
+            raise QuantizationError(f"adaround={adaround!r}: a number of steps, 0 or more")
         if calibrator not in CALIBRATORS:
             raise QuantizationError(f"unknown calibrator {calibrator!r}; help: one of {', '.join(CALIBRATORS)}")
         self.batches = batches_of(data)
@@ -100,7 +102,7 @@ class Road:
         self._calibrate(calibrator, asymmetric, bias_correction, adaround, equalize)
         self.outputs = [self._run(self.graph, b) for b in self.batches]
         self.metric = metric or _accuracy(self.outputs, labels)
-        self.float_score = self.metric(self.outputs)
+        self.float_score = self.score_of(self.outputs)
 
     def _open(self, must: bool) -> None:
         """Lets the graph take any batch; where it does not, and need not, it takes the batches' own."""
@@ -157,16 +159,28 @@ class Road:
         """The graph with the chosen layers by integers."""
         return replaced(self.graph, self.layers, chosen)
 
+    def score_of(self, outputs: list[np.ndarray]) -> float:
+        """The metric of results. Errors: QuantizationError where it is no number"""
+        score = self.metric(outputs)
+        try:
+            number = float(score)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if not np.isfinite(number):
+            raise QuantizationError(f"the metric gives {score!r}; help: a finite number of percent")
+        return number
+
     def scored(self, graph: Graph, *more: np.ndarray) -> tuple[float, float]:
         """(the metric of a program, its squared error against float32). more: inputs behind those of the data."""
         outputs = [self._run(graph, (*b, *more)) for b in self.batches]
         error = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(outputs, self.outputs))
-        return self.metric(outputs), error
+        return self.score_of(outputs), error
 
     def mixed(self, drop: float) -> Quantized:
-        """The program with the fewest layers in float32 that loses at most `drop` percent, by the sensitivity of each layer.
+        """The program that loses at most `drop` percent by a set of layers in float32, from which no single one can be left out.
 
-        One program with switches measures each layer alone and each step of the bisection: three programs are made in all.
+        A bisection finds how many of the most sensitive layers are enough; `smallest` returns what it can of them to integers.
+        One program with switches measures all choices: three programs are made in all.
         """
         g = self.program(lambda layer: True)
         score, _ = self.scored(g)
@@ -174,27 +188,43 @@ class Road:
             return Quantized(g, self.layers, self.float_score, score)
         able = [layer for layer in self.layers if not layer.why_float]
         both = switched(self.graph, self.layers)
-        measured = lambda chosen: self.scored(both, *(np.array(chosen(layer)) for layer in able))
-        harm: dict[int, tuple[float, float]] = {}
-        for layer in able:  # alone by integers
-            alone = measured(lambda other, layer=layer: other is layer)
-            harm[id(layer)] = (self.float_score - alone[0], alone[1])
-        worst = sorted(able, key=lambda layer: harm[id(layer)], reverse=True)
+        measured = lambda ints: self.scored(both, *(np.array(i in ints) for i in range(len(able))))
+        alone = [measured({i}) for i in range(len(able))]
+        harm = [(self.float_score - score, error) for score, error in alone]
+        worst = sorted(range(len(able)), key=harm.__getitem__, reverse=True)
+        lost = lambda kept: self.float_score - measured({*worst} - {*kept})[0]
         low, high = 0, len(worst)
         while low < high:
             count = (low + high) // 2
-            kept = {id(layer) for layer in worst[:count]}
-            score, _ = measured(lambda layer, kept=kept: id(layer) not in kept)
-            if self.float_score - score <= drop:
+            if lost(worst[:count]) <= drop:
                 high = count
             else:
                 low = count + 1
-        kept = {id(layer) for layer in worst[:high]}
-        g = self.program(lambda layer: id(layer) not in kept)
-        best = (g, self.scored(g)[0], high)
-        for layer in worst[: best[2]]:
-            layer.why_float = f"alone by integers it costs {harm[id(layer)][0]:.2f} % (drop of {drop:g} % asked for)"
-        return Quantized(best[0], self.layers, self.float_score, best[1])
+        kept = smallest(worst[:high], lost, drop)
+        g = self.program(lambda layer: not any(layer is able[i] for i in kept))
+        score, _ = self.scored(g)
+        for i, loss in kept.items():
+            able[i].why_float = (
+                f"by integers as well, the drop is {loss:.2f} % ({drop:g} % asked for); it alone costs {harm[i][0]:.2f} %"
+            )
+        return Quantized(g, self.layers, self.float_score, score)
+
+
+def smallest(kept: Sequence[int], lost: Callable[[Sequence[int]], float], drop: float) -> dict[int, float]:
+    """A part of a set of layers in float32 that loses at most `drop`, of which no single layer can be by integers as well.
+
+    Args: kept: the set, which holds the drop, the most harmful layer first. lost: a set -> what it loses.
+    Returns: each layer of the part, and what would be lost without it in float32.
+    """
+    tried, refused = [*reversed(kept)], {}  # the least harmful first; those refused with the set as it is now
+    while len(refused) < len(tried):
+        layer, *others = tried
+        loss = lost(others)
+        if loss <= drop:
+            tried, refused = others, {}
+        else:
+            tried, refused = [*others, layer], refused | {layer: loss}
+    return refused
 
 
 def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
@@ -211,6 +241,10 @@ def _accuracy(outputs: list[np.ndarray], labels: Any) -> Metric:
     )
     if len(wanted) != len(rows(outputs)):
         raise QuantizationError(f"there are {len(wanted)} labels for {len(rows(outputs))} rows of results")
+    classes = outputs[0].shape[-1]
+    bad = [w for w in wanted.tolist() if not (isinstance(w, (int, float)) and w in range(classes))]
+    if bad:
+        raise QuantizationError(f"a label is {bad[0]!r}; help: integers from 0 to {classes - 1}, or metric=...")
     return lambda found: 100 * float((rows(found) == wanted).mean())
 
 
@@ -226,7 +260,8 @@ def ptq(
     Args:
         model: a module, or a function of tensors. It is recorded in evaluation, and stays as it is.
         data: inputs: a tensor or array, or batches of them; a batch for several inputs is a tuple.
-        budget_drop: so many percent of accuracy may be lost; where all layers cost more, the most sensitive stay in float32.
+        budget_drop: so many percent of accuracy may be lost; where all layers cost more, some of the most sensitive stay in
+            float32, none of which can be by integers as well without a greater loss. A smaller set of others may exist.
             None: all layers by integers, whatever they cost.
         labels: the right class of each row of results, for the accuracy. Without them it is agreement with float32 on the
             largest element (of results with a single column: 100 less the relative error).
@@ -238,7 +273,8 @@ def ptq(
             less: they are divided by powers of two, and the weights multiplied. It costs no time. Such a layer has a scale for each
             channel of its input, which TFLite files cannot say.
 
-    Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit
+    Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit, a metric that
+        gives no number, layers whose results in float32 are NaN or inf
 
     >>> import numpy as np
     >>> from tengen import module as M
@@ -246,8 +282,8 @@ def ptq(
     >>> ptq(M.Sequential(M.Linear(8, 4)), np.ones((5, 8), "float32"))
     <quantized: 1 of 1 layers by integers, 100.00 % against 100.00 %>
     """
-    if budget_drop is not None and not budget_drop >= 0:
-        raise QuantizationError(f"budget_drop={budget_drop}: percent of accuracy, 0 or more; None looks at none")
+    if budget_drop is not None and (isinstance(budget_drop, str) or not budget_drop >= 0):
+        raise QuantizationError(f"budget_drop={budget_drop!r}: percent of accuracy, 0 or more; None looks at none")
     road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround, equalize)
     if budget_drop is not None:
         return road.mixed(budget_drop)
@@ -256,7 +292,8 @@ def ptq(
 
 
 def auto_mix(model: Any, data: Any, drop: float = 0.5, **more: Any) -> Quantized:
-    """`ptq` that keeps the fewest layers in float32 that hold a drop of accuracy, by the measured sensitivity of each.
+    """`ptq` with the drop of accuracy as its subject: the layers that stay in float32 are chosen by their measured sensitivity,
+    and none of them can be by integers as well without a greater drop.
 
     Args: model, data: as of `ptq`, and so are all others. drop: percent of accuracy that may be lost.
     """

@@ -7,7 +7,7 @@ For networks whose time is that of reading weights: they take a quarter or an ei
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from tengen.module.linear import Embedding, Linear
 from tengen.module.module import Module
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
-from tengen.quantization.convert import replace_modules
+from tengen.quantization.convert import check_module, replace_modules
 from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.modes import evaluating
 from tengen.tensor import Tensor
@@ -39,14 +39,16 @@ def quantize_weights(
             network, a batch each.
         inplace: change the network; else a copy.
 
-    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" and "awq" without data
+    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" and "awq" without
+        data or with data that do not fit; TypeError for what is no module
 
     >>> from tengen import functional as F, module as M
     >>> from tengen.quantization import quantize_weights
     >>> quantize_weights(M.Linear(64, 8), bits=4)(F.ones((2, 64))).shape
     (2, 8)
     """
-    if bits not in LIMITS or method not in METHODS or type(group) is not int or group < 2 or group % 2:
+    check_module(model)
+    if bits not in tuple(LIMITS) or method not in METHODS or type(group) is not int or group < 2 or group % 2:
         raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8 or 4, an even number, {', '.join(map(repr, METHODS))}")
     model = model if inplace else copy.deepcopy(model)
     seen = _second_moments(model, data, method) if method != "rtn" else {}
@@ -134,13 +136,20 @@ def _second_moments(model: Module, data: Any, method: str) -> dict[int, np.ndarr
 
     def watching(layer: Linear) -> Callable[..., None]:
         def watch(module: Module, inputs: tuple) -> None:
-            x = inputs[0].numpy().astype(np.float64).reshape(-1, layer.in_features)
+            x = inputs[0].numpy().astype(np.float64)
+            if not x.size:
+                return
+            if x.shape[-1] != layer.in_features:
+                raise QuantizationError(f"data of {x.shape} reach {layer!r}, which takes (..., {layer.in_features})")
+            x = x.reshape(-1, layer.in_features)
             found[id(layer)] = found.get(id(layer), 0) + x.T @ x
 
         return watch
 
     handles = [m.register_forward_pre_hook(watching(m)) for m in model.modules() if type(m) is Linear]
     batches = [] if data is None else [data] if isinstance(data, (Tensor, np.ndarray)) else data
+    if not isinstance(batches, Iterable):
+        raise TypeError(f"data must be a tensor, an array, or batches of them, got a {type(data).__name__}")
     try:
         with evaluating(model):
             for batch in batches:
