@@ -126,7 +126,7 @@ scatter_(1,j,2.0) scatter_add_(1,j,y) index_add_(1,i,y) index_fill_(1,i,4.0) ind
 addcmul_(y,z,value=0.5) addcdiv_(y,p,value=0.5) masked_scatter_(m,v) sin_() cos_() round_() floor_() ceil_() trunc_()
 square_() tril_() triu_() remainder_(0.7) multiply_(y) divide_(p) negative_() acos_() asin_() atan_() cosh_() erf_() expm1_()
 scatter_reduce_(1,j,y,reduce="amax") index_reduce_(1,i,y,"mean") reciprocal_() sign_() sinh_() tan_() nan_to_num_()
-mul_(y).add_(p).sqrt_().nan_to_num_()
+mul_(y).add_(p).sqrt_().nan_to_num_() index_put_((l[1:],j[0,:1]),v[:1]) index_put_((j[:,2],i[:2]),v[0],accumulate=True)
 """
 
 
@@ -176,6 +176,7 @@ def test_calls_beside_pytorch(block):
     assert len(every) > (200 if block == "SMOOTH" else 60)
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")  # PyTorch tells that it is in beta
 def test_in_place_beside_pytorch():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     for text in texts(IN_PLACE):
@@ -191,7 +192,7 @@ def test_in_place_beside_pytorch():
     written = {n for n in METHODS if n.endswith("_") and n != "detach_"}
     assert written - tried == {
         "addmm_", "maximum_", "minimum_", "log_", "log10_", "log1p_", "log2_", "rsqrt_", "logical_and_", "logical_or_", "logical_not_",
-        "normal_", "uniform_",
+        "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "requires_grad_",
     }  # fmt: skip
     p = Tensor([1.0, 2.0])
     assert p.log_().exp_().log2_().tolist() == pytest.approx([0.0, 1.0]) and Tensor([True]).logical_not_().tolist() == [False]
@@ -199,6 +200,10 @@ def test_in_place_beside_pytorch():
     assert Tensor([1.0, 3.0]).maximum_(Tensor(2.0)).minimum_(Tensor(2.5)).tolist() == [2.0, 2.5]
     drawn = F.zeros(4000).normal_(1.0, 2.0)
     assert abs(drawn.mean().item() - 1) < 0.15 and abs(drawn.std().item() - 2) < 0.1 and 3 <= F.zeros(9).uniform_(3, 4).min().item() < 4
+    chosen = F.zeros(4000).bernoulli_(0.25)
+    assert abs(chosen.mean().item() - 0.25) < 0.04 and set(chosen.tolist()) == {0.0, 1.0}
+    assert abs(F.zeros(4000).exponential_(4.0).mean().item() - 0.25) < 0.02 and set(F.zeros(99).random_(3).tolist()) == {0.0, 1.0, 2.0}
+    assert Tensor([1.0]).requires_grad_().requires_grad and not Tensor([1.0]).requires_grad_(False).requires_grad
 
 
 def test_programs_of_these_calls_have_the_same_bits():

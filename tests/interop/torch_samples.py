@@ -8,7 +8,7 @@ INF = math.inf
 
 
 def core():
-    """The names of the ops that PyTorch itself tags as core, in-place twins of others aside."""
+    """The overloads in `torch.ops.aten` that PyTorch itself tags as core, in-place and `out=` forms too."""
     found = set()
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::"):
