@@ -165,6 +165,39 @@ def triplet_margin_loss(
     return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, _how(size_average, reduce, reduction))
 
 
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over the C classes of max(0, margin - input[target] + input[class])^p, times weight[target]; target's own is left out.
+
+    Shapes: input (N, C) or (C,), target (N,) or 0-d, weight (C,)
+    """
+    rows, classes = (input, target) if input.ndim == 2 else (input.reshape(1, -1), target.reshape(1))
+    each = _loss.multi_margin_loss(rows, classes, p, margin, "none")
+    each = each if weight is None else each * F.gather(weight, 0, classes)
+    return _reduced(each if input.ndim == 2 else each.reshape(()), _how(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over classes of the binary cross-entropy of scores, each class times its weight."""
+    return _loss.multilabel_soft_margin_loss(input, target, weight, _how(size_average, reduce, reduction))
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being `pairwise_distance` unless given."""
+    distance = F.pairwise_distance if distance_function is None else distance_function
+    return _loss.triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction
+    )
+
+
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -275,3 +308,17 @@ class L1Loss(M.L1Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return l1_loss(input, target, None, None, self.reduction)
+
+
+class MultiMarginLoss(_Weighted):
+    """`multi_margin_loss` as a module."""
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+        reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.p, self.margin = p, margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return multi_margin_loss(input, target, self.p, self.margin, self.weight, None, None, self.reduction)
