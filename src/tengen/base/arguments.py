@@ -55,6 +55,15 @@ def _check(owner: str, name: str, value: Any, annotation: str) -> None:
         raise ValueError(f"{owner}: {name}={value!r} must be a finite number that is not negative")
 
 
+def check_flag(owner: str, name: str, value: Any) -> None:
+    """Refuses what is neither a bool, 0, 1 nor a scalar tensor: a text like "False" counts as true in Python.
+
+    Errors: TypeError with the parameter and the value
+    """
+    if not _is_flag(value) and (isinstance(value, (float, np.floating)) or getattr(value, "ndim", None) != 0):
+        raise TypeError(f"{owner}: {name}={value!r} must be True or False")
+
+
 def checked(init: Callable, kinds: Collection[str] = _ALLOWED) -> Callable:
     """A constructor that looks at its arguments first: at those with one of these annotations.
 

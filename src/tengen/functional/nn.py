@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen.base.arguments import check_flag
 from tengen.base.config import config
 from tengen.base.dtype import float64
 from tengen.base.errors import ArgumentError, ShapeError
@@ -245,8 +246,9 @@ def _unbias(n: Dim, v: Tensor) -> float | Tensor:
 def dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) -> Tensor:
     """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training.
 
-    Errors: ValueError for what is no probability
+    Errors: ValueError for what is no probability; TypeError for a training that is no bool
     """
+    check_flag("dropout", "training", training)
     if not 0 <= drop_prob <= 1:
         raise ValueError(f"dropout: drop_prob={drop_prob} is not a probability")
     if not training or drop_prob == 0:
@@ -262,8 +264,9 @@ def alpha_dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) ->
 
     Source: Klambauer et al., arXiv 1706.02515, section 3.
 
-    Errors: ValueError for a drop_prob outside of [0, 1)
+    Errors: ValueError for a drop_prob outside of [0, 1); TypeError for a training that is no bool
     """
+    check_flag("alpha_dropout", "training", training)
     if not 0 <= drop_prob < 1:
         raise ValueError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
     if not training or drop_prob == 0:
