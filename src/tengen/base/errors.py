@@ -126,7 +126,7 @@ class BudgetError(TengenError, MemoryError, ValueError):
     """A budget of memory that cannot be met. The message names the smallest that can."""
 
 
-class ScriptError(TengenError, SyntaxError):
+class ScriptError(SyntaxError, TengenError):  # whose text SyntaxError says
     """Something in a function that `jit.script` does not take: the message shows the line, and says what to write instead."""
 
 
