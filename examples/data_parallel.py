@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -45,7 +44,7 @@ def main() -> None:
     opt = dist.shard(net, optim.Adam(net.parameters(), lr=3e-3))
     gm = GradManager().attach(net.parameters())
     first = 0
-    if args.checkpoint and os.path.exists(args.checkpoint):
+    if args.checkpoint and dist.has_checkpoint(args.checkpoint):
         first = dist.load_checkpoint(args.checkpoint, net=net, opt=opt)["epochs"]
 
     @tengen.trace

@@ -82,6 +82,52 @@ def test_one_that_is_killed_while_it_writes(folder):
     assert not old.exists() and not part.exists()
 
 
+KILLED = """
+import os, shutil, signal, sys
+from tengen import distributed as dist, module as M
+from tengen.base import files
+
+folder, net = sys.argv[1], M.Linear(64, 64)
+if sys.argv[2] == "renames":
+    files._exchange = lambda one, other: False
+plain = {(files, "_exchange"): files._exchange, (os, "rename"): os.rename, (os, "fsync"): os.fsync, (shutil, "rmtree"): shutil.rmtree}
+found = []
+for last in range(100):
+    dist.save_checkpoint(folder, net=net, step=1)
+    child = os.fork()
+    if child == 0:  # the process is killed before or behind its n-th call
+        calls = iter(range(200))
+        def told(f):
+            def call(*args, **kwargs):
+                if next(calls) == last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                made = f(*args, **kwargs)
+                if next(calls) == last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return made
+            return call
+        for (where, name), f in plain.items():
+            setattr(where, name, told(f))
+        dist.save_checkpoint(folder, net=net, step=2)
+        os._exit(0)
+    died = os.waitpid(child, 0)[1] != 0
+    assert dist.has_checkpoint(folder) and (sys.argv[2] == "renames" or os.path.isdir(folder)), last
+    found.append(dist.load_checkpoint(folder, net=M.Linear(64, 64))["step"])
+    if not died:
+        break
+assert found == sorted(found) and found[0] == 1 and found[-1] == 2 and len(found) > 8, found
+dist.save_checkpoint(folder, net=net, step=3)
+assert os.listdir(os.path.dirname(folder)) == [os.path.basename(folder)]
+print("kept", len(found))
+"""
+
+
+@pytest.mark.parametrize("way", ["exchange", "renames"])
+def test_a_process_that_is_killed_at_any_call_leaves_the_old_one_or_the_new_one(tmp_path, way):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run.tgc"), way], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.startswith("kept"), done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("harm, words", [
     (lambda f: (f / "arrays-0").write_bytes(b"x" * (f / "arrays-0").stat().st_size), "arrays-0 is not what was written"),
     (lambda f: (f / "values").write_bytes(b""), "values is not what was written"),

@@ -8,10 +8,12 @@ path.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import io
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Union
@@ -119,12 +121,51 @@ def replacing(file: str | bytes | os.PathLike) -> Iterator[BinaryIO]:
         if isinstance(e, OSError):
             raise _cannot(e, given) from e
         raise
-    with contextlib.suppress(OSError):  # the name itself; some file systems cannot
+    _sync_names(folder)
+
+
+def _sync_names(folder: str) -> None:
+    """Has the names in a folder on the disk; some file systems cannot."""
+    with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def replace_folder(part: str, folder: str) -> None:
+    """Gives a complete folder the name of another one, which is removed.
+
+    The two exchange their names in one step. Where the file system has none (NFS, say), the old folder is `<name>.old` for an instant before
+    the new one has its name. Both stand in the same folder, whose names are on the disk afterwards.
+
+    Errors: OSError, with the old folder under its name, or under `<name>.old`
+    """
+    old = f"{folder}.old"
+    if not os.path.isdir(folder):  # `old` may be all that there is
+        os.rename(part, folder)
+    elif not _exchange(part, folder):
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(folder, old)
+        os.rename(part, folder)
+    _sync_names(os.path.dirname(folder) or ".")
+    for rest in (part, old):  # what cannot be removed now is removed next time: the new one has its name
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Exchanges the names of two files or folders, with Linux's `renameat2`. Whether system and file system can."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), other)
 
 
 def _standing(path: str) -> os.stat_result | None:

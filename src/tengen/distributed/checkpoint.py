@@ -7,8 +7,8 @@ the rest, with a manifest that has the size and the BLAKE2b hash of each file.
     run.tgc/values          what `tengen.save` writes: states with a `_Piece` for each large array
     run.tgc/arrays-0 ...    the pieces of each process, by the number of the array
 
-The folder is written beside the one that it replaces and renamed when it is whole, so that a process that is killed at any moment leaves the
-old checkpoint or the new one.
+The folder is written beside the one that it replaces and takes its name in one step when it is whole, so that a process that is killed at any
+moment leaves the old checkpoint or the new one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError, FileFormatError, UsageWarning, warn_once
-from tengen.base.files import read_regular
+from tengen.base.files import read_regular, replace_folder
 from tengen.distributed.data_parallel import sample
 from tengen.functional.distributed import pieces
 from tengen.serialization import load, restore, save, states_of
@@ -176,7 +176,7 @@ class _Writer:
         if error is None and work is not None and self.rank == 0:
             try:
                 work()
-            except OSError as e:
+            except Exception as e:  # the others wait to hear of it
                 error = e
         self._all_well(error)
 
@@ -211,8 +211,14 @@ class _Writer:
         self.finish(error)
 
     def finish(self, error: BaseException | None) -> None:
-        """Gives the folder its name, once all processes have written their files."""
-        self._all_well(error)
+        """Gives the folder its name, once all processes have written their files. Where one could not, their files are removed: the disk may
+        be full."""
+        try:
+            self._all_well(error)
+        except BaseException:
+            if self.rank == 0:
+                shutil.rmtree(self.part, ignore_errors=True)
+            raise
         self._together(self._publish)
 
     def _publish(self) -> None:
@@ -223,20 +229,24 @@ class _Writer:
             json.dump(manifest, f, indent=1)
             f.flush()
             os.fsync(f.fileno())
-        old = self.folder.with_name(f"{self.folder.name}.old")
-        if self.folder.exists():  # if not, `old` may be all that there is
-            if old.exists():
-                shutil.rmtree(old)
-            self.folder.rename(old)
-        self.part.rename(self.folder)
-        if old.exists():
-            shutil.rmtree(old)
+        replace_folder(str(self.part), str(self.folder))
 
 
 def _standing(folder: Path) -> Path:
     """The folder, or the one before it where a process was killed between two renames."""
     old = folder.with_name(f"{folder.name}.old")
     return old if not folder.exists() and old.exists() else folder
+
+
+def has_checkpoint(folder: str | os.PathLike) -> bool:
+    """Whether `load_checkpoint` finds one there: under its own name, or, on file systems that cannot exchange two names in one step, under
+    `<name>.old`, where a process was killed between two renames.
+
+    >>> from tengen import distributed as dist
+    >>> dist.has_checkpoint("no such folder")
+    False
+    """
+    return (_standing(Path(folder)) / "manifest.json").exists()
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
