@@ -2,7 +2,7 @@
 
     python examples/data_parallel.py                             # one process
     tengen run -n 2 examples/data_parallel.py                    # two: the last line says the same hash
-    tengen run -n 3 --elastic 1 examples/data_parallel.py --checkpoint run.tgc      # goes on with those that are left
+    tengen run --elastic 1:3 examples/data_parallel.py --checkpoint run.tgc      # goes on with those that are left
 
 Needs scikit-learn for the data (`pip install 'tengen[dist,examples]'`).
 """

@@ -10,7 +10,9 @@ import sys
 import traceback
 from pathlib import Path
 
+from tengen.base.errors import DistributedError
 from tengen.transport.group import world
+from tengen.transport.mpiexec import ENDED
 
 
 def _end_all(code: int) -> None:
@@ -31,9 +33,21 @@ def _program(path: str, arguments: list[str]) -> None:
     except SystemExit as e:
         if e.code in (None, 0):
             return
+        _tell(f"sys.exit({e.code!r})")
         if isinstance(e.code, str):
             print(e.code, file=sys.stderr)
         _end_all(e.code if isinstance(e.code, int) else 1)
+    except DistributedError:  # another rank is gone, perhaps
+        raise
+    except Exception as e:
+        _tell(f"{type(e).__name__}: {e}")
+        raise
+
+
+def _tell(why: str) -> None:
+    """Leaves word for `run_program` that the program has ended itself: to start it again would not help."""
+    if folder := os.environ.get(ENDED):
+        Path(folder, str(world().rank)).write_text(why)
 
 
 def _call(folder: str) -> None:

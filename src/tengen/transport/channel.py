@@ -19,6 +19,7 @@ from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
 SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
+ACTIVE = 1.0  # the same for a transfer in which all are known to take part; one that takes longer has a rank that has stopped, perhaps
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
@@ -129,12 +130,12 @@ class Channel:
 
     def _wait(self, request: Request, text: str, peer: int | None = None, present: bool = False) -> None:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
-        pauses, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the time-out, with
-        the ranks that are missing."""
+        pauses for longer, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the
+        time-out, with the ranks that are missing."""
         start, announced, said = time.monotonic(), False, False
         while not request.test():
             waited = time.monotonic() - start
-            if waited < SPIN or (present and waited < config.distributed_timeout):
+            if waited < (ACTIVE if present else SPIN):
                 os.sched_yield()
                 continue
             if waited > PRESENT_AFTER and not announced and peer is None:

@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tengen.base.errors import DistributedError
+
+ENDED = "TENGEN_JOB_ENDED"  # the environment's name of a folder in which a rank says that its program has ended itself, and why
 
 
 def find_mpiexec() -> list[str]:
@@ -46,8 +49,8 @@ def command(ranks: int, arguments: Sequence[str]) -> list[str]:
 def run_program(program: str, arguments: Sequence[str], ranks: int, least: int | None = None) -> int:
     """Runs a program of Python in several processes. Returns: the exit code, 0 where all ended well.
 
-    Args: least: where it is given, a job of which a process dies is started again with one process less, down to this number; the
-        program goes on from its last checkpoint.
+    Args: least: where it is given, a job of which a process is lost is started again with one process less, down to this number; the
+        program goes on from its last checkpoint. A job whose program ends with an error of its own is not started again.
     Errors: DistributedError without MPI, and for a `least` that is no number of processes; FileNotFoundError for a program that is not
         there.
     """
@@ -56,8 +59,15 @@ def run_program(program: str, arguments: Sequence[str], ranks: int, least: int |
     if least is not None and not 1 <= least <= ranks:
         raise DistributedError(f"an elastic job of {ranks} processes, at least {least}: a number from 1 to {ranks} is needed")
     while True:
-        code = subprocess.run(command(ranks, ["--program", program, *arguments]), env=environment(ranks), check=False).returncode
-        if code == 0 or least is None or ranks == least:
+        with tempfile.TemporaryDirectory(prefix="tengen-job-") as ended:
+            env = {**environment(ranks), ENDED: ended}
+            code = subprocess.run(command(ranks, ["--program", program, *arguments]), env=env, check=False).returncode
+            errors = [f"rank {p.name}: {p.read_text()}" for p in sorted(Path(ended).iterdir())]
+        if code == 0 or least is None:
+            return code
+        if errors or ranks == least:
+            why = f"the program has ended itself ({errors[0]})" if errors else f"{least} processes are the least"
+            print(f"tengen run: the job ended with code {code}, and is not started again: {why}", file=sys.stderr, flush=True)
             return code
         ranks -= 1
-        print(f"tengen run: the job ended with code {code}; it starts again with {ranks} processes", file=sys.stderr, flush=True)
+        print(f"tengen run: a process was lost (code {code}); the job starts again with {ranks}", file=sys.stderr, flush=True)
