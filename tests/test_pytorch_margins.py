@@ -55,3 +55,16 @@ def test_lp_pool_is_a_norm_of_each_window():
     x = abs(R.normal(size=(1, 2, 6)))
     want = (x.reshape(1, 2, 3, 2) ** 3).sum(-1) ** (1 / 3)
     np.testing.assert_allclose(FN.lp_pool1d(torch.tensor(x), 3, 2).numpy(), want, rtol=1e-10)
+
+
+def test_options_that_pytorch_has_as_it_says():
+    """Values of PyTorch 2.13: labels that are too long for the scores, and the nearer of two negatives."""
+    x = torch.tensor(np.sin(np.arange(60.0)).reshape(5, 3, 4)).requires_grad_()
+    labels = torch.tensor([[1, 2, 1, 1, 2], [1, 1, 2, 2, 3], [3, 2, 1, 0, 0]])
+    each = FN.ctc_loss(x.log_softmax(2), labels, torch.tensor([5, 5, 4]), torch.tensor([2, 5, 3]), zero_infinity=True, reduction="none")
+    each.sum().backward()
+    np.testing.assert_allclose(each.tolist(), [4.292838, 0.0, 4.607316], atol=1e-6)
+    assert np.isclose(abs(x.grad.numpy()).sum(), 9.445599, atol=1e-6) and not x.grad.numpy()[:, 1].any()
+    a, b, c = (torch.tensor(f(np.arange(12.0)).reshape(4, 3)) for f in (np.sin, np.cos, lambda v: v * 0.1))
+    assert np.isclose(FN.triplet_margin_loss(a, b, c, swap=True).item(), 1.12088, atol=1e-5)
+    assert np.isclose(FN.triplet_margin_loss(a, b, c, swap=True, p=1, margin=0.2, reduction="sum").item(), 3.0523, atol=1e-4)

@@ -159,10 +159,8 @@ def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, |anchor - positive| - |anchor - negative| + margin). Errors: ArgumentError for swap=True."""
-    if swap:
-        raise ArgumentError("triplet_margin_loss: swap=True is not there")
-    return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, _how(size_average, reduce, reduction))
+    """max(0, |anchor - positive| - |anchor - negative| + margin); with `swap` the smaller of |anchor - negative| and |positive - negative|."""
+    return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, _how(size_average, reduce, reduction), swap=swap)
 
 
 def multi_margin_loss(
@@ -216,11 +214,9 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Of logarithms of probabilities (T, N, C). Errors: ArgumentError for zero_infinity=True."""
-    if zero_infinity:
-        raise ArgumentError("ctc_loss: zero_infinity=True is not there; help: torch.where(loss.isinf(), 0.0, loss) of reduction='none'")
+    """Of logarithms of probabilities (T, N, C). zero_infinity: losses that are inf, of labels too long for the scores, count as 0."""
     lengths = [n if isinstance(n, Tensor) else Tensor(list(n)) for n in (input_lengths, target_lengths)]
-    return _loss.ctc_loss(log_probs, lengths[0], targets, lengths[1], blank, reduction, log_probs=True)
+    return _loss.ctc_loss(log_probs, lengths[0], targets, lengths[1], blank, reduction, log_probs=True, zero_infinity=zero_infinity)
 
 
 class _Weighted(Module):
