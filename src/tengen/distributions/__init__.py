@@ -19,11 +19,23 @@ from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geom
 from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from tengen.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+    Transform,
+    TransformedDistribution,
+)
 
 __getattr__ = modules_of(__name__)
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
     "FisherSnedecor", "HalfCauchy", "Independent", "InverseGamma", "Kumaraswamy", "MixtureSameFamily", "Pareto", "Weibull",
-    "MultivariateNormal", "OneHotCategorical", "register_kl",
+    "MultivariateNormal", "OneHotCategorical", "register_kl", "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform",
+    "SigmoidTransform", "SoftplusTransform", "TanhTransform", "Transform", "TransformedDistribution",
 ]  # fmt: skip

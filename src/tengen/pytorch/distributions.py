@@ -6,15 +6,18 @@ import sys
 
 from tengen.base.lazy import NoSuchName
 from tengen.distributions import (
+    AffineTransform,
     Bernoulli,
     Beta,
     Binomial,
     Categorical,
     Cauchy,
     Chi2,
+    ComposeTransform,
     Dirichlet,
     Distribution,
     Exponential,
+    ExpTransform,
     FisherSnedecor,
     Gamma,
     Geometric,
@@ -32,11 +35,18 @@ from tengen.distributions import (
     OneHotCategorical,
     Pareto,
     Poisson,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
     StudentT,
+    TanhTransform,
+    Transform,
+    TransformedDistribution,
     Uniform,
     Weibull,
     kl_divergence,
     register_kl,
+    transforms,
 )
 
 
@@ -49,4 +59,6 @@ __all__ = [
     "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
     "FisherSnedecor", "HalfCauchy",
     "InverseGamma", "Kumaraswamy", "Pareto", "Poisson", "StudentT", "Uniform", "Weibull", "kl_divergence", "register_kl",
+    "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform",
+    "Transform", "TransformedDistribution", "transforms",
 ]  # fmt: skip
