@@ -86,6 +86,13 @@ def test_a_cache_keeps_what_a_sample_was_made_of():
     assert not np.isfinite(plain.log_prob(y).numpy()[0])
 
 
+def test_pytorchs_names():
+    from tengen.pytorch.distributions import TransformedDistribution, transforms
+    from tengen.pytorch.distributions.transforms import TanhTransform
+
+    assert TransformedDistribution is D.TransformedDistribution and transforms.TanhTransform is TanhTransform is D.TanhTransform
+
+
 def test_an_own_transform_and_what_is_none():
     class Cube(D.Transform):
         sign = 1

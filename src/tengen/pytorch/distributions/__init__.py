@@ -46,8 +46,8 @@ from tengen.distributions import (
     Weibull,
     kl_divergence,
     register_kl,
-    transforms,
 )
+from tengen.pytorch.distributions import transforms
 
 
 def __getattr__(name: str) -> object:
