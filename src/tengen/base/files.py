@@ -13,7 +13,6 @@ import errno
 import io
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Union
@@ -142,6 +141,8 @@ def replace_folder(part: str, folder: str) -> None:
 
     Errors: OSError, with the old folder under its name, or under `<name>.old`
     """
+    import shutil  # which imports compressors: what `import tengen` needs does without them
+
     old = f"{folder}.old"
     if not os.path.isdir(folder):  # `old` may be all that there is
         os.rename(part, folder)
