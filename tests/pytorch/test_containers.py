@@ -81,3 +81,9 @@ def test_the_members_that_programs_walk_through():
     assert not hasattr(n, "buf") and isinstance(last, nn.ReLU)
     with pytest.raises(KeyError, match="buf"):
         del n._buffers["buf"]
+
+
+def test_norms_of_weights_have_their_newer_names():
+    m = nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))
+    assert {n for n, _ in m.named_parameters()} == {"weight_g", "weight_v", "bias"} and m(torch.ones(1, 2)).shape == (1, 3)
+    assert nn.utils.parametrizations.spectral_norm is nn.utils.spectral_norm
