@@ -14,6 +14,7 @@ from tengen.optimizer import clip_grad_norm_, clip_grad_value_
 from tengen.pytorch.nn.utils import parametrizations, rnn
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "parametrizations", "remove_spectral_norm", "remove_weight_norm", "rnn", "spectral_norm",
+    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "parametrizations", "remove_spectral_norm", "remove_weight_norm", "rnn",
+    "spectral_norm",
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
