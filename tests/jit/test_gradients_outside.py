@@ -11,6 +11,8 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import Function, GradManager, checkpoint, no_grad, vjp
 from tengen.base.errors import GradientError, TraceWarning
+from tengen.optimizer import SGD
+from tengen.tensor.nodes import own_levels
 
 
 def bits(x):
@@ -478,3 +480,22 @@ def test_complex_numbers(way):
         s = f(t)
         (F.real(s) ** 2 + F.imag(s)).sum().backward()
         np.testing.assert_allclose(t.grad.numpy(), expected, rtol=1e-6)
+
+
+def test_zero_grad_beside_a_manager_is_no_gradient_around():
+    """`opt.zero_grad()` begins to record, as in MegEngine 1.0, only where no manager has the parameters: a traced network stays one node."""
+    net = M.Linear(4, 3)
+    opt, gm = SGD(net.parameters(), lr=0.1), GradManager().attach(net.parameters())
+    count, run = runs(net)
+    x = Tensor(data(5, 4))
+    for _ in range(4):
+        opt.zero_grad()
+        with gm:
+            gm.backward(run(x).sum())
+        opt.step()
+    assert len(count) == 1 and run.stats().programs and not [level for level in own_levels() if level.alone]
+    other = M.Linear(4, 3)
+    old = SGD(other.parameters(), lr=0.1)
+    old.zero_grad()
+    old.backward(other(x).sum())  # without a manager it does
+    assert other.weight.grad is not None

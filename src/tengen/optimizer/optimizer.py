@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tengen.autodiff import GradManager, no_grad
+from tengen.autodiff.manager import attached_elsewhere
 from tengen.base.arguments import Checked
 from tengen.base.changes import Watched, WatchedDict, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, float32, promote
@@ -256,17 +257,20 @@ class Optimizer(Checked, Watched):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients. As in MegEngine 1.0 it also starts recording for `backward`, unless the parameters are recorded by
-        themselves (`Tensor.requires_grad`), as in PyTorch. set_to_none: whether a gradient becomes None, or zeros."""
+        themselves (`Tensor.requires_grad`), as in PyTorch, or are attached to a GradManager. set_to_none: whether a gradient becomes None,
+        or zeros."""
         if not set_to_none:
             for p, _ in self._params():
                 p.grad = None if p.grad is None else REGISTRY["zeros_like"](p.grad)
         else:
             self.clear_grad()
-        if all(leaf_of(p) is not None or getattr(p, "frozen", False) for p, _ in self._params()):
+        if self._manager is not None:
+            self._manager.release()
+        params = [p for p, _ in self._params()]
+        if all(leaf_of(p) is not None or getattr(p, "frozen", False) for p in params) or attached_elsewhere(params, self._manager):
             return
         if self._manager is None:
-            self._manager = GradManager().attach(p for p, _ in self._params())
-        self._manager.release()
+            self._manager = GradManager().attach(params)
         self._manager.record()
 
     def backward(self, loss: Tensor) -> None:
