@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import WeakValueDictionary, ref
 
 from tengen.base.changes import changed
 from tengen.base.errors import GradientError, UsageWarning, warn_once
@@ -27,12 +27,12 @@ class _Attached:
         self.place: Place = (None, 0)  # on the tape, while the manager records
         self.stand_ins: list[Tensor] = []  # for an argument of a function that is being traced
 
-_managers: WeakSet[GradManager] = WeakSet()  # all that there are
+_managers: WeakValueDictionary[int, GradManager] = WeakValueDictionary()  # all that there are, by their ids
 
 
 def attached_elsewhere(tensors: Iterable[Tensor], own: GradManager | None) -> bool:
     """Whether one of the tensors is attached to another manager than `own`."""
-    others = [m for m in list(_managers) if m is not own and m._attached]
+    others = [m for r in _managers.valuerefs() if (m := r()) is not None and m is not own and m._attached]  # other threads make some
     return bool(others) and any(id(t) in m._attached for t in tensors for m in others)
 
 
@@ -57,7 +57,7 @@ class GradManager:
         self._attached: dict[int, _Attached] = {}
         self.level: Level | None = None  # while it records
         self._times = 0  # that something was attached
-        _managers.add(self)
+        _managers[id(self)] = self
 
     def attach(self, tensors: Tensor | Iterable[Tensor], callbacks: Callable | Sequence[Callable] | None = None) -> GradManager:
         """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient.
