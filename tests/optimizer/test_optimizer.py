@@ -56,6 +56,23 @@ def test_ten_steps(make, formula, options, traced):
     assert p.grad is None
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_first_steps_of_adam_are_exact_to_a_few_roundings(amsgrad, dtype):
+    """1 - beta^n of the first steps is a small difference of numbers near 1: rounded before it is taken, it would be off by thousands of
+    roundings where beta is close to 1."""
+    beta, grads = 0.99999, (3.0, -2.0, 0.5)
+    p = Parameter(np.zeros(3, dtype))
+    opt = optim.Adam([p], lr=1.0, betas=(0.9, beta), eps=0.0, amsgrad=amsgrad)
+    want, m, v = 0.0, 0.0, 0.0
+    for n, g in enumerate(grads, 1):
+        p.grad = Tensor(np.full(3, g, dtype))
+        opt.step()
+        m, v = 0.9 * m + (1 - 0.9) * g, beta * v + (1 - beta) * g * g
+        want -= m / -np.expm1(n * np.log(0.9)) / np.sqrt(v / -np.expm1(n * np.log(beta)))  # v grows: amsgrad's largest is v
+        np.testing.assert_allclose(p.numpy(), want, rtol=20 * float(np.finfo(dtype).eps))
+
+
 def test_states_and_resuming():
     r = np.random.default_rng(0)
     grads = [Tensor(r.normal(size=4).astype(np.float32)) for _ in range(6)]

@@ -16,6 +16,7 @@ from tengen.ops.define import Case, check_floats, composite, lookup
 from tengen.ops.elementwise import abs, astype, clip, maximum, sign, sqrt, where
 from tengen.ops.logic import logical_and
 from tengen.ops.reduce import sum_
+from tengen.ops.update import one_minus_power
 
 if TYPE_CHECKING:
     from tengen.ops.attributes import Decay, NonNegative
@@ -38,11 +39,6 @@ def _stored(*pairs: tuple[Tensor, Tensor]) -> tuple:
 def _next(step: Tensor) -> Tensor:
     """The number of this step, from 1, in float64."""
     return astype(step, float64) + 1.0
-
-
-def _bias_correction(beta: float, n: Tensor) -> Tensor:
-    """1 - beta^n, in float64."""
-    return 1.0 - lookup("pow")(beta, n)
 
 
 def _penalised(grad: Tensor, param: Tensor, weight_decay: float) -> Tensor:
@@ -153,7 +149,7 @@ def adamax_update(
     p, g, m, u, _ = _wide(param, grad, mean, largest, lr)
     g = _penalised(g, p, weight_decay)
     m, u = _lerp(m, g, beta1), maximum(u * beta2, abs(g) + eps)
-    rate = astype(astype(lr, float64) / _bias_correction(beta1, _next(step)), p.dtype)
+    rate = astype(astype(lr, float64) / one_minus_power(beta1, _next(step)), p.dtype)
     return _stored((param, p - m / u * rate), (mean, m), (largest, u), (step, step + 1.0))
 
 
@@ -176,7 +172,7 @@ def nadam_update(
     after = (1.0 - power(0.96, (n + 1.0) * momentum_decay) * 0.5) * beta1
     together = astype(product, float64) * now
     m, v = _lerp(m, g, beta1), v * beta2 + g * g * (1 - beta2)
-    root = sqrt(v / astype(_bias_correction(beta2, n), p.dtype)) + eps
+    root = sqrt(v / astype(one_minus_power(beta2, n), p.dtype)) + eps
     p = p - g / root * astype(wide_lr * (1.0 - now) / (1.0 - together), p.dtype)
     p = p - m / root * astype(wide_lr * after / (1.0 - together * after), p.dtype)
     return _stored((param, p), (mean, m), (square, v), (product, together), (step, step + 1.0))
@@ -199,12 +195,12 @@ def radam_update(
     elif weight_decay:
         g = _penalised(g, p, weight_decay)
     m, v = _lerp(m, g, beta1), v * beta2 + g * g * (1 - beta2)
-    second = _bias_correction(beta2, n)
+    second = one_minus_power(beta2, n)
     most = 2 / (1 - beta2) - 1
     rho = most - n * (1.0 - second) / second * 2.0
     share = (rho - 4.0) * (rho - 2.0) / rho * (most / ((most - 4) * (most - 2)))
     far = astype(sqrt(maximum(share * second, 0.0)), p.dtype)
-    first = m / astype(_bias_correction(beta1, n), p.dtype)
+    first = m / astype(one_minus_power(beta1, n), p.dtype)
     d = where(rho > 5.0, first * (far / (sqrt(v) + eps)), first)
     return _stored((param, p - d * rate), (mean, m), (square, v), (step, step + 1.0))
 
@@ -223,8 +219,8 @@ def lamb_update(
     m, v = m * beta1 + g * (1 - beta1), v * beta2 + g * g * (1 - beta2)
     r, square_now = m, v
     if bias_correction:
-        r = m / astype(_bias_correction(beta1, n), p.dtype)
-        square_now = v / astype(_bias_correction(beta2, n), p.dtype)
+        r = m / astype(one_minus_power(beta1, n), p.dtype)
+        square_now = v / astype(one_minus_power(beta2, n), p.dtype)
     r = r / (sqrt(square_now) + eps)
     if weight_decay:
         r = r + p * weight_decay

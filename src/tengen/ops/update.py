@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen.base.dtype import float64
 from tengen.ops.define import Case, check_floats, composite, lookup
-from tengen.ops.elementwise import add, div, mul, sub
+from tengen.ops.elementwise import add, div, expm1, mul, neg, sub
 
 if TYPE_CHECKING:
     from tengen.ops.attributes import Decay, NonNegative
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
 def _stored(new: Tensor, old: Tensor) -> Tensor:
     """A new value in the dtype of the one that it replaces: a learning rate is float32, a parameter may be float16."""
     return new if new.dtype is old.dtype else lookup("astype")(new, old.dtype)
+
+
+def one_minus_power(beta: float, step: Tensor) -> Tensor:
+    """1 - beta^step, by which a running mean that began at 0 is divided. In the first steps the power is so close to 1 that the
+    difference of rounded numbers would be off by 2^-24 / (1 - beta); here it is off by a few roundings."""
+    return neg(expm1(mul(step, math.log(beta) if beta else -math.inf)))
+
+
+def _corrected(mean: Tensor, beta: float, step: Tensor) -> Tensor:
+    step = lookup("astype")(step, float64) if mean.dtype is float64 else step
+    return div(mean, one_minus_power(beta, step))
 
 
 @composite
@@ -44,10 +57,7 @@ def adam_update(
     g = grad if decoupled or not weight_decay else add(grad, mul(param, weight_decay))
     m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
     v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)
-    one = lookup("pow")
-    m_hat = div(m, sub(1.0, one(beta1, step)))
-    v_hat = div(v, sub(1.0, one(beta2, step)))
-    delta = div(m_hat, add(lookup("sqrt")(v_hat), eps))
+    delta = div(_corrected(m, beta1, step), add(lookup("sqrt")(_corrected(v, beta2, step)), eps))
     if decoupled and weight_decay:
         delta = add(delta, mul(param, weight_decay))
     return _stored(sub(param, mul(delta, lr)), param), m, v
@@ -65,10 +75,7 @@ def amsgrad_update(
     m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
     v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)
     most = lookup("maximum")(largest, v)
-    power = lookup("pow")
-    m_hat = div(m, sub(1.0, power(beta1, step)))
-    v_hat = div(most, sub(1.0, power(beta2, step)))
-    delta = div(m_hat, add(lookup("sqrt")(v_hat), eps))
+    delta = div(_corrected(m, beta1, step), add(lookup("sqrt")(_corrected(most, beta2, step)), eps))
     if decoupled and weight_decay:
         delta = add(delta, mul(param, weight_decay))
     return _stored(sub(param, mul(delta, lr)), param), m, v, most
@@ -127,11 +134,11 @@ sgd_update.cases(
 )
 adam_update.reference(_np_adam)
 adam_update.cases(
-    *(Case(_state(2, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d}, rtol=2e-5)
+    *(Case(_state(2, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d})
       for w, d in ((0.0, False), (0.1, False), (0.1, True))),
 )  # fmt: skip
 amsgrad_update.reference(_np_amsgrad)
 amsgrad_update.cases(
-    *(Case(_state(3, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d}, rtol=2e-5)
+    *(Case(_state(3, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d})
       for w, d in ((0.0, False), (0.1, True))),
 )  # fmt: skip
