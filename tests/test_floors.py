@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 FLOORS = [
     "__main__ cli pytorch serve visual",
     "traced_module",
-    "backends hub models interop utils core",
+    "backends hub models interop utils core serving",
     "module optimizer data quantization amp distributed",
     "array_api arrays fft custom_ops debug",
     "device functional linalg random distributions autodiff jit tuning dtr memory logger serialization",

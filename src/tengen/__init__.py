@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         quantization,
         random,
         serialization,
+        serving,
         traced_module,
         utils,
     )
@@ -96,7 +97,7 @@ tensor = Tensor
 _SUBMODULES = (
     "amp", "array_api", "autodiff", "backends", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr",
     "fft", "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
-    "quantization", "traced_module", "utils",
+    "serving", "quantization", "traced_module", "utils",
 )  # fmt: skip
 _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
@@ -144,7 +145,7 @@ __all__ = [
     "__version__", "Graph", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
     "amp", "array_api", "autodiff", "backends", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr",
     "fft", "functional", "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization",
-    "quantization", "traced_module", "utils",
+    "serving", "quantization", "traced_module", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_max_reserved_memory", "get_mem_status_bytes",

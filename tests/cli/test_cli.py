@@ -47,7 +47,7 @@ def test_version():
 @pytest.mark.parametrize(
     "command",
     ["", "info", "summary", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "cache warm", "cache pack", "config",
-     "doctor", "completion", "plan"],
+     "doctor", "completion", "plan", "serve"],
 )
 def test_help(command):
     text = run(*command.split(), "--help")

@@ -22,7 +22,8 @@ from tengen.tensor import Tensor
 
 EXTRAS = {
     "tqdm": "progress bars", "rich": "colours in tables", "matplotlib": "pictures of profiles", "safetensors": "weights as safetensors",
-    "ziglang": "linking for other processors",
+    "ziglang": "linking for other processors", "onnx": "ONNX files", "tflite": "TFLite files", "tokenizers": "texts of Hugging Face's networks",
+    "mpi4py": "several processes", "PIL": "pictures of data sets", "uvicorn": "tengen serve",
 }  # fmt: skip
 OK, NOTE, FAILS = "ok", "note", "fails"
 COLOURS = {OK: "green", NOTE: "yellow", FAILS: "red"}

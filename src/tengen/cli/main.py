@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,16 +20,17 @@ from tengen.base.errors import ConfigError
 from tengen.base.version import VERSION
 from tengen.cli.common import HELP, plain_errors
 from tengen.cli.doctor import doctor
+from tengen.cli.files import IMPORTERS, read_model
 from tengen.cli.networks import network_of, shapes_of
 from tengen.cli.plan import plan
 from tengen.cli.run import run
+from tengen.cli.serve import serve
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
 from tengen.deploy.emulators import CannotRun, runner
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
-from tengen.deploy.model import Model
 from tengen.deploy.packages import FORMS, package
 from tengen.deploy.run import linked_by
 from tengen.deploy.verify import random_inputs
@@ -46,14 +47,6 @@ from tengen.tuning.tuner import tune as tune_model
 from tengen.utils.summary import summary as summarise
 
 COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
-
-
-IMPORTERS: dict[str, Callable[..., Model]] = {".onnx": onnx_files.load, ".tflite": tflite_files.load}  # by the ending of a file
-
-
-def _read(file: Path) -> Model:
-    """A model from a file of Tengen's, or from one of another format, which its name ends with."""
-    return IMPORTERS.get(file.suffix, load_graph)(file)
 
 
 def _extents(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
@@ -117,7 +110,7 @@ def main() -> None:
 def info(model: Path, graph: bool, weights: bool) -> None:
     """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run. One that ends in
     .onnx or .tflite is shown as the model that it becomes."""
-    m = _read(model)
+    m = read_model(model)
     ops = ", ".join(f"{n} {op}" for op, n in sorted(m.ops().items(), key=lambda r: (-r[1], r[0])))
     rows = [("model", m.name)]
     rows += [("input", repr(p)) for p in m.inputs] + [("output", repr(p)) for p in m.outputs]
@@ -242,7 +235,7 @@ def compile_(
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
     range, --extent batch=1..64 or --extent height=32..512:32. MODEL may be an ONNX or TFLite file.
     """
-    a = compile_model(_read(model), target, out, name, threads, extents, pool)
+    a = compile_model(read_model(model), target, out, name, threads, extents, pool)
     _table(
         [
             ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),
@@ -303,7 +296,7 @@ def profile(
         raise click.ClickException("--plot needs matplotlib; help: pip install matplotlib")
     if threads:
         native.set_threads(threads)
-    m = _read(model)
+    m = read_model(model)
     inputs = random_inputs(m.at(**extents), 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
@@ -334,7 +327,7 @@ def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> 
     """
     if threads:
         native.set_threads(threads)
-    m = _read(model)
+    m = read_model(model)
     click.echo(repr(tune_model(m, seconds)))
     if out:
         click.echo(f"{dump_model(m, out).file}: {len(m.schedules)} schedules")
@@ -529,6 +522,7 @@ def completion(shell: str) -> None:
 main.add_command(doctor)
 main.add_command(plan)
 main.add_command(run)
+main.add_command(serve)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,8 @@ class Predictor:
             raise ConfigError(f"Predictor: {odd[0]} must be a whole number of at least 1")
         if not _is_seconds(wait) or wait == inf:
             raise ConfigError(f"Predictor: wait={wait!r} must be a finite number of seconds, at least 0")
+        if wait and max_batch is None:
+            raise ConfigError(f"Predictor: wait={wait!r} is for requests that are joined, which needs max_batch")
         _check_timeout(timeout)
         if self.model.graph.states and any(s.written is not None for s in self.model.graph.states.values()):
             raise ConfigError(f"Predictor: {self.model.name} has states that each call updates, so that answers depend on their order")
@@ -189,6 +191,11 @@ class Predictor:
         s = self.statistics
         mean = f", {1e3 * s.seconds / s.runs:.2f} ms each" if s.runs else ""
         return f"<Predictor of {self.model.name}: {s.requests} requests, {s.runs} runs{mean}, {len(self._waiting)} waiting>"
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a run now."""
+        return len(self._waiting)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _ask(self, requests: list[_Request]) -> list[_Request]:
