@@ -35,7 +35,9 @@ def test_summary_agrees_with_module_stats():
     assert found.activation_bytes == 4 * (2 * 4 * 48 * 2 + 2 * 2 * 10 * 2 // 2) and found.buffers == sum(b.size for b in net.buffers())
     text = repr(found)
     assert re.search(r"^  head: Sequential\(\) +2x5 \(2 calls\) +25 +100.000 OPs$", text, re.M) and "unused: Linear(in_features=2" in text
-    assert text == repr(tengen.summary(net, input_shapes=(2, 3, 8, 6))) == repr(tengen.summary(net, np.ones((2, 3, 8, 6), "f4")))
+    assert list(rows) == ["", "conv", "norm", "head", "head.0", "head.1", "unused"]
+    assert text == repr(tengen.summary(net, (2, 3, 8, 6))) == repr(tengen.summary(net, input_shapes=(2, 3, 8, 6)))
+    assert text == repr(tengen.summary(net, np.ones((2, 3, 8, 6), "f4")))
     assert "<td" in found._repr_html_() and "100.000 OPs" in found._repr_html_() and net.training
     for mistake, error in ((lambda: tengen.summary(net), ValueError), (lambda: tengen.summary(print, x), TypeError)):
         with pytest.raises(error, match=r"give inputs|takes a module, got a builtin"):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tengen import module as M
 from tengen.tensor import Tensor
 from tengen.utils.module_stats import evaluated, get_op_stats, given_inputs, sizeof_fmt, tensors_in
@@ -88,11 +90,12 @@ class Summary:
 
 
 def summary(net: M.Module, *inputs: Any, input_shapes: Any = None) -> Summary:
-    """A network's modules with the shapes of what they return, their parameters and operations, and the sums. It runs once, in
-    evaluation.
+    """A network's modules, in the order of their calls, with the shapes of what they return, their parameters and operations, and the
+    sums. It runs once, in evaluation.
 
     Args:
-        inputs: what it is called with: Tensors or arrays. input_shapes: in their place, a shape or several, of float32 zeros.
+        inputs: what it is called with: Tensors or arrays; a tuple of ints is a shape, of float32 zeros. input_shapes: in their place, a shape
+            or several.
 
     Returns: a `Summary`, which prints itself.
     Errors: ValueError without inputs, or with both; TypeError for what is no module.
@@ -114,7 +117,9 @@ def summary(net: M.Module, *inputs: Any, input_shapes: Any = None) -> Summary:
     """
     if not isinstance(net, M.Module):
         raise TypeError(f"summary() takes a module, got a {type(net).__name__}")
-    given = [x if isinstance(x, Tensor) else Tensor(x) for x in given_inputs("summary", list(inputs) or None, input_shapes)]
+    is_shape = lambda x: isinstance(x, tuple) and all(isinstance(n, int) for n in x)
+    examples = [np.zeros(x, np.float32) if is_shape(x) else x for x in inputs]
+    given = [x if isinstance(x, Tensor) else Tensor(x) for x in given_inputs("summary", examples or None, input_shapes)]
     seen: dict[int, list[tuple[Any, Any]]] = {}
 
     def look(module: M.Module, ins: Any, outs: Any) -> None:
@@ -132,11 +137,16 @@ def summary(net: M.Module, *inputs: Any, input_shapes: Any = None) -> Summary:
             h.remove()
     rows: list[Row] = []
     leaves: set[str] = set()
+    called = {key: at for at, key in enumerate(seen)}
+
+    def children(m: M.Module) -> list[tuple[str, M.Module]]:
+        """In the order in which they first returned; those that were not called come last."""
+        return sorted(m.named_children(), key=lambda named: called.get(id(named[1]), len(called)))
 
     def walk(m: M.Module, name: str, path: str, depth: int) -> float:
         calls, at = seen.get(id(m), []), len(rows)
         rows.append(Row("", "", 0, "", (), 0, 0, 0.0, 0))
-        below = [walk(c, n, f"{path}.{n}" if path else n, depth + 1) for n, c in m.named_children()]
+        below = [walk(c, n, f"{path}.{n}" if path else n, depth + 1) for n, c in children(m)]
         if not below:
             leaves.add(path)
         operations = sum(c[1] for c in calls) or sum(below)
