@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
+from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
@@ -33,6 +34,8 @@ from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
 from tengen.runtime import launch_log, native, tiers
 
+MOST_PLANS = 16_384  # in a table: they take about 8 KB each, and a third of a millisecond to make again
+MOST_PROGRAMS = 4096  # in `_programs`; for one more all are forgotten: plans hold theirs, and others are read back when they are needed
 HOT_AFTER_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
 
@@ -44,18 +47,18 @@ class Layout:
         type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes.
     """
 
-    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous")
+    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "__weakref__")
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
     device: Device
-    _table: dict = {}
+    _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
         if strides is None:
             strides = contiguous_strides(shape)
         key = (shape, dtype, strides, device.name)  # the name: it hashes without a call
-        self = cls._table.get(key)
+        self = entry() if (entry := cls._table.get(key)) else None
         if self is None:
             self = super().__new__(cls)
             self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device
@@ -68,7 +71,7 @@ class Layout:
             self.contiguous = self.size <= 1 or all(
                 d == 1 or s == c for d, s, c in zip(shape, self.strides, contiguous_strides(shape))
             )
-            cls._table[key] = self
+            intern(cls._table, key, self)
         return self
 
     def array(self, id) -> Array:
@@ -269,9 +272,8 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
         pointwise(lo, [source], [named[-1]], op.name, large)
         return build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
 
-    if key not in _programs:
-        _programs[key] = _ready(Pattern(op, attrs, ("elementwise", large), named, (), len(sym.names)), device, make)
-    return _programs[key][0], sym.values
+    made = _programs.get(key) or _kept(key, _ready(Pattern(op, attrs, ("elementwise", large), named, (), len(sym.names)), device, make))
+    return made[0], sym.values
 
 
 def _general(
@@ -337,10 +339,11 @@ def by_pattern(
     special = (*numbers, recording())
 
     def for_these_numbers() -> Found:
-        if special not in _programs:
+        made = _programs.get(special)
+        if made is None:
             pattern = Pattern(op, attrs, how, arrays, orders, 0, alone=True)
-            _programs[special] = _ready(pattern, device, lambda target: make(plain, target))
-        return Found(_programs[special], [], [])
+            made = _kept(special, _ready(pattern, device, lambda target: make(plain, target)))
+        return Found(made, [], [])
 
     if alone or special in _programs or (*numbers, False) in _programs:
         return for_these_numbers()
@@ -356,9 +359,9 @@ def by_pattern(
         pattern = Pattern(op, call.attrs, how, call.arrays, orders, len(call.names), extents=call.extents)
         found = _answered(key, pattern, call, device, lambda target, call=call: make(call, target))
         if found is not None:
-            at, answers = found
+            made, at, answers = found
             alike[(*call.key, answers)] = at
-            return Found(_programs[at], call.names, call.values)
+            return Found(made, call.names, call.values)
     return for_these_numbers()  # what does not fit is told with numbers
 
 
@@ -373,18 +376,17 @@ def _with_names(op: Op, arrays: Sequence[Array | None], attrs: dict, known: froz
     yield Numbered(named, attrs, names, values, frozenset(sym.extents.values()).intersection(names))
 
 
-def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make: Make) -> tuple[tuple, tuple] | None:
-    """Where the program of a pattern is kept, and the answers that it depends on. What its op asks is answered with the numbers of the
+def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make: Make) -> tuple[Made, tuple, tuple] | None:
+    """The program of a pattern, where it is kept, and the answers that it depends on. What its op asks is answered with the numbers of the
     call, which may lead to a program that is there. None: there is no program without numbers."""
     numbers = Numbers(dict(zip(call.names, call.values)))
     at: tuple = key
     while len(pattern.answers) <= MOST_QUESTIONS:
-        if at in _programs:
-            return at, pattern.answers
+        if (made := _programs.get(at)) is not None:
+            return made, at, pattern.answers
         if at not in _questions:
             try:
-                _programs[at] = _ready(pattern, device, make)
-                continue
+                return _kept(at, _ready(pattern, device, make)), at, pattern.answers
             except (Undecided, ShapeError) as e:
                 _questions[at] = getattr(e, "asked", None)
         asked = _questions[at]
@@ -393,6 +395,14 @@ def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make
         pattern = replace(pattern, answers=(*pattern.answers, (asked, bool(numbers(asked)))))
         at = (*key, pattern.answers)
     return None
+
+
+def _kept(key: tuple, made: Made) -> Made:
+    """Keeps a program for other calls of its pattern."""
+    if len(_programs) >= MOST_PROGRAMS:
+        forget_programs()
+    _programs[key] = made
+    return made
 
 
 def _holds(answers: Iterable[tuple[Expr, bool]], names: Sequence[Expr], values: Sequence[int]) -> bool:

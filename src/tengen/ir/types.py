@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tengen.base.dtype import BY_SHORT, DType, dtype, int64
 from tengen.base.errors import SizeError, VerifyError
+from tengen.base.tables import Interned, intern
 from tengen.loops.extents import TERMS, terms
 from tengen.loops.lang import Expr, Index, unguarded, var
 from tengen.loops.parse import ExprParser, Line, split_lines
@@ -23,21 +24,21 @@ class TensorType:
     f32[2,3]
     """
 
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("shape", "dtype", "__weakref__")
     shape: tuple[Dim, ...]
     dtype: DType
-    _table: dict = {}
+    _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: Iterable[Dim], dt):
-        if type(shape) is tuple and type(dt) is DType and (t := cls._table.get((shape, dt))) is not None:
+        if type(shape) is tuple and type(dt) is DType and (entry := cls._table.get((shape, dt))) and (t := entry()) is not None:
             return t
         key = (tuple(_dim(d) for d in shape), dtype(dt))
-        t = cls._table.get(key)
+        t = entry() if (entry := cls._table.get(key)) else None
         if t is None:
             check_size(*key)
             t = super().__new__(cls)
             t.shape, t.dtype = key
-            cls._table[key] = t
+            intern(cls._table, key, t)
         return t
 
     @property

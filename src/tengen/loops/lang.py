@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import operator
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Number
@@ -20,6 +19,7 @@ from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
+from tengen.base.tables import Interned, intern
 
 LANES = 16
 T = TypeVar("T")
@@ -150,19 +150,7 @@ def _power(a, b) -> Expr:
     raise Undecided(f"the power {a!r} ** {b!r} has no value before the program runs")
 
 
-class _Entry(weakref.ref):
-    """An expression in the table, as long as somebody holds it. `weakref.WeakValueDictionary` does the same in three times the time."""
-
-    __slots__ = ("key",)
-    key: tuple
-
-
-_interned: dict[tuple, _Entry] = {}
-
-
-def _forget(entry: _Entry) -> None:
-    if _interned.get(entry.key) is entry:  # else another one has taken its place
-        _interned.pop(entry.key, None)
+_interned: dict[tuple, Interned] = {}
 
 
 def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) -> Expr:
@@ -177,9 +165,7 @@ def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) 
     if e is None:
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
-        entry = _Entry(e, _forget)
-        entry.key = key
-        _interned[key] = entry
+        intern(_interned, key, e)
     return e
 
 

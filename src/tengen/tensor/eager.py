@@ -14,7 +14,8 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, complex64, dtype, float32, float64, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, TraceError, UsageWarning, told, warn_once
-from tengen.compiler.plans import Layout, Plan, exact_key, forget_programs, make_plan, zero_among
+from tengen.base.tables import keep
+from tengen.compiler.plans import MOST_PLANS, Layout, Plan, exact_key, forget_programs, make_plan, zero_among
 from tengen.loops.lang import Expr
 from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op
@@ -137,7 +138,7 @@ def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):
     out = run(form, inputs, given)
     if eager and not checked and tracing.active is None and (plan := _plans.get((form, exact_key(given), layouts))) is not None:
         plan.zero = plan.zero or zero_among(attrs)
-        _plans[op, exact_key(attrs), layouts] = plan
+        keep(_plans, (op, exact_key(attrs), layouts), plan, MOST_PLANS)
     return out
 
 
@@ -230,8 +231,9 @@ def _execute(op: Op, inputs: tuple, attrs: tuple, looking: bool = True):
         canonical = op.canonical(types, attrs)
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
-        plan = plans[key] = planned(op, layouts, canonical)
+        plan = planned(op, layouts, canonical)
         plan.zero = zero_among(attrs)
+        keep(plans, key, plan, MOST_PLANS)
     if checked and looking:
         look(op, inputs, types, attrs)
     r = plan.call(*[x._data for x in inputs if x is not None])
@@ -273,7 +275,7 @@ def slow_plan(key: tuple, make: Callable[[], Any]) -> Any:
     if plan is None:
         plan = make()
         if tracing.active is None:
-            _slow_plans[key] = plan
+            keep(_slow_plans, key, plan, MOST_PLANS)
     return plan
 
 
@@ -286,7 +288,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)
     if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
-        _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))
+        keep(_plans, key, Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,)), MOST_PLANS)
     return tensor_over(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)
 
 
@@ -324,7 +326,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         out = run(op, (a, b), ())
         plan = _plans.get((op, (), (a._layout, b._layout)))
         if plan is not None:
-            table[a._layout, b._layout] = plan
+            keep(table, (a._layout, b._layout), plan, MOST_PLANS, fixed=1)  # "op" stands first
         return out
     if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr)):
         return NotImplemented

@@ -21,11 +21,12 @@ from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
+from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.budget import may_stop
 from tengen.compiler.driver import GraphPasses, compile_graph, evaluate, ready_program
 from tengen.compiler.memory_plan import Budget
-from tengen.compiler.plans import Layout
+from tengen.compiler.plans import MOST_PLANS, Layout
 from tengen.compiler.program import Program, check_bytes
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph, Value
@@ -127,9 +128,8 @@ class Executable:
         """Bytes of the arena and of the results of a run for these extents."""
         if self.program is None or values in self._alone or 0 in values:
             return self.alone(values).bytes_of_run(()) if values else 0
-        if values not in self._plans:
-            self._prepare(values)
-        results = sum(a.size * a.dtype.size for a in self._plans[values][1])
+        _, layouts, _ = self._plans.get(values) or self._prepare(values)
+        results = sum(a.size * a.dtype.size for a in layouts)
         return self.program.arena_bytes(values) + results
 
     def retuned(self, schedules: Schedules) -> Executable:
@@ -165,7 +165,8 @@ class Executable:
         call = self._plan(self.program, layouts, values)
         if self._room is not None and values:
             call = self._until_hot(call, values)
-        made = self._plans[values] = call, layouts, self.constants
+        made = call, layouts, self.constants
+        keep(self._plans, values, made, MOST_PLANS)
         return made
 
     def serves(self, values: tuple[int, ...], least: int) -> bool:
@@ -297,7 +298,8 @@ class Executable:
                     f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it"
                 )
             entry = launch_log.new_entry(program, extents)
-            self._recorded[extents] = self._plan(program, self._plans[extents][1], extents, entry), entry
+            _, layouts, _ = self._plans.get(extents) or self._prepare(extents)
+            self._recorded[extents] = self._plan(program, layouts, extents, entry), entry
         call, entry = self._recorded[extents]
         launch_log.see(log, entry)
         return call
