@@ -1,5 +1,7 @@
 """`tengen.Graph`: edits verify, run as they should, or change nothing. What a graph means is here evaluated node by node from its text."""
 
+import copy
+import pickle
 import random
 import xml.etree.ElementTree as ElementTree
 
@@ -15,6 +17,7 @@ from tengen.ir.drawing import _placed
 from tengen.ir.text import constant_data, parse_graph
 from tengen.ops.calls import dispatch
 from tengen.ops.define import REGISTRY
+from tests.each import each
 
 
 def data(*shape, seed=0):
@@ -207,9 +210,62 @@ def test_networks_and_batches(tmp_path):
     assert model(many).numpy().tobytes() == run(g, many)[0].tobytes() != run(other, many)[0].tobytes()
     with pytest.raises(VerifyError, match="no batch in common"):
         Graph.of(lambda a, b: F.matmul(a, b), data(2, 3), data(3, 3)).set_batch(4)
-    turned = Graph.of(lambda x: x.T.reshape(4, 2) * 2, data(2, 4))  # its second extent is the batch: not to be guessed
-    with pytest.raises(VerifyError, match=r"reshape\(f32\[4,3\]\)"):
-        turned.set_batch(3)
+
+
+def class_token(x, n):
+    return F.concat([F.broadcast_to(Tensor(np.arange(3, dtype="float32").reshape(1, 1, 3)), (n, 1, 3)), x], axis=1).sum(1)
+
+
+BATCHES = {  # functions of (n, 4, 3) and n, in which something but the input's type has the n
+    "channels in groups": lambda x, n: F.concat([x[:, 2:], x[:, :2]], axis=1).reshape(n, 2, 2, 3)[:, ::-1],
+    "slices that take all of it": lambda x, n: x[::-1, 1:3] * 2 + x[:, ::2],
+    "every second example": lambda x, n: x[::2] + 1,
+    "a token for each example": class_token,
+    "zeros for each example": lambda x, n: x.sum(1) + F.zeros((n, 3)) + F.full((n, 1), 2.0),
+    "the batch behind another axis": lambda x, n: x.transpose(1, 0, 2).reshape(4, n * 3).reshape(2, 2, n, 3) * 2,
+    "the batch in the last axis": lambda x, n: x.sum(2).T.reshape(4, n) * 2,
+    "a table of positions": lambda x, n: x + F.broadcast_to(F.arange(4).reshape(1, 4, 1), (n, 4, 3)),
+}
+
+
+@each("f", BATCHES.values(), {f: name for name, f in BATCHES.items()}.get)
+def test_what_holds_the_batch_follows_it(f):
+    wanted = Graph.of(lambda x: f(x, 2), data(2, 4, 3))
+    for size in (6, "N"):
+        g = wanted.copy()
+        g.set_batch(size)
+        x = data(6, 4, 3)
+        assert run(g, x)[0].tobytes() == f(Tensor(x), 6).numpy().tobytes(), size
+
+
+def test_a_slice_up_to_the_end_does_not_follow_another_extent():
+    """It may be counted from either end; what begins at the first element, or ends before the last, is not in doubt."""
+    g = Graph.of(lambda x: x[:, 2:] * 2, data(2, 4, 3))
+    with pytest.raises(VerifyError, match=r"takes 2 elements from 2 of axis 1, up to the end, and that axis has 6 of them now in place of 4"):
+        g.set_input(g.inputs[0], (2, 6, 3))
+    with g.edits():
+        g.set_input(g.inputs[0], (2, 6, 3))
+        g.set(g.node("strided_slice"), starts=(0, 4, 0), sizes=(2, 2, 3))
+    x = data(2, 6, 3)
+    assert run(g, x)[0].tobytes() == (x[:, 4:] * 2).tobytes()
+    for f in (lambda x: x[:, :2] * 2, lambda x: x[:, 1:3] * 2, lambda x: x[:, ::-1] * 2, lambda x: x[:, 0] * 2):
+        g = Graph.of(f, data(2, 4, 3))
+        g.set_input(g.inputs[0], (2, 6, 3))
+        assert run(g, x)[0].tobytes() == f(x).tobytes()
+
+
+def test_copies_and_pickles():
+    total = Tensor(np.ones(3, np.float32))
+
+    def count(x):
+        total._reset(total + x)
+        return total * 2
+
+    g = Graph.of(count, np.ones(3, np.float32))
+    for again in (copy.deepcopy(g), pickle.loads(pickle.dumps(g))):
+        assert str(again) == str(g) and run(again, np.ones(3, np.float32))[0].tolist() == [4.0] * 3
+        again.rename(again.inputs[0], "other")
+    assert g.inputs[0].name != "other"
 
 
 def test_states():

@@ -720,6 +720,20 @@ def test_arrays_among_the_arguments_are_tensors_in_every_call():
     assert seen == [(Tensor, Tensor)] * 3 and made == [(x * 12).tobytes()] * 3
 
 
+def test_arrays_among_the_results_stay_arrays_in_every_call():
+    """Also in the first one, which is recorded as a whole until it asks, and beside an argument that is given back."""
+
+    def f(x):
+        a = (x + 1).numpy()
+        return a, {"x": x, "first": a[0]}
+
+    traced = trace(f)
+    for i in range(3):
+        x = data(i, 3)
+        a, rest = traced(x)
+        assert type(a) is np.ndarray and a.tobytes() == f(x)[0].tobytes() and rest["x"] is x and rest["first"] == a[0]
+
+
 def test_attributes_of_zero_are_told_apart():
     """0.0 and -0.0 are equal in Python, and other operations."""
     f = trace(lambda x, low: F.clip(x * 2, low, 1.0) + F.full((1,), low) * x.max().item())

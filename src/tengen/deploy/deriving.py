@@ -6,14 +6,15 @@ In: names of ops, types, functions of tensors. Out: attributes in canonical form
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import TengenError, VerifyError
+from tengen.ir.graph import Constant, Node, Value, map_attr
 from tengen.ir.graph import Graph as Plain
-from tengen.ir.graph import Value, map_attr
 from tengen.ir.types import Dim, TensorType
 from tengen.ir.verify import describe
 from tengen.loops.lang import Expr, const, substitute, var
@@ -23,6 +24,10 @@ from tengen.passes.extents import check_symbols
 from tengen.tensor import Tensor
 from tengen.tensor.recorder import Recorder, traced
 from tengen.tensor.structure import flatten
+
+PROBE = 7919  # a prime number, of which no other extent is a multiple
+SLICES = frozenset({"strided_slice", "set_slice"})
+SPREAD = frozenset({"broadcast_to", "fill", "full", "ones", "zeros"})  # ops of which a shape says how often something is repeated
 
 
 def as_plain(g: Plain) -> Plain:
@@ -46,14 +51,42 @@ def recorded(function: Callable[..., Any], types: Sequence[TensorType], states: 
         return recorder.finish([(f"y{i}", t) for i, t in enumerate(results)])
 
 
-def derive(op: str, types: list[TensorType | None], attrs: dict[str, Any]) -> tuple[dict[str, Any], Sequence[TensorType]]:
-    """The attributes in canonical form and the types of the results; VerifyError, whatever the reason."""
+def derive(
+    op: str, types: Sequence[TensorType | None], attrs: dict[str, Any], before: Sequence[TensorType | None] | None = None
+) -> tuple[dict[str, Any], Sequence[TensorType]]:  # fmt: skip
+    """The attributes in canonical form and the types of the results; VerifyError, whatever the reason. before: the types that the attributes
+    were made for."""
     try:
+        if op in SLICES and before and types[0] is not None and before[0] is not None:
+            attrs = _followed(before[0].shape, types[0].shape, attrs)
         known = lookup(op)
         attributes = known.canonical(types, tuple(attrs.values()))
         return attributes, known.infer_types(types, attributes)
     except TengenError as e:
         raise VerifyError(str(e)) from e
+
+
+def _followed(before: Sequence[Dim], now: Sequence[Dim], attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a slice whose operand has other extents than it was made for: what took all of an axis takes all of it. Errors:
+    VerifyError for what ended with an axis and did not begin with it: it may be counted from either end."""
+    if len(before) != len(now):
+        return attrs
+    slices = [list(attrs[k]) for k in ("starts", "sizes")]
+    starts, sizes = slices
+    for i, (d, e, step) in enumerate(zip(before, now, attrs["steps"])):
+        a, n = starts[i], sizes[i]
+        if same_extent(d, e):
+            continue
+        if same_extent(a, 0) and step > 0 and same_extent(n, (d + step - 1) // step):
+            sizes[i] = (e + step - 1) // step
+        elif step == -1 and same_extent(a, d - 1) and same_extent(n, d):
+            starts[i], sizes[i] = e - 1, e
+        elif not same_extent(n, 0) and same_extent(a + (n - 1) * step if step > 0 else a, d - 1):
+            raise VerifyError(
+                f"it takes {n} elements from {a} of axis {i}, up to the end, and that axis has {e} of them now in place of {d}: they may be "
+                "counted from either end; help: set(node, starts=..., sizes=...) in the same edits()"
+            )
+    return {**attrs, "starts": tuple(starts), "sizes": tuple(sizes)}
 
 
 def attributes_of(g: Plain, op: str, given: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -93,36 +126,98 @@ def as_extent(d: Any) -> Dim:
 
 def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
     """Derives the types of what is made of `changed`, values with the types that they had. Attributes that are shapes get a first extent of
-    `new` in place of `old` where that of an operand has changed so; where it has not, and the op then fits no more, that is an error."""
+    `new` in place of `old` where that of an operand has changed so. Where the op then fits no more, what it reads besides becomes `new` of what
+    it was `old` equal ones of, or that is an error."""
 
     def scaled(d: Dim) -> Dim:
         if isinstance(old, Expr):
             return substitute(d, {old: new if isinstance(new, Expr) else const(new)}) if isinstance(d, Expr) else d
         return d // old * new if isinstance(d, int) and old and d % old == 0 else d
 
-    for n in g.nodes:
-        read = [v for v in n.inputs if v is not None and v in changed]
-        if not read:
-            continue
-        if any(_other_first_extent(v.type, changed[v]) for v in read):
-            for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
-                shape = n.attrs[k]
-                if isinstance(shape, tuple) and shape:
-                    rest = map(scaled, shape[1:]) if isinstance(old, Expr) else shape[1:]
-                    n.attrs = {**n.attrs, k: (scaled(shape[0]), *rest)}
-        try:
-            n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs)
-        except VerifyError as e:
-            raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
+    def rescale(n: Node, ahead: int = 1) -> None:
+        """ahead: how many elements lie before the batch along the axes in front of it."""
+        for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
+            shape = n.attrs[k]
+            if not isinstance(shape, tuple) or not shape:
+                continue
+            places = range(len(shape))
+            if not isinstance(old, Expr) and old != PROBE:
+                fits = (j for j in places if math.prod(shape[:j]) == ahead and not same_extent(scaled(shape[j]), shape[j]))
+                places = range(j := next(fits, 0), j + 1)
+            n.attrs = {**n.attrs, k: tuple(scaled(d) if j in places else d for j, d in enumerate(shape))}
+
+    def settle(n: Node) -> None:
+        before = [None if v is None else changed.get(v, v.type) for v in n.inputs]
+        n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs, before)
         for v, t in zip(n.outputs, types):
             if v.type is not t:
                 changed[v], v.type = v.type, t
 
+    def widened(v: Value) -> bool:
+        """Whether a value of `old` equal parts is one of `new` now."""
+        if v in changed or not v.type.ndim or not same_extent(v.type.shape[0], old):
+            return v in changed
+        n = v.node
+        if n is None:
+            return _repeated(g, v, new, changed)
+        if n.op in SPREAD:
+            x = next((v for v in n.inputs if v is not None), None)
+            if x is None or x.type.ndim < v.type.ndim or same_extent(x.type.shape[0], 1):
+                rescale(n)
+        if n.op not in SPREAD or same_extent(n.attrs["shape"][0], old):
+            if not any([widened(x) for x in n.inputs if x is not None]):
+                return False
+            rescale(n)
+        settle(n)
+        return v in changed
 
-def _other_first_extent(t: TensorType, before: TensorType) -> bool:
-    if not t.ndim or not before.ndim or t.shape[0] is before.shape[0]:
+    for n in list(g.nodes):
+        read = [v for v in n.inputs if v is not None and v in changed]
+        if not read and not (old == PROBE and n.op in SPREAD):
+            continue
+        ahead = next((a for v in read if (a := _ahead_of_change(v.type, changed[v])) is not None), None if read else 1)
+        if ahead is not None:
+            rescale(n, ahead)
+        try:
+            try:
+                settle(n)
+            except VerifyError:
+                if not any([widened(v) for v in n.inputs if v is not None and v not in changed]):
+                    raise
+                settle(n)
+        except VerifyError as e:
+            raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
+        if old == PROBE and any(isinstance(d, int) and d and d % PROBE == 0 for v in n.outputs for d in v.type.shape):
+            raise VerifyError(f"graph {g.name}, {describe(n)}: its extents cannot follow a batch that is open; help: a number")
+
+
+def _repeated(g: Plain, v: Value, new: Dim, changed: dict[Value, TensorType]) -> bool:
+    """Makes a constant whose parts along the first axis are all equal one part that is repeated; whether it is such a one."""
+    c = next((c for c in g.constants.values() if c.value is v), None)
+    if c is None or c.data is None or not len(c.data) or any(part.tobytes() != c.data[0].tobytes() for part in c.data[1:]):
         return False
-    return isinstance(t.shape[0], Expr) or isinstance(before.shape[0], Expr) or t.shape[0] != before.shape[0]
+    one = Constant(c.name, Value(TensorType((1, *c.data.shape[1:]), v.type.dtype), c.name), np.ascontiguousarray(c.data[:1]))
+    g.constants[c.name] = one
+    shape = (new, *v.type.shape[1:])
+    n = g.add_node("broadcast_to", [one.value], {"shape": shape}, [TensorType(shape, v.type.dtype)])
+    g.nodes.remove(n)
+    g.nodes.insert(0, n)
+    g.replace_value(v, n.outputs[0])
+    changed[n.outputs[0]] = v.type
+    return True
+
+
+def same_extent(a: Any, b: Any) -> bool:
+    """Whether two extents are one for all numbers."""
+    return a is b if isinstance(a, Expr) or isinstance(b, Expr) else a == b
+
+
+def _ahead_of_change(t: TensorType, before: TensorType) -> int | None:
+    """How many elements lie along the axes before the first one whose extent has changed; None where none has, or these are open."""
+    if t.ndim != before.ndim:
+        return None
+    at = next((i for i, (d, e) in enumerate(zip(t.shape, before.shape)) if not same_extent(d, e)), None)
+    return None if at is None or any(isinstance(d, Expr) for d in t.shape[:at]) else math.prod(t.shape[:at])
 
 
 def check_complete(g: Plain) -> None:

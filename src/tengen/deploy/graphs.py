@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, VerifyError
 from tengen.base.files import File
-from tengen.deploy.deriving import as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
+from tengen.deploy.deriving import PROBE, as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
 from tengen.deploy.dump import Dumped, dump, portable
 from tengen.deploy.loader import derived_types, load_graph
 from tengen.deploy.model import Model
@@ -131,6 +132,14 @@ class Graph(Plain):
     def copy(self, mapping: dict[Value, Value] | None = None) -> Graph:
         """An equal graph that shares nothing that may change. mapping: is filled with the new value for each old one."""
         return Graph._from(super().copy(mapping), {k: a.copy() for k, a in self.initial.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        file = io.BytesIO()
+        self.save(file)
+        return _unpickled, (file.getvalue(),)
 
     # -- looking -------------------------------------------------------------------------------------------------------
     def __str__(self) -> str:
@@ -418,7 +427,8 @@ class Graph(Plain):
 
     def set_batch(self, size: Any, inputs: Sequence[str] | None = None) -> None:
         """Another extent for the first axis of inputs, and of what is made of them: shapes that nodes hold as attributes (of `reshape`)
-        follow, where their first extent is a multiple of the old one.
+        follow, where their first extent is a multiple of the old one, as do slices that take all of it, and what is made of constants and
+        repeated for each example.
 
         Args: size: a number, or a text: the name of an open extent. inputs: which (default: all).
         Errors: VerifyError where the inputs differ in their first extent, or the graph does not work with another one.
@@ -429,10 +439,14 @@ class Graph(Plain):
             if len(old) != 1 or (b := next(iter(old))) is None:
                 told = ", ".join(f"{v.name}: {v.type}" for v in chosen) or "no inputs"
                 raise VerifyError(f"graph {self.name}: its inputs have no batch in common: {told}; help: set_batch(n, inputs=[...])")
-            before = {v: v.type for v in chosen}
-            for v in chosen:
-                v.type = TensorType((as_extent(size), *v.type.shape[1:]), v.type.dtype)
-            scale_batch(self, b, v.type.shape[0], before)
+            new = as_extent(size)
+            # what has to follow an open extent is found for a number, since what does not fit one is seen in a run only
+            for n in (PROBE, new) if _is_open(new) and not _is_open(b) else (new,):
+                before = {v: v.type for v in chosen}
+                for v in chosen:
+                    v.type = TensorType((n, *v.type.shape[1:]), v.type.dtype)
+                scale_batch(self, b, n, before)
+                b = n
 
     def set_constant(self, name: str, data: Any) -> None:
         """Other data for a constant, of any shape that fits those who read it."""
@@ -579,6 +593,10 @@ def _distinct(parts: Iterable[Any]) -> list[Any]:
     if len({p.name for p in found}) != len(found):
         raise VerifyError(f"a name is given twice: {', '.join(sorted(p.name for p in found))}")
     return found
+
+
+def _unpickled(data: bytes) -> Graph:
+    return Graph.load(io.BytesIO(data))
 
 
 def _is_open(d: Any) -> bool:

@@ -17,8 +17,10 @@ from tengen.ir.text import labels
 from tengen.ir.types import TensorType
 from tengen.ir.verify import Infer, describe, verify
 
-# (op, input types, attributes as an edit left them) -> (attributes in canonical form, output types)
-Derive = Callable[[str, "list[TensorType | None]", "dict[str, Any]"], "tuple[dict[str, Any], Sequence[TensorType]]"]
+Types = Sequence["TensorType | None"]
+# (op, input types, attributes as an edit left them, input types before the edit where it left the attributes as they were) -> (attributes in
+# canonical form, output types)
+Derive = Callable[[str, Types, "dict[str, Any]", "Types | None"], "tuple[dict[str, Any], Sequence[TensorType]]"]
 _GRAPH = ("name", "inputs", "constants", "states", "nodes", "outputs", "output_names", "checks")
 
 
@@ -83,8 +85,11 @@ def settle(graph: Graph, derive: Derive, known: dict[Node, Any]) -> bool:
         if not stale:
             continue
         changed = True
+        op, _, before, attrs = known.get(n, (None, (), (), None))
         try:
-            n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs)
+            n.attrs, types = derive(
+                n.op, [None if v is None else v.type for v in n.inputs], n.attrs, before if (op, attrs) == (n.op, attrs_key(n.attrs)) else None
+            )
         except TengenError as e:
             raise VerifyError(f"graph {graph.name}, node {i}, {describe(n)}: {e}") from e
         if len(types) != len(n.outputs):

@@ -28,7 +28,7 @@ from tengen.tensor import Parameter, Tensor, from_numpy
 from tengen.tensor.batched import Batched
 from tengen.tensor.eager import put_on_tape
 from tengen.tensor.recorder import Recorder, Traced, recording_lock
-from tengen.tensor.structure import flatten, unflatten
+from tengen.tensor.structure import flatten, mapped
 from tengen.tensor.tensor import number, tensor_on_tape, tensor_over
 
 
@@ -318,8 +318,8 @@ class PartsRecorder(Recorder):
             if getattr(s, "_grad", None) is not getattr(x, "_grad", None):
                 x._grad = s._grad
         leaves: list[Tensor] = []
-        structure = flatten(result, leaves)
-        return unflatten(structure, [own.get(id(t), t) for t in leaves]) if any(id(t) in own for t in leaves) else result
+        flatten(result, leaves)
+        return mapped(result, lambda t: own.get(id(t), t)) if any(id(t) in own for t in leaves) else result
 
 
 def _undo(t: Tensor, what: str, first: Any, second: Any, third: Any = None) -> None:

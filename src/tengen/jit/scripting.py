@@ -22,9 +22,9 @@ from tengen.jit.room import warn
 from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted, innermost, with_source
-from tengen.jit.script.lanes import with_lists
 from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
+from tengen.jit.script.texts import with_lists
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
 

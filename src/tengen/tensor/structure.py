@@ -45,6 +45,17 @@ def has_array(x: Any) -> bool:
     return isinstance(x, np.ndarray)
 
 
+def mapped(x: Any, f: Callable[[Tensor], Any]) -> Any:
+    """Nested tuples, lists and dicts with f of each tensor; everything else, arrays too, stays what it is."""
+    if isinstance(x, Tensor):
+        return f(x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(mapped(v, f) for v in x))
+    if type(x) in (tuple, list):
+        return type(x)(mapped(v, f) for v in x)
+    return type(x)((k, mapped(v, f)) for k, v in x.items()) if type(x) in (dict, OrderedDict) else x
+
+
 class _Same:
     """An object as a key: equal to itself alone, and kept alive."""
 

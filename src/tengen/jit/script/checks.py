@@ -7,13 +7,16 @@ files have the check alone.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tengen.base import errors
 from tengen.base.errors import user_line
 from tengen.ir.graph import Check
 from tengen.ir.verify import CHECK_ERRORS
-from tengen.jit.script.texts import given, static, taken
+from tengen.jit.script.texts import Text, given, static, taken
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import in_any_example
 from tengen.tensor.host import can_call, record_call
@@ -25,6 +28,32 @@ class Raised(Exception):
     def __init__(self, error: BaseException):
         super().__init__(type(error).__name__)
         self.error = error
+
+
+class _Call(NamedTuple):
+    """How an error of a user's class is made: when the program runs, since its `__init__` may ask for values."""
+
+    args: tuple
+    keywords: dict[str, Any]
+
+
+def exception(kind: Any, source: str) -> Callable[..., Any]:
+    """What is called in place of the class in ``raise kind(...)``. source: the text of the call, which stands for the error's where that
+    is not known."""
+
+    @functools.wraps(kind, updated=())
+    def make(*args: Any, **keywords: Any) -> BaseException:
+        tensors: list[Tensor] = []
+        taken((args, keywords), tensors)
+        recorder = tracing.recorder
+        if not tensors or recorder is None or recorder.answers or not isinstance(kind.__init__, types.FunctionType):
+            return kind(*args, **keywords)
+        made = kind.__new__(kind, *args, **keywords)
+        told = args[:1] if args and isinstance(args[0], (str, Text)) else (source,)
+        made.args, made.__script_call__ = told, _Call(args, keywords)
+        return made
+
+    return make
 
 
 def error(e: Any) -> BaseException:
@@ -47,16 +76,21 @@ def _named(e: BaseException) -> str:
 def _raise_in_run(e: BaseException) -> None:
     """The program raises the error itself, where it has tensors in it or is of a class that a check cannot have."""
     tensors: list[Tensor] = []
-    inside = taken((e.args, vars(e)), tensors)
+    called = vars(e).pop("__script_call__", None)
+    inside = taken((e.args, vars(e)) if called is None else tuple(called), tensors)
     if not can_call() or not (tensors or type(e) is not errors.class_of_check(_named(e))):
         return
     kind, cause, where = type(e), e.__cause__, user_line()
 
     def tell(*values: Tensor) -> None:
-        args, attributes = given(inside, values)
-        made = kind.__new__(kind, *args)
-        made.args, made.__cause__ = args, cause
-        vars(made).update(attributes)
+        args, named = given(inside, values)
+        if called is not None:
+            made = kind(*args, **named)
+        else:
+            made = kind.__new__(kind, *args)
+            made.args = args
+            vars(made).update(named)
+        made.__cause__ = cause
         if hasattr(made, "add_note"):
             made.add_note(f"[at {where}]")
         raise made

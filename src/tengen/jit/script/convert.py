@@ -16,7 +16,7 @@ from typing import Any
 
 from tengen.base.errors import ScriptError
 from tengen.jit.script.liveness import changed
-from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter, Unfolded
+from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter, Unannotated, Unfolded
 from tengen.jit.script.subset import Refuse, check
 
 
@@ -71,6 +71,7 @@ def _code(f: types.FunctionType) -> types.CodeType:
     node.decorator_list = []
     node.args.defaults = [ast.copy_location(ast.Constant(None), d) for d in node.args.defaults]
     node.args.kw_defaults = [d and ast.copy_location(ast.Constant(None), d) for d in node.args.kw_defaults]
+    Unannotated().visit(node)
     for n in ast.walk(node):
         if isinstance(n, ast.arg):
             n.annotation = None

@@ -105,6 +105,7 @@ def branch(
                 signal = f()
             except Raised as e:
                 signal = e
+            variables.check(user_line())
             live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
             region = tracing.recorder
             if isinstance(signal, Signal) and signal.value is not UNSET:

@@ -267,14 +267,3 @@ def elements(x: Any) -> tuple[Any, list[Tensor]]:
 def lane_of(key: Any, tensors: list[Tensor], n: Any) -> Lanes:
     """The elements that a loop has appended, of what it has stacked."""
     return Lanes(n, tensors, lambda xs: unflatten(key, xs))
-
-
-def with_lists(x: Any) -> Any:
-    """What a script returns: lists for what loops have filled, nested in any way."""
-    if isinstance(x, Stacked):
-        return list(x)
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*map(with_lists, x))
-    if type(x) in (tuple, list):
-        return type(x)(map(with_lists, x))
-    return {k: with_lists(v) for k, v in x.items()} if type(x) is dict else x

@@ -325,6 +325,7 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
         state.begin(xs[:n])
         if body(over.make([_like(x, x) for x in xs[n:]])) is not None:
             raise Leaves
+        variables.check(user_line())
         after, grown = state.end()
         stacked = []
         for name, some in grown.items():
@@ -431,17 +432,22 @@ class _WhileRegion:
         """Whether there is one more iteration."""
         rest = self.begin(xs)
         if not self.known.ends:
-            return decision("the condition of while", self.test())
+            return self._tested()
         go_on = rest[0] == 0
         if self.limit is not None:  # of a range, which reads nothing
             return REGISTRY["logical_and"].call(go_on, self.test())
-        asked = lambda _: [decision("the condition of while", self.test())]
-        return run_cond(go_on, asked, lambda _: [as_tensor(False)], [])[0]
+        return run_cond(go_on, lambda _: [self._tested()], lambda _: [as_tensor(False)], [])[0]
+
+    def _tested(self) -> Tensor:
+        made = decision("the condition of while", self.test())
+        self.state.variables.check(user_line())
+        return made
 
     def step(self, xs: list[Tensor]) -> list[Tensor]:
         """One iteration."""
         rest = self.begin(xs)
         signal, known = self.body(), self.known
+        self.state.variables.check(user_line())
         news = signal is not None and (not known.ends or (signal.value is not UNSET and known.value is UNSET))
         if news:
             known.ends = True

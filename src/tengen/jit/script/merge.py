@@ -5,6 +5,7 @@ In: what a variable is behind each of two branches. Out: a template of both, and
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,9 +33,12 @@ Path = tuple[str, int, int]  # the name of a variable, and the lines that set it
 def described(x: Any) -> str:
     """A value for a message."""
     if isinstance(x, Tensor):
-        return "a number" if isinstance(x, Number) else f"a tensor {x._layout.type!r}"
-    if x is None or x is UNSET or isinstance(x, NUMBERS):
+        number = "a float" if x.dtype.is_float else "an int"
+        return number if isinstance(x, Number) else f"a tensor {x._layout.type!r}"
+    if x is None or x is UNSET or isinstance(x, NUMBERS) or (isinstance(x, str) and len(x) < 40):
         return repr(x)
+    if isinstance(x, types.FunctionType):
+        return f"the function {x.__name__}"
     return f"a {type(x).__name__} of {len(x)}" if isinstance(x, (tuple, list, dict)) else f"a {type(x).__name__}"
 
 

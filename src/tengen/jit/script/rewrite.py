@@ -156,10 +156,11 @@ class Expressions(ast.NodeTransformer):
             return n
         mine = isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS and isinstance(n.func.value, ast.Name)
         mine = mine and n.func.value.id in self.local
-        return self._called(n, "method" if mine else "fn")
+        return self.called(n, "method" if mine else "fn")
 
-    def _called(self, n: ast.Call, how: str) -> ast.Call:
-        f = ast.copy_location(_call(how, self.visit(n.func)), n.func)
+    def called(self, n: ast.Call, how: str, *told: ast.expr) -> ast.Call:
+        """A call of what a function of the runtime gives in place of the called. told: its further arguments."""
+        f = ast.copy_location(_call(how, self.visit(n.func), *told), n.func)
         return ast.Call(f, [self.visit(a) for a in n.args], [self.visit(k) for k in n.keywords])
 
     def iterated(self, n: ast.expr) -> ast.expr:
@@ -169,7 +170,7 @@ class Expressions(ast.NodeTransformer):
         if isinstance(n.func, ast.Name) and n.func.id in ITERATORS and not n.keywords:
             args = [self.iterated(a) for a in n.args]
             return ast.copy_location(ast.Call(_call("fn", n.func), args, []), n)
-        return ast.copy_location(self._called(n, "pieces"), n)
+        return ast.copy_location(self.called(n, "pieces"), n)
 
     def visit_BoolOp(self, n: ast.BoolOp) -> ast.expr:
         name = "and_" if isinstance(n.op, ast.And) else "or_"
@@ -201,13 +202,36 @@ class Expressions(ast.NodeTransformer):
     def visit_Compare(self, n: ast.Compare) -> ast.expr:
         values = [self.visit(v) for v in (n.left, *n.comparators)]
         if len(n.ops) == 1:
-            return ast.Compare(values[0], n.ops, values[1:])
+            return self._compared(values[0], n.ops[0], values[1])
         pairs = []
         for op in n.ops:
-            compare = ast.Compare(_name("a"), [op], [_name("b")])
+            compare = self._compared(_name("a"), op, _name("b"))
             pairs.append(ast.Lambda(ast.arguments([], [ast.arg("a"), ast.arg("b")], None, [], [], None, []), compare))
         rest = [_lambda(v) for v in values[2:]]
         return _call("chain", values[0], values[1], ast.Tuple(list(pairs), ast.Load()), ast.Tuple(list(rest), ast.Load()))
+
+
+    def _compared(self, a: ast.expr, op: ast.cmpop, b: ast.expr) -> ast.expr:
+        if isinstance(op, (ast.Is, ast.IsNot)) and not any(isinstance(v, ast.Constant) for v in (a, b)):
+            made = _call("is_", a, b)
+            return made if isinstance(op, ast.Is) else ast.UnaryOp(ast.Not(), made)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            made = _call("in_", a, b)
+            return made if isinstance(op, ast.In) else _call("not_", made)
+        return ast.Compare(a, [op], [b])
+
+    def visit_comprehension(self, n: ast.comprehension) -> ast.comprehension:
+        n.target, n.iter = self.visit(n.target), self.visit(n.iter)
+        n.ifs = [ast.copy_location(_call("known", self.visit(i)), i) for i in n.ifs]
+        return n
+
+
+class Unannotated(ast.NodeTransformer):
+    """``x: Tensor = y`` is ``x = y``: a variable of a part may have no annotation in Python."""
+
+    def visit_AnnAssign(self, n: ast.AnnAssign) -> ast.stmt:
+        made = ast.Pass() if n.value is None else ast.Assign([n.target], n.value)
+        return ast.copy_location(made, n)
 
 
 class Unfolded(ast.NodeTransformer):
@@ -284,7 +308,9 @@ class Rewriter:
         return self._at(made, s)
 
     def _raise(self, s: ast.Raise) -> ast.stmt:
-        e = self.expressions.visit(s.exc)
+        assert s.exc is not None
+        e, source = s.exc, ast.Constant(ast.unparse(s.exc))
+        e = self.expressions.called(e, "exception", source) if isinstance(e, ast.Call) else self.expressions.visit(e)
         cause = None if s.cause is None else self.expressions.visit(s.cause)
         return self._at(ast.Raise(_call("error", e), cause), s)
 

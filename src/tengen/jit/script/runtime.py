@@ -9,15 +9,19 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import random
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tengen.base.dtype import bool_, float64, int64
 from tengen.base.errors import ScriptError, user_line
 from tengen.base.users import is_users
 from tengen.jit.script.checks import error
+from tengen.jit.script.checks import exception as exception_of
 from tengen.jit.script.convert import NoSource, converted, is_converted
 from tengen.jit.script.flow import after, choose, for_, if_, value, while_
 from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, unknown, zipped
@@ -32,9 +36,12 @@ from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision
 
 __all__ = [
-    "BREAK", "NEXT", "after", "and_", "at", "augmented", "chain", "choose", "error", "fn", "for_", "if_", "method",
-    "not_", "or_", "owner", "pieces", "returned", "text", "value", "while_",
+    "BREAK", "NEXT", "after", "and_", "at", "augmented", "chain", "choose", "error", "exception", "fn", "for_", "if_", "in_", "is_",
+    "known", "method", "not_", "or_", "owner", "pieces", "returned", "text", "value", "while_",
 ]  # fmt: skip
+
+REGIONS = frozenset({"cond", "scan", "while_loop"})
+DRAWING = (random.Random, np.random.RandomState, np.random.Generator)
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -82,12 +89,15 @@ def owner(x: Any) -> Any:
     return x
 
 
-def _refuse_in_region(what: str) -> None:
+_SET_BEHIND = "keep the value in a local variable, and set it behind the `if` or the loop"
+_DRAWN = "tengen.random, or a function with jit.ignore, which draws in every run"
+
+
+def _refuse_in_region(what: str, instead: str = _SET_BEHIND) -> None:
     recorder = tracing.recorder
     if recorder is not None and recorder.of_a_body:
         raise ScriptError(
-            f"{user_line()}: {what} where a condition is a tensor, or in a loop over tensors, and the program cannot do that; help: keep the "
-            "value in a local variable, and set it behind the `if` or the loop"
+            f"{user_line()}: {what} where a condition is a tensor, or in a loop over tensors, and the program cannot do that; help: {instead}"
         )
 
 
@@ -107,6 +117,37 @@ def at(x: Any, i: Any) -> Any:
     return Number.of(found) if numbers else found
 
 
+def is_(a: Any, b: Any) -> bool:
+    """``a is b``. Errors: ScriptError of two tensors of which a branch or a loop has made one: it may stand for the other, as values decide."""
+    if a is not b and unknown(a) and unknown(b) and not (isinstance(a, Number) or isinstance(b, Number)):
+        recorder = tracing.recorder
+        for v in (a._data, b._data):
+            in_a_body = recorder is not None and recorder.of_a_body and getattr(v, "node", a) is None
+            if in_a_body or getattr(getattr(v, "node", None), "op", "") in REGIONS:
+                raise ScriptError(
+                    f"{user_line()}: whether two tensors are one is asked, and one of them comes from a branch or a loop, which makes another "
+                    "tensor whatever it stands for; help: a bool that says so, set where the tensor is"
+                )
+    return a is b
+
+
+def in_(a: Any, b: Any) -> Any:
+    """``a in b``, where a tensor may be a or an element of b."""
+    if type(b) not in (list, tuple, set) or not (unknown(a) or any(map(unknown, b))):
+        return a in b
+    return _BUILTIN[any]([x == a for x in b])
+
+
+def known(condition: Any) -> Any:
+    """The condition of a comprehension."""
+    if unknown(condition):
+        raise ScriptError(
+            f"{user_line()}: a tensor decides which elements a comprehension has, and so how many; help: a mask, as x[mask] outside of the "
+            "script, or F.where and a sum of what counts"
+        )
+    return condition
+
+
 def augmented(x: Any, name: str, operator_: str, other: Callable[[], Any]) -> None:
     """``x.name += other()`` and its like: a tensor is changed in place, in a region, too."""
     old = getattr(x, name)
@@ -121,6 +162,8 @@ def fn(f: Any) -> Any:
     """What is called in place of f."""
     if isinstance(f, types.FunctionType):
         return _function(f)
+    if isinstance(getattr(f, "__self__", None), DRAWING):
+        _refuse_in_region(f"{f.__name__}() of Python's or NumPy's random numbers gives one number, when the script is recorded", _DRAWN)
     if isinstance(f, types.MethodType):
         return _method(f)
     if isinstance(f, types.BuiltinFunctionType) and isinstance(f.__self__, (list, dict, set)) and f.__name__ in MUTATORS:
@@ -255,6 +298,11 @@ def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:
     return call
 
 
+def exception(f: Any, source: str) -> Any:
+    """What is called in place of f in ``raise f(...)``."""
+    return exception_of(f, source) if isinstance(f, type) and issubclass(f, BaseException) else fn(f)
+
+
 def _over_all(f: Callable, together: Callable[[Any, Callable[[], Any], bool], Any]) -> Callable:
     """`any` and `all`: of tensors, a bool of the program."""
 
@@ -268,6 +316,23 @@ def _over_all(f: Callable, together: Callable[[Any, Callable[[], Any], bool], An
         return made
 
     return call
+
+
+def _isinstance(x: Any, kinds: Any) -> bool:
+    return issubclass(_type(x), kinds) if isinstance(x, Number) else isinstance(x, kinds)
+
+
+def _type(*args: Any) -> Any:
+    """`type`: a number of the program is an int or a float, as it is in plain Python."""
+    return type(*args) if len(args) != 1 or not isinstance(args[0], Number) else float if args[0].dtype.is_float else int
+
+
+def _setattr(x: Any, name: str, value: Any) -> None:
+    setattr(owner(x), name, value)
+
+
+def _delattr(x: Any, name: str) -> None:
+    delattr(owner(x), name)
 
 
 def _list(*args: Any) -> Any:
@@ -286,6 +351,7 @@ def _refused(name: str) -> Callable:
 _BUILTIN: dict[Any, Callable] = {
     range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
     any: _over_all(any, or_), all: _over_all(all, and_), str: _to_str, print: printed,
+    isinstance: _isinstance, type: _type, setattr: _setattr, delattr: _delattr,
     max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
     **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},
 }  # fmt: skip

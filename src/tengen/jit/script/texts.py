@@ -46,13 +46,13 @@ class Text:
     def __radd__(self, other: Any) -> Text:
         return Text((other, *self.parts)) if isinstance(other, str) else NotImplemented
 
-    def __str__(self) -> str:
+    def __str__(self, *_: Any) -> Any:
         raise ScriptError(
             f"{user_line()}: a text with the value of a tensor is known when the program runs; help: print it, raise an error with it, or "
             "pass it to a function with jit.ignore"
         )
 
-    __repr__ = __format__ = __str__
+    __repr__ = __format__ = __eq__ = __ne__ = __len__ = __contains__ = __getitem__ = __iter__ = __bool__ = __hash__ = __mod__ = __str__
 
     def source(self) -> str:
         """The text, with the source of what is not known."""
@@ -132,3 +132,16 @@ def _filled(x: Any, of: Callable[[Place], Any]) -> Any:
         case dict() if type(x) is dict:
             return {k: inside(v) for k, v in x.items()}
     return x
+
+
+def with_lists(x: Any) -> Any:
+    """What a script returns: lists for what loops have filled, nested in any way. Errors: ScriptError for a text that is not known."""
+    if isinstance(x, Stacked):
+        return list(x)
+    if isinstance(x, Text):
+        str(x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(with_lists, x))
+    if type(x) in (tuple, list):
+        return type(x)(map(with_lists, x))
+    return {k: with_lists(v) for k, v in x.items()} if type(x) is dict else x

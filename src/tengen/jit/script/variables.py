@@ -13,10 +13,12 @@ from inspect import CO_OPTIMIZED
 from typing import Any
 
 from tengen.base.errors import ScriptError
+from tengen.base.users import is_users
+from tengen.jit.script.changes import Untouched
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import Number
 from tengen.jit.script.rewrite import MADE
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, structure
 
 
 def cells_of(*functions: Callable) -> dict[str, types.CellType]:
@@ -82,13 +84,7 @@ def copied(x: Any) -> Any:
 
 def mapped(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
     """A value with f of each of its tensors that may be written to."""
-    if isinstance(x, Tensor):
-        return x if isinstance(x, Number) else f(x)
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*(mapped(v, f) for v in x))
-    if type(x) in (list, tuple):
-        return type(x)(mapped(v, f) for v in x)
-    return {k: mapped(v, f) for k, v in x.items()} if type(x) is dict else x
+    return structure.mapped(x, lambda t: t if isinstance(t, Number) else f(t))
 
 
 def refilled(old: Any, new: Any) -> Any:
@@ -133,6 +129,12 @@ class Variables:
         self.cells = {n: cells[n] for n in names if n in cells}
         self.objects = {n: value_in(c) for n, c in self.cells.items()}
         self.values = {n: copied(x) for n, x in self.objects.items()}
+        mine = [f for f in functions if isinstance(f, types.FunctionType) and is_users(f.__code__.co_filename)]
+        self._others_in_place = Untouched({n: value_in(c) for n, c in cells_of(*mine).items()}, self.cells)
+
+    def check(self, where: str | None) -> None:
+        """ScriptError where a body has changed what a region cannot change."""
+        self._others_in_place.check(where)
 
     def restore(self) -> None:
         """Makes them what they were."""
