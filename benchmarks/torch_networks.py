@@ -1,4 +1,5 @@
-"""Networks of torchvision, timm and transformers with random weights, imported by `tengen.interop.torch.to_module` and run beside PyTorch.
+"""Networks of torchvision, timm and transformers with random weights, imported by `tengen.interop.torch.to_module` and run beside PyTorch;
+whole detectors of torchvision by `interop.torch.interpret`.
 
     python benchmarks/torch_networks.py [NAME ...] [--list] [--gradients]
 
@@ -22,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from tengen import Tensor
 from tengen.autodiff import GradManager
-from tengen.interop.torch import to_module
+from tengen.interop.torch import interpret, to_module
 
 CLASSIFICATION = (
     "alexnet vgg11_bn resnet18 resnext50_32x4d wide_resnet50_2 squeezenet1_0 densenet121 inception_v3 googlenet shufflenet_v2_x0_5 "
@@ -33,6 +34,10 @@ SEGMENTATION = "fcn_resnet50 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_la
 DETECTION = (
     "retinanet_resnet50_fpn fcos_resnet50_fpn ssdlite320_mobilenet_v3_large fasterrcnn_mobilenet_v3_large_320_fpn".split()
 )
+WHOLE = (
+    "fasterrcnn_resnet50_fpn fasterrcnn_resnet50_fpn_v2 retinanet_resnet50_fpn fcos_resnet50_fpn ssd300_vgg16 ssdlite320_mobilenet_v3_large "
+    "maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn"
+).split()
 TIMM = (
     "resnet26 efficientnet_lite0 vit_tiny_patch16_224 swin_tiny_patch4_window7_224 convnext_atto mobilenetv3_small_050 regnetx_002 "
     "densenet121 mixer_s32_224 deit_tiny_patch16_224"
@@ -54,6 +59,38 @@ def torchvision_networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dict
     for name in DETECTION:
         make = lambda n=name: Dense(models.detection.__dict__[n](weights=None, weights_backbone=None))
         yield f"{name}, without the choice of boxes", make, (torch.rand(1, 3, 96, 128),), {}
+
+
+def whole_detectors() -> Iterator[tuple[str, Callable[[], Any], tuple, dict]]:
+    """See `torchvision_networks`; one image of 256 x 256 each."""
+    from torchvision.models import detection
+
+    for name in WHOLE:
+        more = {} if "ssd" in name else {"min_size": 256, "max_size": 256}
+        more["num_classes"] = 2 if "keypoint" in name else 7
+        image = torch.rand(3, 256, 256)
+        make = lambda n=name, m=more, x=image: settled(detection.__dict__[n](weights=None, weights_backbone=None, **m).eval(), x)
+        yield f"{name}, whole", make, ([image],), {}
+
+
+LAST = "cls_logits bbox_pred bbox_reg cls_score module_list kps mask_fcn bbox_ctr".split()  # layers of heads
+
+
+@torch.no_grad()
+def settled(detector: torch.nn.Module, image: torch.Tensor) -> torch.nn.Module:
+    """A detector whose heads give numbers around one: else with random weights all scores are 0 or 1, and nothing says which boxes to keep."""
+    heads = {m for n, m in detector.named_modules() if any(k in n for k in LAST) and hasattr(m, "bias") and not n.startswith("backbone")}
+    outputs: dict[torch.nn.Module, list[torch.Tensor]] = {m: [] for m in heads}
+    hooks = [m.register_forward_hook(lambda m, i, o: outputs[m].append(o.flatten())) for m in heads]
+    for _ in range(2):  # what a second stage sees follows from the first one's scores
+        detector([image])
+        for m, seen in outputs.items():
+            m.weight.mul_(0.7 / torch.cat(seen).std())
+            m.bias.zero_()
+            seen.clear()
+    for hook in hooks:
+        hook.remove()
+    return detector
 
 
 class Dense(torch.nn.Module):
@@ -104,7 +141,7 @@ def transformers_networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dic
 
 def networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dict]]:
     """All of them whose package is here."""
-    for family in (torchvision_networks, timm_networks, transformers_networks):
+    for family in (torchvision_networks, whole_detectors, timm_networks, transformers_networks):
         try:
             yield from family()
         except ImportError as e:
@@ -135,6 +172,18 @@ def difference(want: list, have: list) -> float:
         if w.size:
             worst = max(worst, float(np.abs(w - h).max()) / max(float(np.abs(w).max()), 1e-30))
     return worst
+
+
+def paired(want: list, have: list) -> list:
+    """What a detector found, in the order of the other's: boxes whose scores differ by roundings alone change places."""
+    if any(w.shape != h.shape for w, h in zip(want, have)):
+        return have
+    rows = lambda found: np.concatenate(
+        [a.reshape(len(a), -1).astype(np.float64) / max(np.abs(w).max(), 1) for a, w in zip(found, want) if w[0].size <= 16], 1
+    )
+    far = np.abs(rows(want)[:, None] - rows(have)).max(2)
+    order = far.argmin(1)
+    return [h[order] for h in have] if len(set(order)) == len(order) else have
 
 
 def randomised(module: Any) -> Any:
@@ -184,17 +233,16 @@ def main() -> int:
             continue
         try:
             torch.manual_seed(i)
-            module = randomised(make())
+            module = make() if (whole := name.endswith("whole")) else randomised(make())
             with torch.no_grad():
                 want = leaves(pytree.tree_leaves(module(*args, **kwargs)), torch.Tensor)
             start = time.process_time()
-            net = to_module(module, args, kwargs, training=False)
+            net = interpret(module) if whole else to_module(module, args, kwargs, training=False)
             seconds = time.process_time() - start
-            error = difference(
-                [w.numpy() for w in want], [h.numpy() for h in leaves(net(*taken(args), **taken(kwargs)), Tensor)]
-            )
+            outputs = [w.numpy() for w in want], [h.numpy() for h in leaves(net(*taken(args), **taken(kwargs)), Tensor)]
+            error = difference(outputs[0], paired(*outputs) if whole else outputs[1])
             slope = ""
-            if options.gradients or i % 3 == 0:
+            if (options.gradients or i % 3 == 0) and not whole:
                 slope = f", gradients {gradients(module, net, args, kwargs):.1e}"
             print(f"{name}: outputs {error:.1e}{slope}; imported in {seconds:.1f} s", flush=True)
             failed += error > 1e-3

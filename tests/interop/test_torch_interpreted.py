@@ -11,7 +11,7 @@ from tengen.base.errors import ArgumentError
 from tengen.interop.torch import from_torch, interpret, to_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-nn = torch.nn
+nn, T = torch.nn, torch.nn.functional
 
 
 def close(have, want, tolerance=2e-5):
@@ -132,6 +132,32 @@ def test_what_the_code_must_not_do():
         interpret(3)
 
 
+class Losses(nn.Module):
+    """Losses that PyTorch's programs do not contain, random numbers, and a tensor that fills another."""
+
+    def forward(self, x, target):
+        y = x.clone()
+        y[0].fill_(x.sum())
+        draws = torch.empty(50).uniform_(2, 3), torch.empty(50).normal_(7, 0.01), torch.empty(50).exponential_(), torch.rand(3).bernoulli_(0.5)
+        loss = T.binary_cross_entropy_with_logits(y, target) + T.smooth_l1_loss(y, target) + T.huber_loss(x, target) + T.mse_loss(x, target)
+        return loss + T.gaussian_nll_loss(x, target, x.square()) + T.kl_div(x.log_softmax(-1), target, reduction="batchmean"), *draws
+
+
+def test_operators_that_programs_do_not_contain():
+    x, target = torch.randn(4, 3), torch.rand(4, 3)
+    mine, theirs = from_torch(x.clone()), x.clone().requires_grad_()
+    want = Losses()(theirs, target)[0]
+    want.backward()
+    gm = GradManager().attach([mine])
+    with gm:
+        have, uniform, normal, exponential, bernoulli = interpret(Losses())(mine, from_torch(target))
+        gm.backward(have)
+    close(have, want)
+    close(mine.grad, theirs.grad)
+    assert 2 <= uniform.numpy().min() < 2.2 and 2.8 < uniform.numpy().max() < 3 and (abs(normal.numpy() - 7) < 0.1).all()
+    assert (exponential.numpy() > 0).all() and set(bernoulli.tolist()) <= {0.0, 1.0}
+
+
 def kernels(lib):
     """torchvision's operators by their definitions, where it was built without them."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -165,3 +191,31 @@ def test_a_whole_detector():
         assert h["labels"].tolist() == w["labels"].tolist()
         close(h["boxes"], w["boxes"], 1e-4)
         close(h["scores"], w["scores"], 1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_training_a_detector():
+    """FCOS, which draws nothing: its losses of two images, and their gradients, are PyTorch's."""
+    detection = pytest.importorskip("torchvision.models.detection", reason="torchvision is not installed")
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 4, 1), nn.ReLU())
+    backbone.out_channels = 8
+    anchors = detection.anchor_utils.AnchorGenerator(((16,),), ((1.0,),))
+    head = detection.fcos.FCOSHead(8, 1, 4, num_convs=0)
+    module = detection.FCOS(backbone, 4, 64, 64, anchor_generator=anchors, head=head).train()
+    images = [torch.rand(3, 50, 64), torch.rand(3, 64, 64)]
+    boxes = [{"boxes": torch.tensor([[2.0, 3, 30, 40], [8, 8, 60, 44]]), "labels": torch.tensor([1, 2])}]
+    boxes.append({"boxes": torch.tensor([[20.0, 10, 50, 60]]), "labels": torch.tensor([3])})
+    net = interpret(module)
+    want = module(images, boxes)
+    sum(want.values()).backward()
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        have = net([from_torch(x) for x in images], [{k: from_torch(v) for k, v in b.items()} for b in boxes])
+        gm.backward(sum(have.values()))
+    assert have.keys() == want.keys()
+    for key in want:
+        close(have[key], want[key], 1e-5)
+    found = dict(net.named_parameters())
+    for name, p in module.named_parameters():
+        close(found[name].grad, p.grad, 1e-4)

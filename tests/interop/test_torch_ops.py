@@ -97,6 +97,21 @@ def test_random_tensors():
     assert ((y.numpy() == 2) == mask.numpy()).all() and set(np.unique(y.numpy())) == {0.0, 2.0}
     tengen.random.seed(1)
     assert draw("rand", [200, 3], dtype=torch.float64).numpy().tobytes() == u.numpy().tobytes()
+    x, p = torch.zeros(4000, dtype=torch.float64), torch.tensor([0.0, 3.0, 1.0])
+    for name, args, mean, std in (
+        ("uniform", (x, -1.0, 3.0), 1, 4 / 12**0.5), ("normal_functional", (x, 2.0, 0.5), 2, 0.5), ("exponential", (x, 4.0), 0.25, 0.25),
+        ("geometric", (x, 0.25), 4, 12**0.5), ("random.from", (x, 3, 8), 5, 2**0.5), ("random.to", (x, 2), 0.5, 0.5),
+        ("random", (x.to(torch.int8),), 63.5, 128 / 12**0.5), ("normal.float_float", (1.0, 2.0, [4000]), 1, 2),
+        ("normal.Tensor_Tensor", (x + 3, x + 2), 3, 2), ("poisson", (x + 9,), 9, 3), ("binomial", (x + 10, x + 0.5), 5, 2.5**0.5),
+        ("randint_like.low_dtype", (x, 2, 5), 3, (2 / 3) ** 0.5), ("multinomial", (p, 4000, True), 1.25, 3**0.5 / 4),
+    ):  # fmt: skip
+        made = draw(name, *args)
+        kind = "int8" if name == "random" else "int64" if name == "multinomial" else "float32" if "float_" in name else "float64"
+        y = made.numpy().astype("float64")
+        assert made.dtype == kind and made.shape == (4000,), name
+        assert abs(y.mean() - mean) < 4 * std / 4000**0.5 and abs(y.std() / std - 1) < 0.1, f"{name}: {y.mean()}, {y.std()}"
+    assert abs(np.median(draw("cauchy", x, 2.0, 0.5).numpy()) - 2) < 0.05
+    assert abs(np.median(draw("log_normal", x, 1.0, 0.5).numpy()) - np.e) < 0.15
     for name in ("empty.memory_format", "empty_strided"):
         made = draw(name, [2, 3], *([[3, 1]] if "strided" in name else []), dtype=torch.int64)
         assert made.shape == (2, 3) and made.dtype == "int64"

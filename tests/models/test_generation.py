@@ -101,6 +101,11 @@ def test_what_is_refused(net):
         (([[1]], 1), {"temperature": 1e-40}, "temperature=1e-40"), (([[1]], 1), {"top_k": 2.5}, "top_k=2.5"),
         (([[1]], 1), {"temperature": float("nan")}, "temperature=nan"), (([[1]], 1), {"min_p": 2}, "min_p=2"),
         (([[1]], 1), {"repetition_penalty": 0}, "repetition_penalty=0"), (([[1]], 1), {"top_k": 0}, "top_k=0"),
+        ((None, 1), {}, "tokens are ids"), (([[1]], 2.5), {}, "count=2.5 is no"), (([[1]], "3"), {}, "count='3' is no"),
+        (([[1]], 1), {"temperature": "hot"}, "temperature='hot'"), (([[1]], 1), {"seed": -1}, "seed=-1 is negative"),
+        (([[1]], 1), {"seed": "a"}, "seed='a' is neither"), (([[1]], 1), {"eos": "a"}, "eos='a' is neither"),
+        (([[1]], 1), {"stop": 3, "decode": str}, "stop is a text"), (([[1]], 1), {"stop": "a", "decode": 3}, "3 is no function"),
+        (([[1]], 1), {"callback": 3}, "callback=3 is no function"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=message):
             net.generate(*arguments, **options)

@@ -253,6 +253,7 @@ WRONG = {
     r"missing: transformer.h.2.*(?s:.*)|at least": {"n_layer": 3},
     "transformer.wpe.weight: .* does not fit": {"n_positions": 63},
     "eos_token_id is 'x'": {"eos_token_id": "x"},
+    "quantised by 'gptq'": {"quantization_config": {"quant_method": "gptq", "bits": 4}},
 }
 
 
@@ -271,6 +272,8 @@ def test_configs_that_do_not_fit(tmp_path):
         "layer_types": {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 3, "layer_types": ["x"]},
         "do not fit": {"num_key_value_heads": 3}, "rope_parameters is '3'": {"rope_parameters": 3},
         "hidden_act is 'gelu'": {"hidden_act": "gelu"},
+        "do not say the same": {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        "rope_scaling: rope_type is 'yarn'": {"rope_parameters": None, "rope_scaling": {"rope_type": "yarn"}},
     }  # fmt: skip
     for message, change in llama.items():
         (folder / "config.json").write_text(json.dumps({**CONFIGS["llama"], **change}))
@@ -309,6 +312,8 @@ def test_repositories_are_named_by_their_commit(monkeypatch, tmp_path):
         models.from_pretrained("openai-community/gpt2", revision="main")
     with pytest.raises(FileFormatError, match="is no folder"):
         models.from_pretrained("/nowhere/at/all")
+    with pytest.raises(FileFormatError, match="it has no config.json"):
+        models.from_pretrained(tmp_path)
     with pytest.raises(FileFormatError, match="config.json"):
         (tmp_path / "config.json").symlink_to("/etc/hostname")
         models.from_pretrained(tmp_path)

@@ -144,7 +144,10 @@ def _read_llama(f: Fields) -> dict[str, Any]:
 
 def _read_turns(f: Fields) -> tuple[float, dict[str, float] | None]:
     """Base and scaling of the positions, of both spellings: rope_parameters, and rope_theta with rope_scaling."""
-    r = f.below("rope_parameters") if "rope_parameters" in f.table else f.below("rope_scaling")
+    said = [name for name in ("rope_parameters", "rope_scaling") if f.table.get(name)]
+    if len(said) == 2 and f.table[said[0]] != f.table[said[1]]:
+        fail(f"{f.where}: rope_parameters and rope_scaling are two names of one setting, and do not say the same; help: take one out")
+    r = f.below(said[0] if said else "rope_parameters")
     base = r.number("rope_theta", f.number("rope_theta", 10000.0))
     kind = r.table.get("rope_type", r.table.get("type", "default"))
     r.needs(partial_rotary_factor=1.0)
@@ -345,6 +348,9 @@ def kind_for(table: Mapping[str, Any], where: str) -> Kind:
     name, classes = table.get("model_type"), table.get("architectures")
     if not isinstance(name, str) or name not in KINDS:
         fail(f"{where}: model_type is {str(name)[:40]!r}; Tengen reads {', '.join(KINDS)}")
+    if how := table.get("quantization_config"):
+        method = how.get("quant_method") if isinstance(how, dict) else how
+        fail(f"{where}: its weights are quantised by {str(method)[:40]!r}, which is not read; help: take the folder of the network before that")
     asked = classes[0] if isinstance(classes, list) and len(classes) == 1 and isinstance(classes[0], str) else ""
     of, kind = HEADS.get(asked, ("", KINDS[name]))
     return kind if of == name else KINDS[name]

@@ -5,7 +5,7 @@ In: a network with `_states`, `_decoded` and `_logits` (GPT, Llama), and prompts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +34,15 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self):
+        real = lambda x: isinstance(x, int | float | np.integer | np.floating)
         fits = {
-            "temperature": self.temperature == 0 or COLDEST <= self.temperature < np.inf,
+            "temperature": real(self.temperature) and (self.temperature == 0 or COLDEST <= self.temperature < np.inf),
             "top_k": self.top_k is None or isinstance(self.top_k, int | np.integer) and 1 <= self.top_k < 1 << 24,
-            "top_p": self.top_p is None or 0 < self.top_p <= 1,
-            "min_p": self.min_p is None or 0 <= self.min_p <= 1,
-            "repetition_penalty": self.repetition_penalty > 0 and np.isfinite(self.repetition_penalty),
+            "top_p": self.top_p is None or real(self.top_p) and 0 < self.top_p <= 1,
+            "min_p": self.min_p is None or real(self.min_p) and 0 <= self.min_p <= 1,
+            "repetition_penalty": real(self.repetition_penalty) and 0 < self.repetition_penalty < np.inf,
         }
-        if wrong := [f"{name}={getattr(self, name)}" for name, fit in fits.items() if not fit]:
+        if wrong := [f"{name}={getattr(self, name)!r}" for name, fit in fits.items() if not fit]:
             raise ValueError(
                 f"{', '.join(wrong)}: temperature is 0 or at least {COLDEST}, top_k an int of at least 1, top_p in (0, 1], "
                 "min_p in [0, 1], repetition_penalty above 0"
@@ -134,6 +135,8 @@ class LanguageModel(M.Module):
         Memory: the traced step and its caches, 2 x layers x N x width numbers for each place, stay with the network for the next call.
         """
         rows, ragged = _rows(tokens)
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback={callback!r} is no function; help: one of a step's tokens, as stream gives them")
         kept: list[np.ndarray] = []
         for new in self._stream(
             rows, count, Sampling(temperature, top_k, top_p, min_p, repetition_penalty), seed, self._ends(eos), _stops(stop, decode), decode
@@ -159,11 +162,15 @@ class LanguageModel(M.Module):
     def _stream(self, rows, count, how, seed, eos, stop, decode) -> Iterator[np.ndarray]:
         lengths = np.array([len(row) for row in rows], np.int32)
         longest = int(lengths.max())
+        if not isinstance(count, int | np.integer):
+            raise ValueError(f"count={count!r} is no number of tokens")
         if count < 0 or longest + count > self.context:
             raise ValueError(f"a prompt of {longest} tokens and {count} more do not fit a context of {self.context}")
         if (least := min(int(row.min()) for row in rows)) < 0 or (most := max(int(row.max()) for row in rows)) >= self.vocabulary:
             raise ValueError(f"the token {least if least < 0 else most} is none of a vocabulary of {self.vocabulary}")
-        seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int | np.integer) else [(s, 0) for s in seed]
+        seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int | np.integer) else [(s, 0) for s in _ints("seed", seed)]
+        if any(s < 0 for s, _ in seeds):
+            raise ValueError(f"seed={seed!r} is negative")
         if len(seeds) != len(rows):
             raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts; help: one int, or one of each prompt")
         rows = [row.astype(np.int32) for row in rows]
@@ -220,7 +227,7 @@ class LanguageModel(M.Module):
 
     def _ends(self, eos: int | Sequence[int] | None) -> tuple[int, ...]:
         eos = self.eos if eos is None else eos
-        return (int(eos),) if isinstance(eos, int | np.integer) else tuple(int(e) for e in eos)
+        return (int(eos),) if isinstance(eos, int | np.integer) else tuple(_ints("eos", eos))
 
     def _states(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
         raise NotImplementedError(f"{type(self).__name__} needs _states()")
@@ -287,6 +294,7 @@ def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:
         ids = tokens.numpy() if isinstance(tokens, Tensor) else tokens
         rows, ragged = list(ids) if ids.ndim == 2 else [], False
     else:
+        tokens = tokens if isinstance(tokens, Iterable) else ()
         rows = [np.asarray(row.numpy() if isinstance(row, Tensor) else row) for row in tokens]
         ragged = len({len(row) for row in rows if row.ndim}) > 1
     if not rows or any(row.ndim != 1 or not row.size or row.dtype.kind not in "iu" for row in rows):
@@ -294,10 +302,19 @@ def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:
     return [row.astype(np.int64) for row in rows], ragged
 
 
+def _ints(name: str, given: Any) -> list[int]:
+    """Several whole numbers. ValueError for anything else."""
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(x, int | np.integer) for x in found):
+        raise ValueError(f"{name}={given!r} is neither an int nor several of them")
+    return [int(x) for x in found]
+
+
 def _stops(stop: str | Sequence[str], decode: Callable | None) -> tuple[str, ...]:
-    texts = (stop,) if isinstance(stop, str) else tuple(stop)
-    if texts and decode is None:
-        raise ValueError("stop needs decode=, which makes text of ids; help: decode=tokenizer.decode")
+    texts = (stop,) if not isinstance(stop, Iterable) or isinstance(stop, str) else tuple(stop)
+    if texts and not callable(decode):
+        given = "" if decode is None else f", and {decode!r} is no function"
+        raise ValueError(f"stop needs decode=, which makes text of ids{given}; help: decode=tokenizer.decode")
     if not all(isinstance(t, str) and t for t in texts):
         raise ValueError("stop is a text, or several, none of them empty")
     return texts

@@ -60,6 +60,8 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
     """
     folder = _folder(source, revision)
     where = str(folder / CONFIG)
+    if not os.path.lexists(where):
+        fail(f"{folder}: it has no {CONFIG}, which says what network the weights are of")
     table = read_json(inside(folder, CONFIG))
     kind, state = kind_for(table, where), read_state(folder)
     kept = _dtype_of(state) if isinstance(dtype, str) and dtype == "auto" else as_dtype(dtype)

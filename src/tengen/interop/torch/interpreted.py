@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import tengen.functional as F
 from tengen.autodiff import no_grad
 from tengen.base.errors import ArgumentError, TengenError
 from tengen.interop.torch.load import in_mode, package
@@ -173,7 +174,9 @@ def standing_class() -> Any:
             return self.held
 
         def write(self, value: Any) -> None:
-            """Gives it, and what it is a view of, another value."""
+            """Gives it, and what it is a view of, another value. What is written under no_grad keeps the gradient of what was there."""
+            if not torch.is_grad_enabled() and self.dtype.is_floating_point:
+                value = F.straight_through(tengens(value), tengens(self.held))
             self.held, self.writes = value, self.writes + 1
             if self.view_of is not None:
                 whole = self.view_of[0]
@@ -221,7 +224,9 @@ def mode_class() -> Any:
 # ---- operators ---------------------------------------------------------------------------------------------------------------
 
 RESHAPED = ("view", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "alias", "detach")  # views of all elements in their order
-WRITERS = {"_index_put_impl_": "index_put", "zero_": "zeros_like", "fill_": "full_like", "bernoulli_": "bernoulli"}  # -> what they write
+WRITERS = {  # -> what they write
+    "_index_put_impl_": "index_put", "zero_": "zeros_like", "fill_": "fill", "bernoulli_": "bernoulli", "normal_": "normal_functional",
+}  # fmt: skip
 RUNNING = ("native_batch_norm", "_native_batch_norm_legit")  # they write running statistics, which their schemas do not always say
 
 
@@ -287,7 +292,7 @@ def after(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
         made = args[1]
     else:
         packet = getattr(aten, WRITERS.get(name, name[:-1]), None)
-        overload = {"fill_": "default", "bernoulli_": "p", "_index_put_impl_": "default"}.get(name, func._overloadname)
+        overload = {"bernoulli_": "p", "_index_put_impl_": "default"}.get(name, func._overloadname)
         pure = getattr(packet, overload, None)
         if pure is None:
             raise ArgumentError(f"{op_name(func)} writes its operand, and has no meaning here")
@@ -324,7 +329,7 @@ def compute(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> Any:
             return nest(func(*args, **kwargs), lambda t: t.contiguous(), torch.Tensor)
     name = op_name(func)
     if name not in OPS:
-        found = decompositions().get(func)
+        found = definition(func)
         if found is None:
             raise ArgumentError(f"{name} has no meaning here; help: enter it in tengen.interop.torch.registry.OPS")
         stood = lambda x: nest(x, standing, (torch.Tensor, Tensor))
@@ -342,10 +347,18 @@ def compute(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> Any:
     return made
 
 
+def definition(func: Any) -> Callable[..., Any] | None:
+    """PyTorch's definition of an operator by others; None for one that has none. Definitions themselves call operators that PyTorch
+    takes apart in C++, which come here whole."""
+    has_parts = package()._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    return decompositions().get(func) or (func.decompose if has_parts else None)
+
+
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """PyTorch's definitions of operators by others."""
-    return package()._decomp.core_aten_decompositions()
+    """PyTorch's definitions of operators by others: those of its core operators, then those of every other (losses and the like)."""
+    decomp = package()._decomp
+    return {**decomp.decomposition_table, **decomp.core_aten_decompositions()}
 
 
 def outside(torch: Any) -> Any:

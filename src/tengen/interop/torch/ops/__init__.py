@@ -5,6 +5,7 @@ from tengen.interop.torch.ops import (
     control,
     convolution,
     creation,
+    drawing,
     elementwise,
     indexing,
     normalization,
@@ -20,8 +21,8 @@ from tengen.interop.torch.ops import (
 from tengen.interop.torch.registry import OPS, op
 
 FAMILIES = (
-    backward, control, convolution, creation, elementwise, indexing, normalization, numbers, ordering, pooling, products, reduction, resize,
-    shapes, vision,
+    backward, control, convolution, creation, drawing, elementwise, indexing, normalization, numbers, ordering, pooling, products, reduction,
+    resize, shapes, vision,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]

@@ -1,4 +1,4 @@
-"""New tensors, and random ones, which come from Tengen's generator."""
+"""New tensors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import tengen.functional as F
-from tengen import random
 from tengen.base.dtype import bool_, float32, int64
 from tengen.interop.torch.dtypes import named, of, tensor
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import Expr
 from tengen.ops.reduce import extent
-from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
 
 
@@ -103,77 +101,6 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> T
 def eye(n: Any, m: Any = None, *, dtype: str | None = None) -> Tensor:
     """Ones on the diagonal."""
     return F.eye(n, m, 0, named(dtype))
-
-
-@op("rand")
-def rand(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
-    """Uniform in [0, 1)."""
-    return of(random.uniform(size=tuple(size)), named(dtype))
-
-
-@op("randn")
-def randn(size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
-    """Standard normal."""
-    return of(random.normal(size=tuple(size)), named(dtype))
-
-
-@op("rand_like")
-def rand_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
-    """Uniform in the shape of x."""
-    return rand(x.shape, dtype=dtype or x.dtype.name)
-
-
-@op("randn_like")
-def randn_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
-    """Standard normal in the shape of x."""
-    return randn(x.shape, dtype=dtype or x.dtype.name)
-
-
-@op("randint.low")
-def randint(low: int, high: int, size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
-    """Integers in [low, high)."""
-    return of(random.randint(low, high, tuple(size)), named(dtype, int64))
-
-
-@op("randint")
-def randint_below(high: int, size: Sequence[Any], *, dtype: str | None = None) -> Tensor:
-    """Integers in [0, high)."""
-    return randint(0, high, size, dtype=dtype)
-
-
-@op("randperm")
-def randperm(n: int, *, dtype: str | None = None) -> Tensor:
-    """0 .. n - 1 in a random order."""
-    return of(random.permutation(n), named(dtype, int64))
-
-
-@op("bernoulli.p")
-def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
-    """1 with probability p, else 0."""
-    return uniform_mask(x.shape, p).astype(x.dtype)
-
-
-@op("bernoulli")
-def bernoulli(x: Tensor, *, generator: Any = None) -> Tensor:
-    """1 with the probability that stands there."""
-    return F.less(random.uniform(size=tuple(x.shape)), x).astype(x.dtype)
-
-
-@op("native_dropout", wants=True)
-def native_dropout(x: Tensor, p: float, train: bool | None = None, *, wanted: frozenset[int]) -> tuple[Tensor, Tensor | None]:
-    """(x with elements zeroed with probability p and the others divided by 1 - p, the mask of those that are kept)."""
-    if train is False or p == 0:
-        return x, F.full(x.shape, True, "bool") if 1 in wanted else None
-    if 1 not in wanted:
-        return F.dropout(x, float(p)), None
-    mask = uniform_mask(x.shape, 1 - p)
-    return x * mask.astype(x.dtype) * (1 / (1 - p) if p < 1 else 0.0), mask
-
-
-@op("dropout")
-def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    """Zeroes elements with probability p."""
-    return F.dropout(x, float(p), bool(train))
 
 
 def _count(x: Tensor) -> Any:
