@@ -107,24 +107,18 @@ class Work:
 
 
 def work_of(net: Module, *inputs: Any) -> Work:
-    """The counts of a network, by `tengen.summary`: of its innermost modules in the order of their first calls, for each sample of its inputs'
-    axis 0.
+    """The counts of a network, by `tengen.summary`: of its innermost modules, in the order of their calls, for each sample of its
+    inputs' axis 0.
 
     >>> from tengen import functional as F, module as M
     >>> work_of(M.Sequential(M.Linear(4, 3), M.ReLU()), F.ones((2, 4))).parameters
     15
     """
-    modules, began = dict(net.named_modules()), dict[int, int]()
-    hooks = [m.register_forward_pre_hook(lambda m, given: began.update({id(m): began.get(id(m), len(began))})) for m in modules.values()]
-    try:
-        found = summary(net, *inputs)
-    finally:
-        for h in hooks:
-            h.remove()
+    found, modules = summary(net, *inputs), dict(net.named_modules())
     samples = len(inputs[0])
     parents = {r.path.rpartition(".")[0] for r in found.rows if r.path}
     layers = []
-    for r in sorted(found.rows, key=lambda r: began.get(id(modules.get(r.path)), 0)):
+    for r in found.rows:
         m = modules.get(r.path)
         if r.path not in parents and (r.path or len(found.rows) == 1) and r.calls:
             widths = (m.weight.shape[0], m.weight.shape[1]) if isinstance(m, Linear) else ()
