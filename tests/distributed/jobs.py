@@ -33,14 +33,13 @@ class Small(M.Module):
 
 
 def trained(
-    steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sharded=False, read=None, write=None, later=False, drops=True,
+    steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sharded=False, read=None, write=None, later=False,
 ):  # fmt: skip
     """Trains in however many processes there are. Returns: parameters, buffers and gradients after the last step as bytes."""
     tg.random.seed(3)
     net = Small()
     for p in net.parameters():
         p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
-    net.drop.train(drops)  # ranks that are threads share one generator
     net.fc.bias._reset(np.full(3, dist.get_rank(), np.float32))  # which rank 0's replaces
     net = dist.DataParallel(net, micro_batches=micro_batches)
     gm = autodiff.GradManager().attach(net.parameters())
@@ -480,7 +479,7 @@ def misuse(stage):
     """What is said of calls that would be wrong in silence."""
 
     def said(make):
-        tg.random.seed(1)  # ranks that are threads share one generator
+        tg.random.seed(1)
         dist.group_barrier()
         try:
             make()
@@ -726,3 +725,131 @@ def told():
     last = client.user_pop("of 0") if r == 0 else None
     dist.group_barrier()
     return found, last, dist.get_py_server_addr() == dist.get_mm_server_addr()
+
+
+def mlp_layers():
+    """Blocks of layers for a mesh: products that are cut by columns, then by rows, with batch norm and dropout between them."""
+    blocks = [[M.Linear(16, 512), M.BatchNorm1d(512), M.Sequential(M.ReLU(), M.Dropout(0.2)), M.Linear(512, 16)] for _ in range(2)]
+    net = M.Sequential(*blocks[0], M.LayerNorm(16), *blocks[1], M.Linear(16, 3))
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.1 + 0.1 * dist.get_rank())
+    return net
+
+
+MLP_LAYOUTS = {f"{i}.{name}": {"model": dist.Split(0)} for i in (0, 5) for name in ("weight", "bias")} | {
+    f"{i}.weight": {"model": dist.Split(1)} for i in (3, 8)
+}  # fmt: skip
+
+
+def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=None, write=None, **options):
+    """Trains layers on a mesh of data, model and pipe, whichever of them there are. Returns: norms of gradients, parameters and buffers, and
+    the optimizer's states as bytes, and the shape of this process's part of the first weight."""
+    tg.random.seed(5)
+    net = mlp_layers()
+    mesh = dist.Mesh(**dims)
+    mesh.place_(net, MLP_LAYOUTS if "model" in dims else {})
+    part = mesh.local(net[0].weight).shape
+    loss_of = lambda y, t: F.nn.cross_entropy(y, t)
+    if "pipe" in dims:
+        group = mesh.group("pipe", "data") if "data" in dims else mesh.group("pipe")
+        net = dist.Pipeline(net, loss_of, micro_batches=4, group=group, data=dims.get("data", 1), **options)
+    else:
+        net = dist.DataParallel(net, mesh.group("data"), micro_batches=4)
+        gm = autodiff.GradManager().attach(net.parameters())
+    opt = optim.Adam(net.parameters(), lr=0.02)
+    opt = dist.shard(net, opt, stage=stage) if stage else opt
+    saved = net.states_of(opt) if "pipe" in dims else opt
+    amp = tg.amp.GradScaler(init_scale=1024.0) if scaler else None
+    begin = dist.load_checkpoint(read, net=net, opt=saved)["step"] if read is not None else 0
+
+    def step(x, t):
+        with gm:
+            loss = loss_of(net(x), t)
+            gm.backward(amp.scale(loss) if scaler else loss)
+
+    step = tg.jit.trace(step) if traced else step
+    rng, norms = np.random.default_rng(0), []
+    for i in range(steps):
+        x, t = rng.standard_normal((samples, 16)).astype(np.float32), rng.integers(0, 3, samples).astype(np.int32)
+        if i < begin:
+            continue
+        if "pipe" in dims:
+            net.step(x, t)
+        else:
+            for xb, tb in net.micro_batches(tg.Tensor(x), tg.Tensor(t)):
+                step(xb, tb)
+        if scaler:
+            amp.unscale(net.parameters())
+            amp.update()
+        norms.append(optim.clip_grad_norm(net.parameters(), 0.5).numpy().tobytes())
+        opt.step().clear_grad()
+    if write is not None:
+        dist.save_checkpoint(write, net=net, opt=saved, step=steps)
+    values = {k: np.asarray(v).tobytes() for k, v in net.state_dict().items()}
+    states = [{k: np.asarray(v).tobytes() for k, v in one.items()} for _, one in sorted(saved.state_dict()["state"].items())]
+    return norms, values, states, part
+
+
+def meshes(folder):
+    """What `meshed` gives on several meshes of four processes."""
+    meshed({"pipe": 2, "model": 2}, steps=2, write=f"{folder}/run.tgc")
+    found = [meshed(dims, stage=stage) for dims, stage in (({"data": 2, "model": 2}, 2), ({"pipe": 2, "model": 2}, 0))]
+    on = meshed({"pipe": 2, "data": 2}, read=f"{folder}/run.tgc", stage=1)
+    return [*found, (found[0][0][:2] + on[0], *on[1:])]
+
+
+def wrong_meshes():
+    """What is said of meshes that do not fit what they are used for, in each of four processes."""
+
+    def said(make):
+        try:
+            make()
+        except (KeyError, ValueError, dist.DistributedError) as e:
+            return str(e)
+
+    mesh = dist.Mesh(data=2, model=2)
+    parts = {"0.weight": {"model": dist.Split(0)}}
+
+    def placed(*more):
+        net = M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2), *more)
+        mesh.place_(net, parts)
+        return net
+
+    def later():
+        net = M.Sequential(M.Linear(4, 8))
+        parallel = dist.DataParallel(net, mesh.group("data"))
+        mesh.place_(net, parts)
+        next(parallel.micro_batches(np.ones((4, 4), np.float32)))
+
+    def batch():
+        net = dist.DataParallel(placed(), mesh.group("data"))
+        next(net.micro_batches(np.full((4, 4), mesh.at[1], np.float32)))
+
+    def shared(net):
+        return dist.shard(net, optim.SGD(net.parameters(), lr=0.1), stage=3)
+
+    group = mesh.group("data")
+    return {
+        "all": said(lambda: dist.DataParallel(placed())), "name": said(lambda: mesh.group("pipe")), "later": said(later),
+        "pipeline": said(lambda: dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, data=2)),
+        "size": said(lambda: dist.Mesh(a=3, b=2)),
+        "norm": said(lambda: dist.DataParallel(placed(M.SyncBatchNorm(2)), group)),
+        "stage 3": said(lambda: shared(dist.DataParallel(placed(), group))),
+        "stage 3 of a pipeline": said(lambda: shared(dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, group=group))),
+        "batch": said(batch),
+    }  # fmt: skip
+
+
+def moved_on_mesh(pairs=4, hidden=1024, micro_batches=4):
+    """Bytes that a step on a mesh of two copies of layers in two parts brings to this process: by conversions, and of gradients."""
+    net = M.Sequential(*[layer for _ in range(pairs) for layer in (M.Linear(64, hidden), M.ReLU(), M.Linear(hidden, 64))])
+    mesh = dist.Mesh(data=2, model=2)
+    columns = {f"{3 * i}.*": {"model": dist.Split(0)} for i in range(pairs)}
+    mesh.place_(net, columns | {f"{3 * i + 2}.weight": {"model": dist.Split(1)} for i in range(pairs)})
+    net = dist.DataParallel(net, mesh.group("data"), micro_batches=micro_batches)
+    gm, channel = autodiff.GradManager().attach(net.parameters()), mesh.group("data").channel
+    before = channel.received
+    for (xb,) in net.micro_batches(np.ones((16, 64), np.float32)):
+        with gm:
+            gm.backward(net(xb).sum())
+    return mesh.moved, channel.received - before

@@ -30,14 +30,14 @@ def _threads(job, ranks):
 
 @pytest.fixture(scope="module")
 def alone():
-    return {n: jobs.trained(steps=3, samples=n, drops=False) for n in (11, 3)}
+    return {n: jobs.trained(steps=3, samples=n) for n in (11, 3)}
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("ranks, samples", [(2, 11), (3, 11), (4, 11), (3, 3)])
 def test_the_bits_are_those_of_one_process(alone, stage, ranks, samples):
     """Also with a parameter that only some ranks use, and rounds in which some ranks have no micro-batch."""
-    for found in _threads(jobs.trained, ranks)(steps=3, samples=samples, sharded=stage, drops=False):
+    for found in _threads(jobs.trained, ranks)(steps=3, samples=samples, sharded=stage):
         assert found == alone[samples]
 
 
@@ -59,10 +59,10 @@ def test_processes_have_them_too_and_keep_what_the_paper_says():
 @pytest.mark.parametrize("stage", [2, 3])
 def test_checkpoints_go_on_with_another_number_and_stage(alone, stage, tmp_path):
     folder = str(tmp_path / "run.tgc")
-    _threads(jobs.trained, 3)(steps=2, sharded=stage, drops=False, write=folder)
+    _threads(jobs.trained, 3)(steps=2, sharded=stage, write=folder)
     others = [(2, 5 - stage), (4, stage), (2, 0)]
-    runs = [found for ranks, other in others for found in _threads(jobs.trained, ranks)(steps=3, sharded=other, drops=False, read=folder)]
-    for found in [*runs, jobs.trained(steps=3, drops=False, read=folder)]:
+    runs = [found for ranks, other in others for found in _threads(jobs.trained, ranks)(steps=3, sharded=other, read=folder)]
+    for found in [*runs, jobs.trained(steps=3, read=folder)]:
         assert found == alone[11]
 
 

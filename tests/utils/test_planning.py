@@ -64,6 +64,25 @@ def test_bytes_and_micro_batches_of_a_pipeline():
     assert p.memory == 2 * 64 * 64 * 4 * 4 + 2 * 64 * 4 * 2 * 2  # half of the layers with gradients and states; results of two micro-batches
 
 
+def test_bytes_of_layers_in_parts():
+    """By the rule of Megatron's pairs, which the first and the last one need not follow in full."""
+    layers = [layer for _ in range(4) for layer in (M.Linear(64, 1024), M.ReLU(), M.Linear(1024, 64))]
+    work = work_of(M.Sequential(*layers), np.zeros((16, 64), np.float32))
+    assert [a.widths for a in work.layers if a.widths] == [(1024, 64), (64, 1024)] * 4  # by their calls, not by their names
+    said = plan(work, FLAT, 1e9, 16, data=2, tensor=2, micro_batches=2).received
+    gradients = said - plan(work, FLAT, 1e9, 8, tensor=2, micro_batches=2).received
+    for conversions, exchanged in dist.launcher(jobs.moved_on_mesh, n_gpus=4, backend="threads")():
+        assert gradients <= exchanged <= gradients * 1.02 + 200
+        assert 0.75 * (said - gradients) <= conversions <= said - gradients, (said - gradients, conversions)
+
+
+def test_stages_and_parts_that_cannot_be_run_are_no_plan():
+    block = (Layer(1e6, 10**6, 4096.0, (2048, 512)), Layer(1e6, 10**6, 1024.0, (512, 2048)))
+    every = list(plans(Work(block * 4), FLAT, 1e11, 256, 16, memory=11.5e6))
+    assert {p.stage for p in every if p.tensor > 1 or p.pipeline > 1} <= {0, 1, 2} and max(p.tensor for p in every) == 8  # 2048 / 256
+    assert any(p.stage == 2 and p.pipeline > 1 for p in every)
+
+
 def test_memory_of_the_stages_is_the_papers():
     work, n = Work((Layer(1e6, 10**6, 0.0, ()),)), 4e6
     held = [plan(work, FLAT, 1e9, 64, data=8, stage=s).memory for s in range(4)]

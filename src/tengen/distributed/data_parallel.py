@@ -23,8 +23,10 @@ from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
 from tengen.ops.creation import zeros_like
+from tengen.optimizer.clip import SHARED, Shared
 from tengen.random import get_state, set_state
 from tengen.tensor import Tensor
+from tengen.tensor.elsewhere import Placed, local, part_of, placed_as
 from tengen.transport.group import WORLD, Group
 
 DRAWS = 1 << 20  # random draws that one micro-batch may make: the next one's have other numbers, in whichever process it runs
@@ -39,14 +41,14 @@ def _by_dtype(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 def _packed(tensors: Sequence[Tensor]) -> np.ndarray:
-    """The elements of tensors of one dtype, one after another."""
-    return np.concatenate([as_row(t) for t in tensors])
+    """The elements of tensors of one dtype, one after another; of placed ones those of this process's parts."""
+    return np.concatenate([as_row(local(t)) for t in tensors])
 
 
 def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of the shapes of others, from their elements one after another."""
-    ends = np.cumsum([0, *(t.size for t in like)])
-    return [Tensor(tensor_over_row(row[a:b], t.shape)) for a, b, t in zip(ends, ends[1:], like)]
+    """Tensors of the shapes of others, and placed as they are, from their elements one after another."""
+    ends = np.cumsum([0, *(local(t).size for t in like)])
+    return [placed_as(t, Tensor(tensor_over_row(row[a:b], local(t).shape))) for a, b, t in zip(ends, ends[1:], like)]
 
 
 def sample(a: Any) -> str:
@@ -64,6 +66,29 @@ def digest(batch: tuple) -> str:
 def nothing(p: Tensor) -> Tensor:
     """What changes no sum, of a parameter's shape: -0.0, also in the imaginary parts (0.0 + -0.0 is 0.0)."""
     return -zeros_like(p.detach())
+
+
+def beside(net: Module, group: Group) -> Group | None:
+    """The processes, this one among them, that compute what a process of the group has to, because they have parts of the same tensors on a
+    `Mesh`; None where all of a network is here.
+
+    Errors: DistributedError where processes of the group have different parts.
+    """
+    found = None
+    for name, t in net.named_tensors():
+        if type(t._layout) is Placed:
+            mesh: Any = t._layout.owner
+            if cuts := mesh.cuts(t, group):
+                raise DistributedError(
+                    f"{name} is cut along {cuts[0]!r} of {mesh!r}, and the processes of {group!r}, which share out the samples, have different "
+                    f"parts of it; help: group=mesh.group({', '.join(repr(n) for n in mesh.names if n not in cuts)})"
+                )
+            found = mesh.beside(group)
+    if found is None or found.size == 1:
+        return None
+    if any(isinstance(m, SyncBatchNorm) and (m.group or WORLD).proc_ranks != group.proc_ranks for m in net.modules()):
+        raise DistributedError("SyncBatchNorm would count the same samples several times, once for each part of a layer; help: its group=")
+    return found
 
 
 def broadcast_tensors(tensors: Sequence[Tensor], group: Group = WORLD) -> None:
@@ -88,9 +113,10 @@ class DataParallel:
 
     Args:
         module: the same in all processes; it gets the parameters and buffers of the group's first one. group: the processes, default
-        all. micro_batches: into how many parts a step's batch is cut, default one for each process; it decides the bits, so keep it
-        when the number of processes changes. reduction: "mean" or "sum" of the micro-batches' gradients. A mean over micro-batches of
-        several sizes is that over samples: each gradient counts as often as its micro-batch has samples.
+        all; for a network in parts on a `Mesh` those that have the same parts, `mesh.group("data")`. micro_batches: into how many parts a
+        step's batch is cut, default one for each process; it decides the bits, so keep it when the number of processes changes.
+        reduction: "mean" or "sum" of the micro-batches' gradients. A mean over micro-batches of several sizes is that over samples:
+        each gradient counts as often as its micro-batch has samples.
 
     It is no module itself, so that names in checkpoints stay as they are: attributes and calls go to `module`.
 
@@ -128,6 +154,8 @@ class DataParallel:
             states = [(name, repr(t._layout.type)) for name, t in (*module.named_parameters(), *module.named_buffers())]
             digest = hashlib.blake2b(repr(states).encode(), digest_size=8).hexdigest()
             group.channel.agree(f"DataParallel of {type(module).__name__}, {len(states)} tensors, digest {digest}, {count} micro-batches")
+        self._beside, self._placed = beside(module, group), [type(p._layout) is Placed for p in module.parameters()]
+        if group.size > 1:
             broadcast_tensors([*module.parameters(), *module.buffers()], group)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -155,7 +183,7 @@ class DataParallel:
         """
         if self._running:
             raise DistributedError("DataParallel.micro_batches: a loop over another batch has not ended; help: one loop at a time")
-        totals = self._totals(self, sizes := self.sizes(batch, local))
+        totals = self.totals(sizes := self.sizes(batch, local))
         self._running = True
         try:
             yield from self._rounds(batch, sizes, local, totals)
@@ -165,9 +193,29 @@ class DataParallel:
         finally:
             self._running = False
 
+    @property
+    def copies(self) -> list[DataParallel]:
+        """What the processes train copies of: this. Of a `Pipeline`, its chunks of layers."""
+        return [self]
+
     def share(self, totals: Callable[[DataParallel, list[int]], Totals]) -> None:
         """From now on gradients are added by what `totals` gives for each step (`distributed.shard`)."""
         self._totals = totals
+
+    def shared_by(self, owner: Shared) -> None:
+        """From now on somebody else knows where the pieces of the gradients are."""
+        SHARED.update({id(p): owner for p in self.module.parameters()})
+
+    def totals(self, sizes: list[int]) -> Totals:
+        """What adds the gradients of a step, whose micro-batches have so many samples.
+
+        Errors: DistributedError where parameters were put in parts behind this one's back.
+        """
+        found = self._totals(self, sizes)
+        if self._placed != [type(p._layout) is Placed for p in found.parameters]:
+            found.give_up()
+            raise DistributedError("DataParallel: parameters were placed on a mesh after it was made; help: mesh.place_(net, ...) before")
+        return found
 
     def sizes(self, batch: tuple, local: bool = False) -> list[int]:
         """The samples of each micro-batch."""
@@ -193,6 +241,7 @@ class DataParallel:
         if size > 1:
             of = "batches of their own" if local else f"the batch {digest(batch)}"
             self.group.channel.agree(f"a step on {of}, {self.count} micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
+        agree_beside(self._beside, batch, seed, first)
         start = 0
         for j in range(0, self.count, size):
             present = [j + r < self.count and sizes[j + r] > 0 for r in range(size)]
@@ -209,6 +258,12 @@ class DataParallel:
                 totals.add(present, n)
         set_state(np.array([seed, first + self.count * DRAWS], np.uint64))
         totals.give()
+
+
+def agree_beside(group: Group | None, batch: tuple, seed: int, draw: int) -> None:
+    """Returns when the processes that have parts of the same tensors have come to a step on the same samples."""
+    if group is not None:
+        group.channel.agree(f"a step of layers in parts on {digest(batch)}, the generator at seed {seed}, draw {draw}")
 
 
 class Totals:
@@ -243,7 +298,7 @@ class Totals:
             self.seen[i] |= p.grad is not None
         for k, which in enumerate(self.kinds):
             some = [self.parameters[i] for i in which]
-            grads = [nothing(p) if p.grad is None else p.grad for p in some]
+            grads = [nothing(local(p)) if p.grad is None else part_of(p.grad, p) for p in some]
             row = _packed([g * weight for g in grads] if weight != 1 else grads)
             self.totals[k] = self._added(self.totals[k], row, present)
         for p in self.parameters:
@@ -275,7 +330,7 @@ class Totals:
             row = self.mean(row)
             some = [self.parameters[i] for i in which]
             if self.group.size > 1:
-                parts = pieces(sum(p.size for p in some), self.group.size)
+                parts = pieces(sum(local(p).size for p in some), self.group.size)
                 row = self.group.channel.all_gather(row, parts, f"sums of gradients, {sum(parts)} elements of {row.dtype}")
             for i, p, g in zip(which, some, _unpacked(row, some)):
                 p.grad = g if self.seen[i] else None

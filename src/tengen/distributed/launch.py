@@ -13,6 +13,8 @@ from typing import Any
 
 from tengen.base.errors import DistributedError
 from tengen.device import get_device_count
+from tengen.random import get_state
+from tengen.random.state import own_stream
 from tengen.transport.group import run_as_rank, started_by_launcher, world
 from tengen.transport.mpiexec import command, environment
 from tengen.transport.threads import transports
@@ -42,11 +44,12 @@ def _in_threads(func: Callable, ranks: int, args: tuple, kwargs: dict) -> list[A
     """What a function returns in each of several threads, each a rank."""
     results: list[Any] = [None] * ranks
     errors: list[tuple[int, BaseException]] = []
-    ends = transports(ranks)
+    ends, stream = transports(ranks), get_state()
 
     def run(rank: int) -> None:
         try:
             run_as_rank(ends[rank])
+            own_stream(stream)
             results[rank] = func(*args, **kwargs)
         except BaseException as e:
             errors.append((rank, e))

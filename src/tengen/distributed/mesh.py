@@ -22,17 +22,18 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError, ShapeError
+from tengen.distributed.data_parallel import broadcast_tensors
 from tengen.distributed.placing import Way, attributes, chunk_sums, ways
 from tengen.functional.distributed import all_gather, all_reduce_max, all_reduce_min, all_to_all
 from tengen.ir.types import TensorType
 from tengen.module import Module
 from tengen.ops.define import Op, dispatch
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
 from tengen.tensor.absent import bring
 from tengen.tensor.elsewhere import Placed, whole
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import assign, tensor_over
-from tengen.transport.group import Group, world
+from tengen.transport.group import WORLD, Group, world
 
 
 @dataclass(frozen=True)
@@ -76,19 +77,44 @@ class Mesh:
         here, count = world(), prod(dims.values())
         if not dims or any(n < 1 for n in dims.values()) or count != here.size:
             said = ", ".join(f"{k}={n}" for k, n in dims.items())
-            raise DistributedError(f"Mesh({said}): {count} processes are wanted, there are {here.size}")
+            raise DistributedError(
+                f"Mesh({said}): {count} processes are wanted, there are {here.size}; help: dimensions whose product is {here.size}, "
+                f"or `tengen run -n {max(count, 1)} program.py`"
+            )
         self.names, self.sizes, self.moved = tuple(dims), tuple(dims.values()), 0
         self.at = tuple(int(i) for i in np.unravel_index(here.rank, self.sizes))
-        ranks = np.arange(count).reshape(self.sizes)
-        along = lambda d: ranks[tuple(slice(None) if i == d else a for i, a in enumerate(self.at))]
-        self._groups = [Group(along(d).tolist()) for d in range(len(self.sizes))]
+        self._groups = [self.group(name) for name in self.names]
 
     def __repr__(self) -> str:
         return f"Mesh({', '.join(f'{k}={n}' for k, n in zip(self.names, self.sizes))})"
 
-    def group(self, name: str) -> Group:
-        """The processes that differ from this one along a dimension alone."""
-        return self._groups[self.names.index(name)]
+    def group(self, *names: str) -> Group:
+        """The processes that differ from this one along these dimensions alone; the last one varies fastest. Errors: KeyError for a
+        dimension that is not there."""
+        dims = [self._dim(name) for name in names]
+        ranks = np.arange(prod(self.sizes)).reshape(self.sizes)
+        ranks = ranks[tuple(slice(None) if d in dims else slice(a, a + 1) for d, a in enumerate(self.at))]
+        rest = [d for d in range(len(self.sizes)) if d not in dims]
+        return Group(ranks.transpose([*rest, *dims]).reshape(-1).tolist())
+
+    def _dim(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"{self!r} has no dimension {name!r}")
+        return self.names.index(name)
+
+    def _along(self, group: Group) -> list[str]:
+        """The dimensions along which the processes of a group differ."""
+        places = np.unravel_index(group.proc_ranks, self.sizes)
+        return [name for name, at in zip(self.names, places) if len(set(at.tolist())) > 1]
+
+    def cuts(self, t: Tensor, group: Group) -> list[str]:
+        """The dimensions along which a placed tensor is in parts, and the processes of a group differ."""
+        return [name for name in self._along(group) if type(self.placements(t)[name]) is not Broadcast]
+
+    def beside(self, group: Group) -> Group:
+        """The processes that differ from this one along the dimensions along which those of a group do not."""
+        along = self._along(group)
+        return self.group(*(name for name in self.names if name not in along))
 
     # -- users' side -------------------------------------------------------------------------------------------------------
     def place(self, t: Tensor, **placements: Placement) -> Tensor:
@@ -96,20 +122,21 @@ class Mesh:
 
         Errors: ShapeError for an axis that cannot be cut so; KeyError for a dimension that is not there.
         """
-        if unknown := set(placements) - set(self.names):
-            raise KeyError(f"{self!r} has no dimension {sorted(unknown)[0]!r}")
+        for name in placements:
+            self._dim(name)
         wanted = tuple(placements.get(name, Broadcast()) for name in self.names)
         t = whole(t)
         self._check(t.shape, wanted)
         return self._to(self._over(t.detach(), t._layout.type, (Broadcast(),) * len(wanted)), wanted)
 
     def place_(self, net: Module, layouts: Mapping[str, Mapping[str, Placement]]) -> None:
-        """Puts parameters of a network in parts, in their places, before an optimizer is made of them.
+        """Puts parameters of a network in parts, in their places, before an optimizer is made of them. All processes get the values of rank 0.
 
         Args: layouts: patterns of names, such as "*.up.weight", with the placements of each dimension. Parameters that no pattern
-            fits stay as they are, the same in all processes.
+            fits, and buffers, stay whole.
         Errors: KeyError for a pattern that fits none; those of `place`.
         """
+        broadcast_tensors([t for t in (*net.parameters(), *net.buffers()) if type(t._layout) is not Placed], WORLD)
         left = set(layouts)
         for name, p in net.named_parameters():
             for pattern, placements in layouts.items():
@@ -138,6 +165,33 @@ class Mesh:
             if type(p) is Split and (not 0 <= p.axis < len(shape) or shape[p.axis] % n or axes.count(p.axis) > 1):
                 raise ShapeError(f"{name}={p}: axis {p.axis} of {tuple(shape)} cannot be cut into {n} equal parts, by one dimension")
 
+    # -- between processes that have the same parts, such as a pipeline's stages ---------------------------------------------
+    def packed(self, t: Tensor) -> tuple[Tensor, str]:
+        """(This process's part of a tensor, a text that says where the parts are), for a process beside which others have the other parts. Of
+        a sum's addends it makes parts of the sum, or all of it where no axis can be cut."""
+        t = self._placed(t)
+        wanted = self._at(t)[0]
+        for d, p in enumerate(wanted):
+            if type(p) is Partial:
+                cut = [q.axis for q in wanted if type(q) is Split]
+                free = (i for i, e in enumerate(t.shape) if e and e % self.sizes[d] == 0 and i not in cut)
+                wanted[d] = next(map(Split, free), Broadcast())
+        t = self._to(t, tuple(wanted))
+        return t._data, ",".join(str(p.axis) if type(p) is Split else "" for p in wanted)
+
+    def part_shape(self, shape: tuple[int, ...], places: str) -> tuple[int, ...]:
+        """The shape of a part of what `packed` gave."""
+        extents = list(shape)
+        for axis, n in zip(places.split(","), self.sizes):
+            if axis:
+                extents[int(axis)] //= n
+        return tuple(extents)
+
+    def unpacked(self, part: Tensor, shape: tuple[int, ...], places: str) -> Tensor:
+        """The tensor of a shape whose part `packed` gave."""
+        found = tuple(Split(int(axis)) if axis else Broadcast() for axis in places.split(","))
+        return self._over(part, TensorType(shape, part.dtype), found)
+
     # -- conversions -------------------------------------------------------------------------------------------------------
     def _over(self, part: Tensor, t: TensorType, placements: tuple) -> Tensor:
         return tensor_over(part, Placed(t, part.device, self, placements))
@@ -147,26 +201,37 @@ class Mesh:
         return self._over(part, TensorType(t._layout.type.shape, part.dtype), t._layout.placements)
 
     def _placed(self, t: Tensor) -> Tensor:
-        return t if type(t._layout) is Placed else self._over(t, t._layout.type, (Broadcast(),) * len(self.names))
+        return t if type(t._layout) is Placed else self._over(t._off_tape(), t._layout.type, (Broadcast(),) * len(self.names))
 
     def whole(self, t: Tensor) -> Tensor:
         """The tensor with all of its elements in each process."""
         return self._to(t, (Broadcast(),) * len(self.names))._data
 
+    def part(self, t: Tensor, value: Tensor) -> Tensor:
+        """This process's part of a value, once it is placed as another tensor is."""
+        return self._to(self._placed(value), t._layout.placements)._data
+
     def assign(self, target: Tensor, value: Tensor) -> None:
         """A placed tensor takes a value; its placement stays."""
-        made = self._to(self._placed(value), target._layout.placements)
-        assign(target._data, made._data)
+        assign(target._data, self.part(target, value))
 
     def _to(self, t: Tensor, wanted: tuple) -> Tensor:
         """The tensor in other places. What is put together is so first, since a dimension may cut an axis that another one has cut."""
-        have, part = list(t._layout.placements), t._data
+        have, part = self._at(t)
+        added = any(type(p) is Partial for p in t._layout.placements)
         steps = [(d, Broadcast()) for d, p in enumerate(have) if type(p) is Split and p != wanted[d] and self._crosses(d, have, wanted)]
         steps += [(d, w) for d, w in enumerate(wanted) if type(w) is Broadcast or type(have[d]) is Partial]
         for d, w in [*steps, *enumerate(wanted)]:
             if have[d] != w:
                 part, have[d] = self._moved(part, d, have, w), w
+        if added:  # nobody else has to add them once more; no program writes over such a tensor, which is no state
+            t._layout.moved = tracing.recorder, have, part
         return self._over(part, t._layout.type, wanted)
+
+    def _at(self, t: Tensor) -> tuple[list[Placement], Tensor]:
+        """(Where the parts of a placed tensor are, this process's): of addends that were added already, of the sum."""
+        moved = t._layout.moved
+        return (list(moved[1]), moved[2]) if moved is not None and moved[0] is tracing.recorder else (list(t._layout.placements), t._data)
 
     def _crosses(self, d: int, have: Sequence[Placement], wanted: Sequence[Placement]) -> bool:
         """Whether another dimension is to cut the axis that one cuts, or the other way round."""
@@ -208,7 +273,7 @@ class Mesh:
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         if op.kind == "composite":
-            return call_body(op, tuple(None if x is None else x._off_tape() for x in inputs), canonical)
+            return call_body(op, inputs, canonical)
         outs = op.infer_types(types, canonical)
         operands = [None if x is None else self._placed(x) for x in inputs]
         chosen = self._choose(op, operands, types, canonical, outs)
@@ -237,7 +302,7 @@ class Mesh:
     def _choose(self, op: Op, operands: list, types: list, attrs: dict, outs: Sequence[TensorType]) -> list[Way | None]:
         """For each dimension of the mesh the way whose conversions move the fewest bytes; None: every process computes all of it."""
         chosen: list[Way | None] = []
-        have = [None if x is None else x._layout.placements for x in operands]
+        have = [None if x is None else self._at(x)[0] for x in operands]
         for d, n in enumerate(self.sizes):
             if n == 1 or all(h is None or type(h[d]) is Broadcast for h in have):
                 chosen.append(None)
@@ -265,12 +330,13 @@ class Mesh:
         for i, x in enumerate(operands):
             if x is not None:
                 to = Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i])
-                shares = [n for e, n in enumerate(self.sizes) if e != d and self._is_cut(x._layout.placements, i, e, chosen)]
+                have = self._at(x)[0]
+                shares = [n for e, n in enumerate(self.sizes) if e != d and self._is_cut(have, i, e, chosen)]
                 nbytes = x.size * x.dtype.size // prod(shares)
-                total += self.cost(x._layout.placements[d], to, nbytes, d)
+                total += self.cost(have[d], to, nbytes, d)
         return total
 
-    def _is_cut(self, placements: tuple, i: int, e: int, chosen: list[Way | None]) -> bool:
+    def _is_cut(self, placements: Sequence[Placement], i: int, e: int, chosen: list[Way | None]) -> bool:
         if e < len(chosen):
             return chosen[e] is not None and chosen[e].axes[i] is not None
         return type(placements[e]) is Split

@@ -23,16 +23,26 @@ import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
-from tengen.distributed.data_parallel import DRAWS, DataParallel, Statistics, Totals, broadcast_tensors, digest
+from tengen.distributed.data_parallel import (
+    DRAWS,
+    DataParallel,
+    Statistics,
+    Totals,
+    agree_beside,
+    beside,
+    broadcast_tensors,
+    digest,
+)
 from tengen.functional.distributed import all_reduce_max, as_row, tensor_over_row
 from tengen.module import Module, Sequential
 from tengen.module.norm import SyncBatchNorm
 from tengen.ops.creation import zeros_like
-from tengen.optimizer.clip import SHARED
+from tengen.optimizer.clip import SHARED, Shared
 from tengen.optimizer.optimizer import Optimizer
 from tengen.random import get_state, set_state
 from tengen.serialization import load, save
 from tengen.tensor import Parameter, Tensor, tracing
+from tengen.tensor.elsewhere import Placed, whole
 from tengen.tensor.hooks import called, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, gradients
@@ -101,7 +111,8 @@ class Pipeline:
         share out the micro-batches (`DataParallel`); of P processes P / data are stages, and a stage's copies are neighbours. chunks: of layers
         that each process has; with several a process waits less, and sends more. cuts: the index of the layer at which each part but
         the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
-        counts; default: its number of parameters, and 1. group: the processes, default all. reduction: "mean" or "sum" of the
+        counts; default: its number of parameters, and 1. group: the processes, default all; for layers in parts on a `Mesh` those that
+        have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
         micro-batches' gradients, as in `DataParallel`.
 
     What passes from layer to layer is a float tensor, or a tuple of them. Attributes: parts: this process's chunks of layers. stage, stages:
@@ -136,11 +147,15 @@ class Pipeline:
         self._dtypes = [[p.dtype for p in net[a:b].parameters()] for a, b in zip(bounds, bounds[1:])]
         if group.size > 1:
             group.channel.agree(f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}")
+        self._beside = beside(net, group)
+        self.mesh = next((t._layout.owner for t in net.tensors() if type(t._layout) is Placed), None)
+        if group.size > 1:
             broadcast_tensors(list(net.tensors()), group)
         mine = [c * self.stages + self.stage for c in range(chunks)]
         self.parts = [net[bounds[i] : bounds[i + 1]] for i in mine]
         copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
-        self._parallel = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
+        self.copies = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
+        self._owner: Shared | None = None  # of the gradients' pieces, where the copies share them out
         self.kept = 0
         if group.size > 1:
             SHARED.update({id(p): self for p in self.parameters()})
@@ -175,6 +190,10 @@ class Pipeline:
             if not any(True for part in parts[stage :: self.stages] for _ in part.parameters()):
                 raise ValueError(f"Pipeline: the layers of stage {stage} have no parameters; help: fewer processes, or other cuts=")
 
+    def shared_by(self, owner: Shared) -> None:
+        """From now on somebody else knows where the pieces of this process's gradients are (`distributed.shard`)."""
+        self._owner = owner
+
     def parameters(self) -> list[Parameter]:
         """The parameters of this process's layers, for its optimizer. `optimizer.clip_grad_norm` of all of them takes the norm of all
         layers' gradients."""
@@ -205,11 +224,12 @@ class Pipeline:
             raise TraceError(
                 f"{user_line()}: Pipeline.step sends values from process to process, and is no part of a trace; help: call it outside"
             )
-        sizes = self._parallel[0].sizes(batch)
+        sizes = self.copies[0].sizes(batch)
         seed, first = map(int, get_state())
         if self.group.size > 1:
             self.group.channel.agree(f"a step on {digest(batch)}, micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
-        totals = [Totals(p, sizes) for p in self._parallel]
+        agree_beside(self._beside, batch, seed, first)
+        totals = [p.totals(sizes) for p in self.copies]
         try:
             with Level() as level:
                 run = _Step(self, batch, sizes, totals, level)
@@ -229,7 +249,7 @@ class Pipeline:
             whole = self.group.channel.all_gather(losses, [self.count] * self.group.size, "losses").reshape(self.group.size, -1)
             last = (self.stages - 1) * self.data
             losses = np.array([whole[last + m % self.data, m] for m in range(self.count)])
-        if self._parallel[0].reduction == "sum":
+        if self.copies[0].reduction == "sum":
             return float(losses.sum())
         return float((losses * sizes).sum() / sum(sizes))
 
@@ -252,15 +272,15 @@ class Pipeline:
         else:
             value = self._received(mail.take("r", self.stage, 0, n - 1))
         mail.sent()
-        return value.detach() if isinstance(value, Tensor) else tuple(v.detach() for v in value)
+        return whole(value.detach()) if isinstance(value, Tensor) else tuple(whole(v.detach()) for v in value)
 
     def _received(self, message: _Message) -> Any:
         set_state(np.array(message.draws, np.uint64))
         return message.value
 
     def pieces(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The parameters themselves, whose gradients this process has whole."""
-        return list(tensors)
+        """The parameters themselves, whose gradients this process has whole, or what has its pieces of them."""
+        return list(tensors) if self._owner is None else self._owner.pieces(tensors)
 
     def anywhere(self, flag: Tensor) -> Tensor:
         """Whether a 0-d bool is true in any process; all call it together."""
@@ -277,9 +297,10 @@ class Pipeline:
                 "clip_grad_norm: other processes have the rest of these parameters, and wait for the norms of all; help: "
                 "clip_grad_norm(pipeline.parameters(), max_norm)"
             )
-        norms = [norm(p.grad) for p in mine if p.grad is not None]
+        held = self.pieces(mine)
+        norms = [norm(t.grad) for t in held if t.grad is not None] if self._owner is None else self._owner.norms(mine, norm)
         row = np.full((2, len(mine)), 0.0)  # whether it has a gradient, and the norm
-        row[0] = [p.grad is not None for p in mine]
+        row[0] = [t.grad is not None for t in held]
         row[1, row[0] > 0] = [n.item() for n in norms]
         owned = [[i for i in range(len(self._dtypes)) if i % self.stages == r // self.data] for r in range(self.group.size)]
         counts = [2 * sum(len(self._dtypes[i]) for i in parts) for parts in owned]
@@ -396,6 +417,7 @@ class _Mail:
 
     def __init__(self, pipeline: Pipeline):
         self._group, self._stages, self._data, self._copy = pipeline.group, pipeline.stages, pipeline.data, pipeline.copy
+        self._mesh = pipeline.mesh
         self._here: dict[tuple[str, int, int], _Message] = {}
         self._sending: list[Sending] = []
 
@@ -404,7 +426,8 @@ class _Mail:
         return part % self._stages * self._data + self._copy
 
     def put(self, kind: str, part: int, round: int, value: Any) -> None:
-        """Gives a part of the network a tensor, or a tuple of them. kind: "f" of a forward, "b" of a backward, "r" a result for all."""
+        """Gives a part of the network a tensor, or a tuple of them; of placed ones the parts that this process has. kind: "f" of a forward, "b"
+        of a backward, "r" a result for all."""
         several = isinstance(value, (tuple, list))
         tensors = list(value) if several else [value]
         for t in tensors:
@@ -417,8 +440,9 @@ class _Mail:
             return
         for t in tensors:
             shape = ",".join(map(str, t.shape))
-            text = f"{kind} {part} {round} {len(tensors)} {int(several)} {seed} {draw} {t.dtype.name} {shape}"
-            self._sending.append(self._group.channel.start_send(as_row(t), self._process(part), text, STAGE))
+            own, places = self._mesh.packed(t) if type(t._layout) is Placed else (t, "all")
+            text = f"{kind} {part} {round} {len(tensors)} {int(several)} {seed} {draw} {t.dtype.name} {places} {shape}"
+            self._sending.append(self._group.channel.start_send(as_row(own), self._process(part), text, STAGE))
 
     def take(self, kind: str, part: int, round: int, source: int) -> _Message:
         """What the part `source` has put for this one."""
@@ -431,11 +455,12 @@ class _Mail:
         tensors: list[Tensor] = []
         n = 1
         while len(tensors) < n:
-            kind, part, round, n, several, seed, draw, dtype, shape = self._group.channel.recv_text(source, STAGE).split(" ")
-            n = int(n)
-            a = np.empty(tuple(int(k) for k in shape.split(",") if k), dtype_named(dtype).numpy)
+            kind, part, round, n, several, seed, draw, dtype, places, shape = self._group.channel.recv_text(source, STAGE).split(" ")
+            n, extents = int(n), tuple(int(k) for k in shape.split(",") if k)
+            a = np.empty(extents if places == "all" else self._mesh.part_shape(extents, places), dtype_named(dtype).numpy)
             self._group.channel.recv(a, source, STAGE)
-            tensors.append(tensor_over_row(a.reshape(-1), a.shape))
+            own = tensor_over_row(a.reshape(-1), a.shape)
+            tensors.append(own if places == "all" else self._mesh.unpacked(own, extents, places))
         self._here[kind, int(part), int(round)] = _Message(tensors, several == "1", (int(seed), int(draw)))
 
     def sent(self) -> None:
@@ -485,9 +510,11 @@ class _Step:
                         self._forward(m, work.chunk)
                 self.most = max(self.most, len(self.kept))
             else:
-                if present[p.copy]:
+                n = self.sizes[m] if present[p.copy] else 0
+                self.totals[work.chunk].begin(present, n)
+                if n:
                     self._backward(m, work.chunk)
-                self.totals[work.chunk].add(present, self.sizes[m] if present[p.copy] else 0)
+                self.totals[work.chunk].add(present, n)
         self.mail.sent()
 
     def _rows(self, m: int, arrays: tuple) -> list[Tensor]:

@@ -18,11 +18,12 @@ import numpy as np
 
 from tengen.base.errors import DistributedError
 from tengen.distributed.data_parallel import DataParallel
+from tengen.distributed.pipeline import Pipeline
 from tengen.distributed.units import SharedTotals, Sharing, own_piece
 from tengen.functional.distributed import all_reduce_max, as_row, pieces, tensor_over_row
-from tengen.optimizer.clip import SHARED
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
 from tengen.tensor import Parameter, Tensor
+from tengen.tensor.elsewhere import Placed, local, part_of, placed_as
 
 
 class Kept(NamedTuple):
@@ -48,9 +49,9 @@ class ShardedOptimizer(Optimizer):
     gradients. stage: 1, 2 or 3; 1 where there is one process.
     """
 
-    def __init__(self, parallel: DataParallel, optimizer: Optimizer, stage: int = 1):
-        self.group, self.inner = parallel.group, optimizer
-        self.stage = stage if parallel.group.size > 1 else 1
+    def __init__(self, net: DataParallel | Pipeline, optimizer: Optimizer, stage: int = 1):
+        self.group, self.inner = net.copies[0].group, optimizer
+        self.stage = stage if self.group.size > 1 else 1
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
         self._state, self._manager = {}, None
         self.shards: list[Parameter] = []
@@ -64,18 +65,19 @@ class ShardedOptimizer(Optimizer):
                 states[id(s)] = {k: self._piece_of(t, p) for k, t in optimizer._state[id(p)].items()}
         vars(self._inner).update(param_groups=groups, _state=states)
         optimizer._state = _SharedOut()
-        self._sharing = self._share(parallel) if self.stage > 1 else None
+        self._sharing = self._share(net) if self.stage > 1 else None
 
-    def _share(self, parallel: DataParallel) -> Sharing:
+    def _share(self, net: DataParallel | Pipeline) -> Sharing:
         """Gradients, and at stage 3 parameters, are shared out from now on. Errors: ValueError for a parameter that the network has not."""
         shards = {id(p): s for (p, _), s in zip(self._params(), self.shards)}
-        known = {id(p) for p in parallel.module.parameters()}
+        known = {id(p) for p in net.parameters()}
         if others := [p for p, _ in self._params() if id(p) not in known]:
             raise ValueError(f"shard(stage={self.stage}): the optimizer has a parameter {others[0].shape} that the network has not")
-        shards |= {id(p): self._shard_of(p) for p in parallel.module.parameters() if id(p) not in shards}
-        sharing = Sharing(parallel, self.stage, shards)
-        parallel.share(lambda net, sizes: SharedTotals(net, sizes, sharing))
-        SHARED.update({key: self for key in shards})
+        shards |= {id(p): self._shard_of(p) for p in net.parameters() if id(p) not in shards}
+        sharing = Sharing(net.copies, self.stage, shards)
+        for one in net.copies:
+            one.share(lambda parallel, sizes: SharedTotals(parallel, sizes, sharing))
+        net.shared_by(self)
         return sharing
 
     def parameters(self) -> list[Parameter]:
@@ -91,9 +93,9 @@ class ShardedOptimizer(Optimizer):
 
     def norms(self, tensors: Sequence[Tensor], norm: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """The norms of the whole gradients, each of which is gathered for a moment."""
-        shards = [s for s in self.pieces(tensors) if s.grad is not None]
-        sizes = {id(s): p.size for u in self._sharing.units for p, s in zip(u.params, u.shards)} if self._sharing else {}
-        return [norm(tensor_over_row(self._all(as_row(s.grad), [sizes[id(s)]])[0])) for s in shards]
+        assert self._sharing is not None
+        of = {id(s): p for u in self._sharing.units for p, s in zip(u.params, u.shards)}
+        return [norm(self._whole(as_row(s.grad), of[id(s)])) for s in self.pieces(tensors) if s.grad is not None]
 
     def anywhere(self, flag: Tensor) -> Tensor:
         """Whether a 0-d bool is true in any process."""
@@ -111,22 +113,30 @@ class ShardedOptimizer(Optimizer):
         states = sum(t.size * t.dtype.size for s in self._inner._state.values() for t in s.values())
         if self._sharing is not None:
             return Kept(*self._sharing.kept(), states)
-        held = lambda ts: sum(t.size * t.dtype.size for t in ts if t is not None)
+        held = lambda ts: sum(local(t).size * t.dtype.size for t in ts if t is not None)
         return Kept(held(self.parameters()), held(p.grad for p in self.parameters()), states)
 
     def add_param_group(self, param_group: dict) -> None:
         """Errors: DistributedError always: a sharded optimizer has the parameters that it was made with."""
         raise DistributedError("add_param_group: a sharded optimizer takes no more parameters; help: add them before shard()")
 
+    def _whole(self, piece: np.ndarray, p: Parameter) -> Tensor:
+        """The tensor, placed as a parameter is, of which this process has a piece."""
+        return placed_as(p, tensor_over_row(self._all(piece, [local(p).size])[0], local(p).shape))
+
     def _own(self, n: int) -> slice:
         return own_piece(n, self.group)
 
     def _shard_of(self, p: Parameter) -> Parameter:
-        return Parameter(as_row(p)[self._own(p.size)].copy(), name=p.name)
+        return Parameter(as_row(local(p))[self._own(local(p).size)].copy(), name=p.name)
 
     def _piece_of(self, t: Tensor, p: Parameter) -> Tensor:
         """This process's piece of a state that has an element for each of the parameter's; other states are whole in all processes."""
-        return tensor_over_row(as_row(t)[self._own(p.size)].copy()) if t.shape == p.shape else t
+        return tensor_over_row(self._piece(t, p).copy()) if t.shape == p.shape else t
+
+    def _piece(self, t: Tensor, p: Parameter) -> np.ndarray:
+        """This process's piece of a tensor of a parameter's shape: of the part that it has of it, where it is placed on a mesh."""
+        return as_row(part_of(t, p))[self._own(local(p).size)]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates this process's pieces of the parameters that have a gradient, and gathers all pieces. Returns self, or what `closure`
@@ -137,7 +147,7 @@ class ShardedOptimizer(Optimizer):
         if self._sharing is None:
             with_grad = [(p, s) for (p, _), s in zip(self._params(), self.shards) if p.grad is not None]
             for p, s in with_grad:
-                s.grad, s.overflow = tensor_over_row(as_row(p.grad)[self._own(p.size)]), p.overflow
+                s.grad, s.overflow = tensor_over_row(self._piece(p.grad, p)), p.overflow
         else:
             with_grad = [(p, s) for (p, _), s in zip(self._params(), self.shards) if s.grad is not None]
             if any(p.grad is not None for p, _ in self._params()):
@@ -172,11 +182,11 @@ class ShardedOptimizer(Optimizer):
         """Gives the parameters the values of all processes' pieces, those of one dtype in one exchange."""
         for name in dict.fromkeys(p.dtype.name for p in params):
             some = [(p, s) for p, s in zip(params, shards) if p.dtype.name == name]
-            rows = self._all(np.concatenate([as_row(s) for _, s in some]), [p.size for p, _ in some])
+            rows = self._all(np.concatenate([as_row(s) for _, s in some]), [local(p).size for p, _ in some])
             for (p, _), row in zip(some, rows):
-                p._reset(tensor_over_row(row, p.shape))
+                p._reset(placed_as(p, tensor_over_row(row, local(p).shape)))
         for p, s in zip(params, shards):
-            s._reset(tensor_over_row(as_row(p)[self._own(p.size)]))  # a part of the parameter, without memory of its own
+            s._reset(tensor_over_row(self._piece(p, p)))  # a part of the parameter, without memory of its own
 
     def _all(self, mine: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
         """Arrays of these sizes, of which this process has its pieces one after another."""
@@ -206,7 +216,7 @@ class ShardedOptimizer(Optimizer):
             s = self.shards[i]
             for kind, a in found["state"][i].items():
                 if a.shape == s.shape:
-                    found["state"][i][kind] = self._all(a, [p.size])[0].reshape(p.shape)
+                    found["state"][i][kind] = self._whole(a, p).numpy()
         return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -218,7 +228,7 @@ class ShardedOptimizer(Optimizer):
         for i, (p, _) in enumerate(self._params()):
             theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
             mine["state"][i] = {
-                k: np.asarray(a).reshape(-1)[self._own(p.size)] if np.shape(a) == p.shape else a for k, a in theirs.items()
+                k: self._piece(Tensor(a), p) if np.shape(a) == p.shape else a for k, a in theirs.items()
             }  # fmt: skip
         self._inner.load_state_dict(mine)
         for group, own in zip(self.param_groups, self._inner.param_groups):
@@ -228,17 +238,17 @@ class ShardedOptimizer(Optimizer):
         return f"{super().__repr__()[:-1]}, states in {self.group.size} processes)"
 
 
-def shard(net: DataParallel, optimizer: Optimizer, stage: int = 1) -> ShardedOptimizer:
+def shard(net: DataParallel | Pipeline, optimizer: Optimizer, stage: int = 1) -> ShardedOptimizer:
     """The optimizer with its states shared out among the processes, with the bits of the whole one.
 
-    Args: net: what is trained. optimizer: of its parameters; use the result in its place. stage: 1: the optimizer's states; 2: gradients
-        too; 3: parameters too.
+    Args: net: what is trained, in copies: a network, or a pipeline's stages. optimizer: of its parameters; use the result in its place.
+        stage: 1: the optimizer's states; 2: gradients too; 3: parameters too, of a network that is neither a pipeline nor on a mesh.
     From stage 2 on gradients are those of `net.micro_batches`, one backward in each; they are added while the backward goes on, and a
     parameter's `grad` stays None: `clip_grad_norm`, `clip_grad_value` and `GradScaler.unscale` of parameters know where the pieces are.
     At stage 3 a module's parameters are brought before its forward, and again where the gradient needs them, while the module that
     came next the last time is on its way; all processes read a parameter (`p.numpy()`, `state_dict()`) together; no trace.
-    Memory: `kept()` of the result. Errors: ValueError for another stage; DistributedError for an optimizer whose update of an element
-    depends on others (LAMB, LBFGS).
+    Memory: `kept()` of the result. Errors: ValueError for another stage, or 3 where it is not there; DistributedError for an optimizer
+    whose update of an element depends on others (LAMB, LBFGS).
 
     >>> from tengen import distributed as dist, module as M, optimizer as optim
     >>> net = dist.DataParallel(M.Linear(4, 2))
@@ -248,6 +258,10 @@ def shard(net: DataParallel, optimizer: Optimizer, stage: int = 1) -> ShardedOpt
     """
     if stage not in (1, 2, 3):
         raise ValueError(f"shard: stage={stage!r} must be 1 (the optimizer's states), 2 (gradients too) or 3 (parameters too)")
+    if stage == 3 and isinstance(net, Pipeline):
+        raise ValueError("shard(stage=3): a stage's micro-batches use its parameters in turns, which stay; help: stage=2")
+    if stage == 3 and any(type(p._layout) is Placed for p in net.parameters()):
+        raise ValueError("shard(stage=3): parameters are in parts on a mesh already, and are not shared out once more; help: stage=2")
     if not optimizer.elementwise:
         raise DistributedError(f"shard: {type(optimizer).__name__} needs whole parameters for its update; help: Adam, SGD and their like")
     return ShardedOptimizer(net, optimizer, stage)

@@ -24,6 +24,7 @@ from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor, tracing
 from tengen.tensor.absent import Absent, bring, forget, let_go
+from tengen.tensor.elsewhere import local, part_of
 from tengen.tensor.nodes import new_limit, walking
 from tengen.tensor.structure import flatten
 from tengen.transport.channel import Gathering, as_bytes
@@ -47,7 +48,7 @@ class Unit:
 
     def __init__(self, number: int, name: str, params: list[Parameter], shards: list[Parameter], group: Group):
         self.number, self.name, self.params, self.shards, self.group = number, name, params, shards, group
-        self.pieces = [pieces(p.size, group.size) for p in params]
+        self.pieces = [pieces(local(p).size, group.size) for p in params]
         self.bytes = [sum(n[r] * p.dtype.size for n, p in zip(self.pieces, params)) for r in range(group.size)]
         self.whole: list[Tensor] | None = None
         self.coming: Gathering | None = None
@@ -109,8 +110,8 @@ class Sharing:
     Attributes: units: of the network. most: the most bytes of whole parameters that this process had at once, at stage 3.
     """
 
-    def __init__(self, net: DataParallel, stage: int, shards: dict[int, Parameter]):
-        self.group, self.stage = net.group, stage
+    def __init__(self, nets: Sequence[DataParallel], stage: int, shards: dict[int, Parameter]):
+        self.group, self.stage = nets[0].group, stage
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
         self.totals: SharedTotals | None = None
@@ -119,16 +120,17 @@ class Sharing:
         self._last: dict[bool, int] = {}
         self._calls: list[tuple[Module, list[Unit], int]] = []  # of modules, that have begun
         self._recent: list[Unit] = []  # brought in the backward walk
-        for name, module in net.module.named_modules():
+        modules = [(name, module) for net in nets for name, module in net.module.named_modules()]
+        for name, module in modules:
             own = [p for p in module.parameters(recursive=False) if id(p) not in self.unit_of]
             if own:
-                unit = Unit(len(self.units), name or type(module).__name__, own, [shards[id(p)] for p in own], net.group)
+                unit = Unit(len(self.units), name or type(module).__name__, own, [shards[id(p)] for p in own], self.group)
                 self.units.append(unit)
                 self.unit_of.update({id(p): unit for p in own})
-        for p in net.module.parameters():
+        for p in (p for net in nets for p in net.module.parameters()):
             p.register_post_accumulate_grad_hook(self._arrived)
         if stage == 3:
-            for module in net.module.modules():
+            for _, module in modules:
                 if any(True for _ in module.parameters(recursive=False)):
                     module.register_forward_pre_hook(self._before)
                     module.register_forward_hook(self._behind)
@@ -236,7 +238,7 @@ class Sharing:
         if self.stage == 3:
             held += [s for u in self.units for s in u.shards]
         grads = [t.grad for u in self.units for t in (*u.params, *u.shards) if t.grad is not None]
-        return sum(t.size * t.dtype.size for t in held), sum(g.size * g.dtype.size for g in grads)
+        return sum(local(t).size * t.dtype.size for t in held), sum(local(g).size * g.dtype.size for g in grads)
 
 
 class SharedTotals(Totals):
@@ -252,14 +254,15 @@ class SharedTotals(Totals):
         self.sharing = sharing
         self.sums: dict[int, np.ndarray] = {}  # by the id of a parameter
         self.position = {id(p): i for i, p in enumerate(self.parameters)}
+        self.units = [u for u in sharing.units if id(u.params[0]) in self.position]
         self._in_round = False
 
     def begin(self, present: list[bool], n: int) -> None:
         """A round begins."""
         self.sharing.totals = self
         self.present, self.factor = present, self.weight(n)
-        self.due = len(self.sharing.units) - 1  # the last unit's gradients come first
-        self.missing = {u.number: len(u.params) for u in self.sharing.units}
+        self.due = [u.number for u in self.units]  # the last unit's gradients come first
+        self.missing = {u.number: len(u.params) for u in self.units}
         self._in_round = True
 
     def arrived(self, p: Parameter) -> None:
@@ -267,23 +270,23 @@ class SharedTotals(Totals):
         if not self._in_round:
             return
         unit = self.sharing.unit_of[id(p)]
-        if unit.number > self.due or self.missing[unit.number] == 0:
+        if unit.number not in self.due or self.missing[unit.number] == 0:
             raise DistributedError(
                 f"shard(stage={self.sharing.stage}): a second backward in one micro-batch, where gradients of {unit.name} are added already; "
                 "help: one backward of the sum of the losses"
             )
         self.missing[unit.number] -= 1
-        while self.due >= 0 and not self.missing[self.due]:
-            self.sharing.do("add", self.due)
+        while self.due and not self.missing[self.due[-1]]:
+            self.sharing.do("add", self.due[-1])
 
     def exchange(self, unit: Unit) -> None:
         """Adds this process's pieces of a unit's gradients."""
-        self.due -= 1
+        self.due.remove(unit.number)
         size, rank = self.group.size, self.group.rank
         rows = []
         for p in unit.params:
             self.seen[self.position[id(p)]] |= p.grad is not None
-            g = nothing_like(p) if p.grad is None else p.grad
+            g = nothing_like(p) if p.grad is None else part_of(p.grad, p)
             rows.append(as_row(g * self.factor if self.factor != 1 else g))
             p.grad = None
         ends = [np.cumsum([0, *n]) for n in unit.pieces]
@@ -300,8 +303,8 @@ class SharedTotals(Totals):
 
     def add(self, present: list[bool], n: int) -> None:
         """Ends a round: adds what has not been added, and helps those that are not so far."""
-        while self.due >= 0:
-            self.sharing.do("add", self.due)
+        while self.due:
+            self.sharing.do("add", self.due[-1])
         self.sharing.do("end")
         self._end()
 
@@ -330,4 +333,5 @@ class SharedTotals(Totals):
 
 def nothing_like(p: Parameter) -> Tensor:
     """`nothing` of a parameter whose values may be away."""
-    return nothing(tensor_over_row(np.zeros(p.shape, p.dtype.numpy).reshape(-1), p.shape))
+    shape = local(p).shape
+    return nothing(tensor_over_row(np.zeros(shape, p.dtype.numpy).reshape(-1), shape))

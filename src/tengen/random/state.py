@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from operator import index
@@ -28,6 +29,13 @@ from tengen.tensor.batching import drawn
 
 _SHAPE = cast(Kind, kind("Shape"))
 TensorLike = Tensor | np.ndarray | float
+
+
+def checked_seed(seed: int) -> int:
+    """A seed as an int. Errors: ValueError for one out of range."""
+    if not 0 <= (seed := operator.index(seed)) < 2**64:
+        raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
+    return seed
 
 
 class RNG:
@@ -60,11 +68,9 @@ class RNG:
 
         Errors: ValueError for a seed out of range
         """
-        if not 0 <= (seed := operator.index(seed)) < 2**64:
-            raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
-        self._first = seed
+        self._first = checked_seed(seed)
         if "_key" in vars(self):  # a trace may know this tensor
-            self._key._reset(Tensor(np.array([seed, 0], np.uint64)))
+            self._key._reset(Tensor(np.array([self._first, 0], np.uint64)))
 
     def state(self) -> np.ndarray:
         """Seed and number of the next draw, for a checkpoint; `set_state` takes it back."""
@@ -260,7 +266,32 @@ def _outside(seed: int, draw: int, device: Device | None) -> Tensor:
     return tensor_over(new_buffer(np.array([seed, draw], np.uint64), device), Layout((2,), uint64, None, device))
 
 
-default_rng = RNG(0)
+class _Default(RNG):
+    """The generator of draws that name none. A thread that is a rank of its own (`own_stream`) has a stream of its own, as a process has."""
+
+    _threads = threading.local()
+
+    @property
+    def _key(self) -> Tensor:
+        own = getattr(self._threads, "key", None)
+        return self._everyones if own is None else own
+
+    @functools.cached_property
+    def _everyones(self) -> Tensor:
+        return _outside(self._first, 0, self._device)
+
+    def seed(self, seed: int) -> None:
+        if getattr(self._threads, "key", None) is None and "_everyones" not in vars(self):
+            return super().seed(seed)
+        self.set_state(np.array([checked_seed(seed), 0], np.uint64))
+
+
+def own_stream(state: np.ndarray) -> None:
+    """From now on the default generator of this thread has a stream of its own, which goes on from a state."""
+    _Default._threads.key = Tensor(state.astype(np.uint64))
+
+
+default_rng = _Default(0)
 
 uniform, normal, randint, permutation, seed = (
     default_rng.uniform,

@@ -106,18 +106,29 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
 
 
 def _run_placed(owner: Any, op: Op, inputs: tuple, attrs: tuple):
-    """Runs a call of which an operand has its parts in several processes."""
+    """Runs a call of which an operand has its parts in several processes. The gradient of a composite runs its body once more; of one
+    whose body has brought bytes from other processes the calls of the body are on the tape instead."""
     try:
         attrs = op.plain(attrs)
         inputs = _convert(op, inputs)
         op.check_operands(inputs)
-        out = owner.run(op, inputs, attrs)
+        taped = any(x is not None and x._node is not None for x in inputs)
+        body = taped and op.kind == "composite" and op.rules.vjp is None and op.rules.same is None
+        before = owner.moved
+        out = owner.run(op, tuple([None if x is None else _entry(x) if body else x._off_tape() for x in inputs]), attrs)
     except Exception as e:
         explain(e, op, inputs, attrs)
         raise
-    if any(x is not None and x._node is not None for x in inputs):
+    if taped and not (body and owner.moved > before):
+        out = tuple([o._off_tape() for o in out]) if isinstance(out, tuple) else out._off_tape()
         put_on_tape(op, tuple([None if x is None else _as_now(x) for x in inputs]), attrs, out)
     return out
+
+
+def _entry(x: Tensor) -> Tensor:
+    """An operand inside of a body: what the body gives to its gradient is added there, as if the body were one call."""
+    t = x._off_tape()
+    return t if x._node is None else put_on_tape(REGISTRY["copy"], (_as_now(x),), (), t)
 
 
 def _as_now(x: Tensor) -> Tensor:

@@ -52,10 +52,13 @@ def refuse_writing() -> NoReturn:
 
 
 class Parts(Protocol):
-    """Who knows the parts."""
+    """Who knows the parts. moved: bytes that were brought from other processes."""
+
+    moved: int
 
     def run(self, op: Any, inputs: tuple, attrs: tuple) -> Any:
-        """What a call of an op gives: a placed tensor, or a tuple of them, off the tape."""
+        """What a call of an op gives: a placed tensor, or a tuple of them; of a composite what its body gives, on the tape where its operands
+        are."""
         ...
 
     def whole(self, t: Tensor) -> Tensor:
@@ -66,20 +69,25 @@ class Parts(Protocol):
         """A tensor of which this process has a part, placed as another one is."""
         ...
 
+    def part(self, t: Tensor, value: Tensor) -> Tensor:
+        """This process's part of a value, placed or not, once it is placed as another tensor is."""
+        ...
+
     def assign(self, target: Tensor, value: Tensor) -> None:
         """A placed tensor takes a value, placed or not; its placement stays."""
         ...
 
 
 class Placed:
-    """What stands in for a `Layout`: the type of the whole. placements: where the parts are, as the owner understands it."""
+    """What stands in for a `Layout`: the type of the whole. placements: where the parts are, as the owner understands it. moved: what the
+    owner has made of the parts, where they need not be moved twice."""
 
-    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "order", "graph", "owner", "placements")
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "order", "graph", "owner", "placements", "moved")
 
     def __init__(self, t: TensorType, device: Any, owner: Parts, placements: tuple):
         self.type, self.shape, self.dtype, self.device, self.owner, self.placements = t, t.shape, t.dtype, device, owner, placements
         self.size, self.strides = product(t.shape), contiguous_strides(t.shape)
-        self.contiguous, self.order, self.graph = True, None, None
+        self.contiguous, self.order, self.graph, self.moved = True, None, None, None
 
     def __repr__(self) -> str:
         return f"{self.type!r} on {self.placements}"
@@ -88,6 +96,21 @@ class Placed:
 def whole(t: Tensor) -> Tensor:
     """A placed tensor with all of its elements; another one as it is."""
     return t._layout.owner.whole(t) if type(t._layout) is Placed else t
+
+
+def local(t: Tensor) -> Tensor:
+    """This process's part of a placed tensor; another one as it is."""
+    return t._data if type(t._layout) is Placed else t
+
+
+def part_of(value: Tensor, t: Tensor) -> Tensor:
+    """This process's part of a value that goes where another tensor is; all of it where that one is not placed."""
+    return t._layout.owner.part(t, value) if type(t._layout) is Placed else whole(value)
+
+
+def placed_as(t: Tensor, part: Tensor) -> Tensor:
+    """A tensor of which this process has a part, placed as another one is; the part itself where that one is not placed."""
+    return t._layout.owner.like(t, part) if type(t._layout) is Placed else part
 
 
 def parts_of(inputs: Any) -> Parts | None:

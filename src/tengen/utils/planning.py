@@ -24,6 +24,7 @@ import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.errors import DistributedError
+from tengen.kernels.numerics import CHUNK_TERMS
 from tengen.module import Linear, Module
 from tengen.tensor import Tensor
 from tengen.utils.summary import summary
@@ -106,7 +107,8 @@ class Work:
 
 
 def work_of(net: Module, *inputs: Any) -> Work:
-    """The counts of a network, by `tengen.summary`: of its innermost modules, for each sample of its inputs' axis 0.
+    """The counts of a network, by `tengen.summary`: of its innermost modules, in the order of their calls, for each sample of its
+    inputs' axis 0.
 
     >>> from tengen import functional as F, module as M
     >>> work_of(M.Sequential(M.Linear(4, 3), M.ReLU()), F.ones((2, 4))).parameters
@@ -185,9 +187,13 @@ def plan(
     part = lambda field: sum(getattr(a, field) / (tensor if a.widths else 1) for a in work.layers) / pipeline  # what a process has of all
     n, b = part("parameters") * work.itemsize, batch / data / micro_batches  # bytes; samples of a micro-batch
     each, rows = 6 * part("operations") * b / rate, [a for a in work.layers if a.widths]
-    sums = [a.bytes * b for a in rows[1::2]]  # Megatron: the second product of each pair, forward and backward
+    # Megatron: the second product of each pair is a sum, whose addends are this process's chunks, and so is the gradient of the first one's
+    # operand; the sums' parts are gathered for what follows, and the first one's operand again for its weight's gradient
+    sums = [(a.bytes * b, a.widths[1] / (CHUNK_TERMS * tensor)) for a in rows[1::2]]
     link = network.among(tensor)
-    each_tensor = sum(2 * link.all_reduce(tensor, s, algorithm) for s in sums) / pipeline
+    tengens = lambda s, chunks: 2 * link.exchange(tensor, chunks * s) + 3 * link.exchange(tensor, s)
+    others = lambda s, chunks: 2 * link.all_reduce(tensor, s, algorithm)
+    each_tensor = sum((tengens if algorithm == "all-to-all" else others)(s, chunks) for s, chunks in sums) / pipeline
     passed = max((a.bytes for a in work.layers), default=0.0) * b / tensor
     each_passed = 0.0 if pipeline == 1 else 2 * (network.among(2, tensor * data).latency + passed / network.among(2, tensor * data).bandwidth)
     among = network.among(data, tensor)
@@ -196,7 +202,7 @@ def plan(
     exchange = micro_batches * scatter + gathers * gather
     other = (data - 1) / data
     received = (micro_batches + gathers) * n * other + micro_batches * (
-        sum(4 * s * (tensor - 1) / tensor for s in sums) / pipeline + (2 * passed if pipeline > 1 else 0.0)
+        sum((2 * chunks + 3) * s * (tensor - 1) / tensor for s, chunks in sums) / pipeline + (2 * passed if pipeline > 1 else 0.0)
     )
     share = [1.0 if data == 1 or stage < s else 1 / data for s in (3, 2, 1)]  # of parameters, gradients, states
     layer = max((a.parameters / (tensor if a.widths else 1) for a in work.layers), default=0) * work.itemsize
@@ -215,12 +221,14 @@ def _divisors(n: int) -> list[int]:
 def plans(
     work: Work, network: Network, rate: float, batch: int, ranks: int, memory: float = inf, states: int = 2, algorithm: str = "all-to-all",
 ) -> Iterator[Plan]:  # fmt: skip
-    """Every mesh of so many processes that fits: each copy has a sample at least, each stage a layer, each part of a product's weight a row
-    and a column, and a process no more than `memory` bytes; with the least stage of ZeRO that does."""
+    """Every mesh of so many processes that fits: each copy has a sample at least, each stage a layer, each part of a sum whole chunks of
+    the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does, of which 3 is neither for
+    pipelines nor for layers in parts."""
     layers = sum(1 for a in work.layers if a.parameters)
-    widths = [w for a in work.layers for w in a.widths]
+    rows = [a.widths for a in work.layers if a.widths]
+    summed = [w[0] for w in rows[::2]] + [w[1] for w in rows[1::2]]
     for tensor in _divisors(ranks):
-        if tensor > 1 and (not widths or any(w % tensor for w in widths)):
+        if tensor > 1 and (len(rows) < 2 or any(w % (CHUNK_TERMS * tensor) for w in summed)):
             continue
         for pipeline in _divisors(ranks // tensor):
             data = ranks // tensor // pipeline
@@ -228,7 +236,8 @@ def plans(
                 continue
             counts = sorted({m for m in (1, 2, 4, pipeline, 2 * pipeline, 4 * pipeline, 8 * pipeline) if m * data <= batch})
             for m in counts:
-                for stage in (0, 1, 2, 3) if pipeline == 1 and data > 1 else (0,):
+                stages = (0,) if data == 1 else (0, 1, 2, 3) if pipeline == tensor == 1 else (0, 1, 2)
+                for stage in stages:
                     found = plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm)
                     if found.memory <= memory:
                         yield found

@@ -1,0 +1,92 @@
+"""Data, tensor and pipeline parallel on one mesh: the bits of one process, with optimizers shared out, checkpoints for other meshes, and what
+is said of meshes that do not fit."""
+
+import sys
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from tengen import distributed as dist
+from tengen.base.errors import DistributedError
+
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+import jobs
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return jobs.meshed({"data": 1})[:3]
+
+
+def _threads(dims, **options):
+    return dist.launcher(jobs.meshed, n_gpus=prod(dims.values()), backend="threads")(dims, **options)
+
+
+CUBE = {"pipe": 2, "data": 2, "model": 2}
+MESHES = [
+    ({"data": 2, "model": 2}, {}), ({"data": 3, "model": 1}, {}), ({"model": 2, "data": 4}, {"stage": 2}),  # any order of the dimensions
+    ({"data": 2, "model": 2}, {"stage": 1}), ({"data": 2, "model": 2}, {"stage": 2, "scaler": True}), ({"pipe": 1}, {}),
+    ({"pipe": 2, "model": 2}, {}), ({"model": 2, "pipe": 2}, {"chunks": 2, "schedule": "gpipe"}), (CUBE, {}), (CUBE, {"stage": 1}),
+    (CUBE, {"stage": 2, "chunks": 2}), ({"pipe": 4, "data": 2}, {"stage": 2, "cuts": [3, 5, 8]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dims, options", MESHES)
+def test_every_mesh_has_the_bits_of_one_process(alone, dims, options):
+    """Norms of gradients, parameters, running statistics and the optimizer's states after three steps of 11 samples in 4 micro-batches."""
+    for *found, part in _threads(dims, **options):
+        assert tuple(found) == alone
+        assert part == (512 // dims.get("model", 1), 16)
+
+
+def test_few_samples_leave_processes_of_a_mesh_without_a_micro_batch():
+    want = jobs.meshed({"data": 1}, samples=3)[:3]
+    for dims in ({"data": 4, "model": 2}, CUBE):
+        for *found, _ in _threads(dims, samples=3):
+            assert tuple(found) == want
+
+
+def test_a_traced_step_of_layers_in_parts(alone):
+    for *found, _ in _threads({"data": 2, "model": 2}, samples=12, traced=True):
+        assert tuple(found) == jobs.meshed({"data": 1}, samples=12)[:3]
+
+
+def test_processes_of_mpi_have_those_bits_too(alone, tmp_path):
+    """Two pipelines of two stages and two pieces of layers; and checkpoints which another mesh goes on with."""
+    from tengen.transport.mpiexec import find_mpiexec
+
+    pytest.importorskip("cloudpickle")
+    try:
+        find_mpiexec()
+    except DistributedError as e:
+        pytest.skip(f"no MPI: {e}")
+    for found in dist.launcher(jobs.meshes, n_gpus=4)(str(tmp_path)):
+        for *one, _ in found:
+            assert tuple(one) == alone
+
+
+def test_checkpoints_go_on_on_another_mesh(alone, tmp_path):
+    def after(found):
+        return found[0][2:], found[1], found[2]  # norms of the last step alone
+
+    want = (alone[0][2:], *alone[1:])
+    first, second = str(tmp_path / "a.tgc"), str(tmp_path / "b.tgc")
+    _threads(CUBE, steps=2, write=first)
+    _threads({"data": 2, "model": 2}, steps=2, write=second, stage=2)
+    for dims in ({"model": 2, "pipe": 2}, {"pipe": 4}, {"pipe": 1}):
+        for found in _threads(dims, read=first):
+            assert (found[0], *found[1:3]) == want
+    for dims, stage in (({"data": 4, "model": 2}, 1), ({"data": 3}, 2), ({"data": 1}, 0)):
+        for found in _threads(dims, read=second, stage=stage):
+            assert (found[0], *found[1:3]) == want
+
+
+def test_meshes_that_do_not_fit():
+    for said in dist.launcher(jobs.wrong_meshes, n_gpus=4, backend="threads")():
+        assert "0.weight is cut along 'model' of Mesh(data=2, model=2)" in said["all"] and "group=mesh.group('data')" in said["all"]
+        assert "0.weight is cut along 'model'" in said["pipeline"] and said["later"].startswith("DataParallel: parameters were placed on")
+        assert "count the same samples several times" in said["norm"] and "has no dimension 'pipe'" in said["name"]
+        assert "the ranks disagree" in said["batch"] and "a step of layers in parts on" in said["batch"]
+        assert "6 processes are wanted, there are 4" in said["size"]
+        assert "in parts on a mesh already" in said["stage 3"] and "which stay; help: stage=2" in said["stage 3 of a pipeline"]
