@@ -5,6 +5,7 @@ import colorsys
 import numpy as np
 import pytest
 
+import tengen
 from tengen.data import transform as T
 from tengen.data.colour import LUMA, turn_hue
 from tengen.data.draws import Draws, rng
@@ -15,7 +16,7 @@ IMAGE = RNG.integers(0, 256, (6, 9, 3), np.uint8)
 
 @pytest.fixture(autouse=True)
 def drawing():
-    np.random.seed(3)
+    tengen.random.seed(3)
 
 
 def test_saturation(monkeypatch):

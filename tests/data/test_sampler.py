@@ -1,11 +1,15 @@
 """Samplers: order, batches, ranks, epochs, and errors."""
 
+import os
 from itertools import islice
 
 import numpy as np
 import pytest
 
+import tengen
 from tengen.data import (
+    ArrayDataset,
+    DataLoader,
     Infinite,
     MapSampler,
     RandomSampler,
@@ -13,6 +17,7 @@ from tengen.data import (
     Sampler,
     SequentialSampler,
     StreamSampler,
+    random_split,
 )
 
 
@@ -81,10 +86,31 @@ def test_the_order_is_sorted_philox(seed, epoch):
     assert flat(RandomSampler(range(11), seed=seed).batches(epoch)) == sorted(range(11), key=words.__getitem__)
 
 
-def test_numpy_seed_decides_when_none_is_given():
+def test_who_has_seeded_decides_when_no_seed_is_given(monkeypatch):
+    """`tengen.random.seed` where it was called in this process, each sampler another order; else NumPy's global state."""
+
+    def orders(seed, of):
+        seed(of)
+        return [flat(RandomSampler(range(30))) for _ in range(2)]
+
+    first, second = orders(tengen.random.seed, 4)
+    np.random.seed(5)
+    assert [first, second] == orders(tengen.random.seed, 4) == orders(tengen.random.manual_seed, 4) != orders(tengen.random.seed, 5)
+    assert first != second
+    tengen.random.seed(5)
+    draws = tengen.random.uniform(size=(3,)).tolist()
+    orders(tengen.random.seed, 5)
+    assert draws == tengen.random.uniform(size=(3,)).tolist()  # a sampler moves no stream on
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in a forked process
+    assert orders(np.random.seed, 4) == orders(np.random.seed, 4) != [first, second]
+
+
+def test_a_program_that_seeds_sees_its_data_in_one_order():
     def order():
-        np.random.seed(4)
-        return flat(RandomSampler(range(30)))
+        tengen.random.seed(7)
+        data = ArrayDataset(np.arange(20), np.arange(20))
+        parts = [list(part.indices) for part in random_split(data, [12, 8])]
+        return parts, [x.tolist() for x, _ in DataLoader(data, batch_size=4, shuffle=True)]
 
     assert order() == order()
 

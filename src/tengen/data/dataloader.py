@@ -82,7 +82,7 @@ class DataLoader:
         parallel_stream: taken for MegEngine's sake; the workers always share a stream.
         divide: split every batch among the workers, in place of giving each worker whole batches: a lower delay, the same
             batches.
-        seed: key of the transforms' random numbers; default: the sampler's seed, or one from NumPy's global state.
+        seed: key of the transforms' random numbers; default: the sampler's seed, or that of `fresh_seed`.
         prefetch: batches prepared ahead, per worker.
         context: how workers start: "fork", "spawn", "forkserver"; default: Python's. "spawn" and "forkserver" need the main
             module's guard ``if __name__ == "__main__":``.

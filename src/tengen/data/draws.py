@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tengen.random.state import default_rng
+
 _WORD = (1 << 64) - 1
 _state = threading.local()
 
@@ -43,8 +45,10 @@ def words(seed: int, epoch: int, n: int) -> np.ndarray:
 
 
 def fresh_seed() -> int:
-    """A seed for those who gave none, drawn from NumPy's global state, so that `np.random.seed` still decides."""
-    return int(np.random.randint(0, 1 << 62, dtype=np.int64))
+    """A seed for those who gave none: it follows from `tengen.random.seed` where that was called in this process, else it is drawn from
+    NumPy's global state, so that `np.random.seed` decides."""
+    seed = default_rng.another_seed()
+    return int(np.random.randint(0, 1 << 62, dtype=np.int64)) if seed is None else seed
 
 
 def seed_of(generator: Any) -> int | None:
@@ -113,10 +117,10 @@ def rng() -> np.random.Generator:
     """The generator to draw from in a dataset's `__getitem__` or in a transform.
 
     Inside a `DataLoader` it belongs to the sample at hand and gives the same numbers with any number of workers. Elsewhere
-    it is seeded from NumPy's global state, so `np.random.seed` makes it repeat.
+    it is seeded by `tengen.random.seed`, or else from NumPy's global state (`fresh_seed`).
 
-    >>> import tengen.data as data
-    >>> np.random.seed(0)
+    >>> import tengen, tengen.data as data
+    >>> tengen.random.seed(0)
     >>> 0 <= data.rng().uniform() < 1
     True
     """

@@ -132,7 +132,7 @@ class MapSampler(Sampler, ABC):
         num_samples: the length of the order; default: the dataset's.
         world_size, rank: how many processes share the dataset, and which one this is; default: those of this job
             (`distributed`); of a process that was started alone, one.
-        seed: key of the choice; default: from NumPy's global state, or 0 when there are several ranks, which must agree.
+        seed: key of the choice; default: by `fresh_seed`, or 0 when there are several ranks, which must agree.
 
     Errors:
         ValueError: a size that is not positive, or a rank outside of the world.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import itertools
 import operator
 import os
 import threading
@@ -281,9 +283,28 @@ class _Default(RNG):
         return _outside(self._first, 0, self._device)
 
     def seed(self, seed: int) -> None:
-        if getattr(self._threads, "key", None) is None and "_everyones" not in vars(self):
-            return super().seed(seed)
-        self.set_state(np.array([checked_seed(seed), 0], np.uint64))
+        """Starts the stream of `seed` from its beginning; `another_seed` follows from it, too.
+
+        Errors: ValueError for a seed out of range
+        """
+        own = getattr(self._threads, "key", None) is not None
+        if not own and "_everyones" not in vars(self):
+            super().seed(seed)
+        else:
+            self.set_state(np.array([checked_seed(seed), 0], np.uint64))
+        (self._threads if own else self)._seeds = os.getpid(), map(functools.partial(_derived, seed), itertools.count())
+
+    def another_seed(self) -> int | None:
+        """A seed for a stream of its own, as that of a data loader: it follows from the seed that this process has given, and from how many
+        of them were taken since. None where none was given: a forked process does not go on with its parent's."""
+        own = getattr(self._threads, "key", None) is not None
+        process, seeds = getattr(self._threads if own else self, "_seeds", (None, None))
+        return next(seeds) if process == os.getpid() else None
+
+
+def _derived(seed: int, n: int) -> int:
+    """The n-th of the seeds that follow from another one, 62 bits."""
+    return int.from_bytes(hashlib.blake2b(f"{seed} {n}".encode(), digest_size=8).digest(), "little") >> 2
 
 
 def own_stream(state: np.ndarray) -> None:
@@ -332,7 +353,7 @@ def _given(size: tuple) -> Any:
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the default generator, and so every draw that names no other."""
+    """Seeds the default generator, and so every draw that names no other, and the order of every loader that is made afterwards."""
     default_rng.seed(seed)
 
 
