@@ -4,7 +4,10 @@ with the reason, which pytest prints at the end with the number of tests, so tha
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import struct
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,20 @@ def needs(*what: str) -> pytest.MarkDecorator:
     """A mark that skips a test where something is missing: "qemu", "ziglang", or a target whose code this processor cannot run."""
     reasons = [f"{w}: {why}" for w in what if (why := _WITHOUT[w] if w in _WITHOUT else Target.named(w).why_not_here())]
     return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons))
+
+
+def of_zigs_libraries(target: str) -> None:
+    """Skips a test of a Linux target for which zig would have to build a C library, which takes half a minute of processor time: what it
+    has built once is kept."""
+    wanted = Target.named(target).architecture
+    home = Path(os.environ.get("ZIG_GLOBAL_CACHE_DIR") or Path.home() / ".cache" / "zig")
+    for library in home.glob("o/*/libc.a"):
+        with open(library, "rb") as f:
+            head = f.read(1 << 20)
+        at = head.find(b"\x7fELF")
+        if at >= 0 and struct.unpack_from("<H", head, at + 18)[0] == wanted.elf_machine:
+            return
+    pytest.skip(f"zig has not built a C library for {target} yet: python -m ziglang cc -target {wanted.c_triple} -static a.c does")
 
 
 def on_targets(*names: str):

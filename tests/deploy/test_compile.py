@@ -16,7 +16,7 @@ import models
 import numpy as np
 import pytest
 from models import same
-from needs import needs, on_targets
+from needs import needs, of_zigs_libraries, on_targets
 
 import tengen
 import tengen.functional as F
@@ -112,6 +112,8 @@ def test_same_bits_in_process(net, target, tmp_path):
 def test_same_bits_linked(net, target, threads, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net", threads)
+    if target == "riscv64":  # `test_other_targets.py` runs it without a C library; threads are those of AArch64
+        of_zigs_libraries(target)
     v = verify(m, tmp_path)
     if v.status == "skipped":
         pytest.skip(v.how)

@@ -195,9 +195,9 @@ def missing():
     """What the others are told where one rank does not come."""
     r = dist.get_rank()
     F.distributed.all_reduce_sum(tg.Tensor(np.zeros(2, np.float32)))
-    config.distributed_timeout = 3.0  # from here on: processes may start at different times
+    config.distributed_timeout = 1.0  # from here on: processes may start at different times
     if r == 1:
-        time.sleep(6)
+        time.sleep(3)
         return "came late"
     try:
         F.distributed.all_reduce_max(tg.Tensor(np.zeros(5, np.float32)))
@@ -364,7 +364,7 @@ def half_a_pipeline():
     config.distributed_timeout = 1.0
     net = dist.Pipeline(M.Sequential(M.Linear(4, 4), M.Linear(4, 2)), F.nn.cross_entropy, micro_batches=1)
     if dist.get_rank() == 0:
-        net.group.channel.agree = lambda text: time.sleep(3)
+        net.group.channel.agree = lambda text: time.sleep(2)
     else:
         net.group.channel.agree = lambda text: None
     net.step(np.ones((2, 4), np.float32), np.zeros(2, np.int32))

@@ -22,6 +22,7 @@ except ImportError:
 
 RNG = np.random.default_rng(0)
 IMAGE, TEXT = (3, 32, 32), (9,)
+BLOCKS = [(3, 16, 16, False, "relu", 1), (3, 64, 24, False, "relu", 2), (5, 72, 24, True, "relu", 1), (3, 96, 40, True, "hswish", 2)]
 NETWORKS = {  # every network of the zoo, small (their full-sized forms are of the same layers): (options, shape of a sample)
     "bert_base": ({"vocabulary": 50, "width": 24, "heads": 3, "depth": 2, "context": 16}, TEXT),
     "convnext_tiny": ({"depths": (1, 2), "channels": (16, 32), "num_classes": 7}, IMAGE),
@@ -31,8 +32,10 @@ NETWORKS = {  # every network of the zoo, small (their full-sized forms are of t
     "llama": ({"layers": 2, "width": 24, "heads": 4, "hidden": 40, "vocabulary": 50, "groups": 2, "context": 16}, TEXT),
     "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT), "mlp": ({"sizes": (48, 33, 10)}, (3, 4, 4)),
     "mobilenet_v2": ({"width": 0.25, "num_classes": 7, "stages": [(1, 16, 1, 1), (6, 24, 2, 2)]}, IMAGE),
-    "mobilenet_v3_large": ({"num_classes": 5}, IMAGE), "resnet": ({"depths": (1, 1), "width": 8, "num_classes": 7, "bottleneck": True}, IMAGE),
-    "resnet18": ({"num_classes": 5}, IMAGE), "shufflenet_v2_x1_0": ({"depths": (2, 1), "channels": (8, 16, 24, 40), "num_classes": 7}, IMAGE),
+    "mobilenet_v3_large": ({"num_classes": 5, "hidden": 48, "blocks": BLOCKS}, IMAGE),
+    "resnet": ({"depths": (1, 1), "width": 8, "num_classes": 7, "bottleneck": True}, IMAGE),
+    "resnet18": ({"num_classes": 5, "width": 8}, IMAGE),
+    "shufflenet_v2_x1_0": ({"depths": (2, 1), "channels": (8, 16, 24, 40), "num_classes": 7}, IMAGE),
     "unet": ({"width": 8, "depth": 2}, IMAGE), "vgg16": ({"layers": (8, 0, 16, 16, 0), "hidden": 24, "num_classes": 7}, (3, 64, 64)),
     "vit_tiny": ({"image": 32, "patch": 8, "width": 24, "heads": 3, "depth": 2, "num_classes": 7}, IMAGE),
 }  # fmt: skip
@@ -201,7 +204,7 @@ def test_the_lowest_opset_that_can_say_it():
 
 def test_who_will_read_it():
     x = RNG.standard_normal((1, 3, 32, 32)).astype(np.float32)
-    net = tengen.models.mobilenet_v2(num_classes=5).eval()
+    net = tengen.models.mobilenet_v2(**NETWORKS["mobilenet_v2"][0]).eval()
     run = trace(net, example_input=Tensor(x))
     found = {name: opset_of(to_proto(run, runtime=name)) for name in RUNTIMES}
     assert found == {"mace": 7, "tengine": 7, "tensorrt": 9, "openvino": 7, "coreml": 7}

@@ -18,13 +18,17 @@ from tengen.interop.tflite.reader import read
 
 RNG = np.random.default_rng(0)
 IMAGE, TEXT = (3, 32, 32), (9,)
+BLOCKS = [(3, 16, 16, False, "relu", 1), (3, 64, 24, False, "relu", 2), (5, 72, 24, True, "relu", 1), (3, 96, 40, True, "hswish", 2)]
 NETWORKS = {
-    "lenet": ({}, (1, 32, 32)), "resnet18": ({"num_classes": 5}, IMAGE), "mobilenet_v2": ({"num_classes": 5}, IMAGE),
-    "mobilenet_v3_large": ({"num_classes": 5}, IMAGE), "shufflenet_v2_x1_0": ({"num_classes": 5}, IMAGE),
+    "lenet": ({}, (1, 32, 32)), "resnet18": ({"num_classes": 5, "width": 8}, IMAGE),
+    "mobilenet_v2": ({"width": 0.25, "num_classes": 5, "stages": [(1, 16, 1, 1), (6, 24, 2, 2)]}, IMAGE),
+    "mobilenet_v3_large": ({"num_classes": 5, "hidden": 48, "blocks": BLOCKS}, IMAGE),
+    "shufflenet_v2_x1_0": ({"depths": (2, 1), "channels": (8, 16, 24, 40), "num_classes": 5}, IMAGE),
     "convnext_tiny": ({"depths": (1, 2), "channels": (16, 32), "num_classes": 7}, IMAGE), "unet": ({"width": 8}, IMAGE),
     "bert_base": ({"vocabulary": 50, "width": 24, "heads": 3, "depth": 2, "context": 16}, TEXT),
     "gpt": ({"vocabulary": 50, "width": 24, "heads": 3, "layers": 2, "context": 16}, TEXT),
-    "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT), "vit_tiny": ({"num_classes": 5}, (3, 224, 224)),
+    "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT),
+    "vit_tiny": ({"image": 32, "patch": 8, "width": 24, "heads": 3, "depth": 2, "num_classes": 5}, IMAGE),
     "llama": ({"layers": 2, "width": 24, "heads": 4, "groups": 2, "hidden": 40, "vocabulary": 50, "context": 16}, TEXT),
 }  # fmt: skip
 

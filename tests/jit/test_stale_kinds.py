@@ -274,11 +274,10 @@ def _left_as_it_was():
     sys.modules.pop("imported_by_test_stale_kinds", None)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_any_order_of_changes(seed):
-    """Each change is made twice, in an order of its own. A program that is stale shows in the loss, or in what is trained."""
+def test_any_order_of_changes():
+    """Each change is made twice, in an order that no list has. A program that is stale shows in the loss, or in what is trained."""
     order = 2 * list(World().changes)
-    chance.Random(seed).shuffle(order)
+    chance.Random(0).shuffle(order)
     eager = World().run(order, traced=False)
     traced = World().run(order, traced=True)
     assert len({loss for _, loss, _ in eager}) == len(eager), "a change that shows nowhere tests nothing"

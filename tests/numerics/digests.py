@@ -103,10 +103,10 @@ def _gradients(op: Op, arrays: list, attrs: dict) -> list:
         return []
 
 
-def of_op(name: str, op: Op, case: Case) -> Found:
+def of_op(name: str, op: Op, case: Case, in_float32_alone: bool = False) -> Found:
     """Results in float32, and the gradients; of an op's first sample also in float16 and float64, of an elementwise one in int32."""
     kinds = ("float32", "float16", "float64", "int32")[: 3 + (op.kind == "elementwise")]
-    for kind in kinds if name.endswith(" 0") else ("float32",):
+    for kind in kinds if name.endswith(" 0") and not in_float32_alone else ("float32",):
         arrays = _inputs(case, kind)
         try:
             out = apply(op, [None if a is None else Tensor(a) for a in arrays], case.attrs)

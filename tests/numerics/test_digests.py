@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 import pytest
-from digests import FILE, computed, differences, digest, groups, is_ours, op_cases, shipped
+from digests import FILE, computed, differences, digest, groups, is_ours, of_op, op_cases, shipped
 from exact import Exact, coarse
 from needs import needs
 from which_code import GOOD, using
@@ -33,7 +33,10 @@ def of(group: str, names) -> dict[str, str]:
 
 def check(group: str, chosen=lambda name: True) -> None:
     got = of(group, computed(lambda g: g.split()[0] == group and chosen(g)))
-    want = {n: d for n, d in of(group, KEPT).items() if chosen(n)}
+    compare(got, {n: d for n, d in of(group, KEPT).items() if chosen(n)})
+
+
+def compare(got: dict[str, str], want: dict[str, str]) -> None:
     found = differences(got, want)
     assert got and not found, (
         f"{len(found)} of {len(want)} digests differ from {FILE.name}:\n" + "\n".join(found[:20])
@@ -50,10 +53,14 @@ def test_ops(letters):
 @pytest.mark.skipif(Target.host().architecture.linking is None, reason="there is no quick code for this architecture")
 @pytest.mark.parametrize("letters", LETTERS)
 def test_ops_in_good_code(letters):
-    """The first sample of every op, in all its dtypes, with its gradient: `test_ops` runs quick code, unless `.ci/run` asks for good code."""
-    first, last = letters[0], letters[-1]
+    """The first sample of every op in float32, with its gradient. `test_ops` runs quick code, and everything once more in good code where
+    `.ci/run` asks for that; `test_artifacts.py` has good code of an op in one of its dtypes."""
+    chosen = lambda name: letters[0] <= name[0] <= letters[-1] and name.endswith(" 0")
+    cases = [case for case in op_cases() if chosen(case[0])]
     with using(GOOD):
-        check("op", lambda name: first <= name.split()[1][0] <= last and name.split()[2] == "0")
+        got = {name: digest(out) for case in cases for name, out in of_op(*case, in_float32_alone=True)}
+    words = [(n, n.split(" ", 3)[1:]) for n in of("op", KEPT)]
+    compare(got, {n: KEPT[n] for n, (op, number, kind) in words if chosen(f"{op} {number}") and kind.startswith("float32")})
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -62,10 +69,17 @@ def test_programs(group):
 
 
 @pytest.mark.parametrize("group", ["network", "optimizer", "random"])
-def test_good_code_with_another_number_of_threads(group):
+def test_another_number_of_threads(group):
+    """The programs are those of `test_programs`: nothing is compiled here."""
     set_threads(2 if config.threads == 1 else 1)
+    check(group)
+
+
+@pytest.mark.parametrize("name", ["gpt", "lenet", "mobilenet_v2", "mlp"])
+def test_networks_in_good_code(name):
+    """Of which `deploy/` has no artifact, or another one; `.ci/run` asks for good code of all."""
     with using(GOOD):
-        check(group)
+        check("network", lambda g: g.split()[1] == name)
 
 
 @needs("ziglang")

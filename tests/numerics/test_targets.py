@@ -20,6 +20,7 @@ from tengen.codegen.targets import Target
 from tengen.compiler.program import build
 from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
 from tengen.deploy import CannotRun, compile_model, run_artifact
+from tengen.runtime import llvm
 from tengen.runtime.cache import compiled
 
 HERE = Path(__file__).resolve().parent
@@ -74,10 +75,10 @@ void _start(void) {
 """
 
 
-def run_emulated(folder: Path, lo, memory: dict) -> None:
-    """Runs all launches under qemu, on the flat arrays in `memory`, in place."""
+def run_emulated(folder: Path, lo, memory: dict, level: int = llvm.GOOD) -> None:
+    """Runs all launches under qemu, on the flat arrays in `memory`, in place. level: LLVM's effort."""
     program = build(lo, list(memory), [], "test")
-    (folder / "kernels.o").write_bytes(compiled(program.text.replace(ASK_DECLARED, ASK_NOBODY), lo.target, parts=False))
+    (folder / "kernels.o").write_bytes(compiled(program.text.replace(ASK_DECLARED, ASK_NOBODY), lo.target, level, parts=False))
     data, offsets = b"", []
     for a in memory.values():
         offsets.append(len(data))
