@@ -161,8 +161,9 @@ _interned: dict[tuple, _Entry] = {}
 
 
 def _forget(entry: _Entry) -> None:
-    if _interned.get(entry.key) is entry:  # else another one has taken its place
-        _interned.pop(entry.key, None)
+    found = _interned.pop(entry.key, None)
+    if found is not entry and found is not None:  # another one has taken its place
+        _interned.setdefault(entry.key, found)
 
 
 def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) -> Expr:
