@@ -228,6 +228,7 @@ def check_values_in_every_dtype(op, case):
         want = reference(op, [a.astype(np.float64) if of_floats and takes_any_float(b) else a for a, b in zip(cast, arrays)], case.attrs)
         assert len(got) == len(want)
         for g, w in zip(got, want):
+            assert g.dtype.is_inexact or w.dtype.kind != "f" or (w == np.trunc(w)).all(), f"{name}: {g.dtype} holds no fractions: {w}"
             close(g.numpy(), w, name, case)
             if name in FLOATS and w.dtype.kind == "f" and op.kind != "composite" and "dtype" not in case.attrs:
                 kept = g is not got[0] and op.name in ("attention", "ctc")  # their logarithms of sums have the dtype that is computed in
