@@ -83,7 +83,7 @@ def pytest_collection_finish(session) -> None:
         plans.HOT_AFTER_S = float("inf")
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,8 +25,9 @@ def intern(table: dict, key: Any, value: Any) -> None:
 
 def _forget(entry: weakref.ref) -> None:
     assert isinstance(entry, Interned)
-    if entry.table.get(entry.key) is entry:  # else another one has taken its place
-        entry.table.pop(entry.key, None)
+    found = entry.table.pop(entry.key, None)  # keys are slow to hash: once
+    if found is not entry and found is not None:  # another one has taken its place
+        entry.table.setdefault(entry.key, found)
 
 
 def keep(table: dict, key: Any, value: Any, most: int, fixed: int = 0) -> None:
