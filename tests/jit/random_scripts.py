@@ -2,7 +2,8 @@
 
 In: a seed. Out: the source of a function of a vector, a matrix, a number in a tensor and a Python number; with tuples, tensors that are
 changed in place, loops over ranges, tensors, `zip` and `enumerate`, `while`, `break`, `continue`, early returns, functions inside, lists and
-values that begin as None. As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
+dicts that are carried, values that begin as None, divisions of ints, `in`, random numbers, `with`, and annotations.
+As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import traceback
 
 import numpy as np
 
+import tengen
 import tengen.functional as F
 from tengen import Tensor, script, trace
+from tengen.autodiff import no_grad
 from tengen.base.errors import ScriptError, TengenError
 
 
@@ -61,7 +64,12 @@ class Program:
         r = self.r
         e = lambda k: self.expression(k, depth - 1)
         if kind == "i":
-            return r.choice([self.pick("i"), str(r.randint(-2, 3)), f"{self.pick('i')} + 1", f"{self.pick('i')} - {r.randint(1, 2)}"])
+            i = self.pick("i")
+            return r.choice([
+                i, str(r.randint(-2, 3)), f"{i} + 1", f"{i} - {r.randint(1, 2)}", f"{i} // {r.choice([2, 3, -2])}",
+                f"{i} % {r.choice([2, 3, -2])}", f"-{i}", f"max({i}, {r.randint(-1, 2)})", f"abs({i})", f"divmod({i}, 3)[{r.randint(0, 1)}]",
+                f"(7 // {i} if {i} else 7)",
+            ])  # fmt: skip
         if depth <= 0 or r.random() < 0.2:
             return self.pick(kind) if r.random() < 0.8 or kind == "v" else str(r.choice([0.5, 1.0, -2.0, 3.0]))
         both = [
@@ -87,6 +95,7 @@ class Program:
             lambda: f"{self.pick('v')}.sum() > {r.choice([0, 1.5, -2])}", lambda: f"({self.pick('v')} > 0).{r.choice(['all', 'any'])}()",
             lambda: f"-1 < {self.pick('s')} < {r.choice(['1', '4'])}",
             lambda: f"{self.pick('i')} {r.choice(['<', '==', '!='])} {r.randint(-1, 4)}",
+            lambda: f"{self.pick('i')} {r.choice(['in', 'not in'])} ({r.randint(-1, 1)}, {r.randint(0, 3)})",
         ]  # fmt: skip
         if depth > 1 and r.random() < 0.3:
             both = f"{self.condition(1)} {r.choice(['and', 'or'])} {self.condition(1)}"
@@ -115,8 +124,8 @@ class Program:
 
     def statement(self, depth: int, inside: int) -> None:
         r = self.r
-        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none] if inside < 3 else []
-        flat = [self.plain] * 4 + [self.augmented, self.swap, self.item] + ([self.leave] * 2 if inside else [])
+        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_] if inside < 3 else []
+        flat = [self.plain] * 4 + [self.augmented, self.swap, self.item, self.drawn] + ([self.leave] * 2 if inside else [])
         r.choice(flat + deep * (2 if inside < 2 else 1))(depth, inside)
 
     def plain(self, depth: int, inside: int) -> None:
@@ -204,6 +213,36 @@ class Program:
         self.block(depth + 1, inside + 1)
         self.loops.pop()
 
+    def held(self, depth: int, inside: int) -> None:
+        """A dict or a list that a loop or a branch changes."""
+        d, v, out = self.fresh("d"), self.fresh("v"), self.fresh("s")
+        if self.r.random() < 0.5:
+            self.line(depth, f"{d} = {{'v': {self.pick('v')} * 1, 'n': 0, 's': [{self.pick('s')} * 1]}}")
+            vector, number, scalar = f"{d}['v']", f"{d}['n']", f"{d}['s'][0]"
+        else:
+            self.line(depth, f"{d} = [{self.pick('v')} * 1, 0, ({self.pick('s')} * 1,)]")
+            vector, number, scalar = f"{d}[0]", f"{d}[1]", f"{d}[2]"
+        self.line(depth, self.r.choice([f"for {v} in m:", "for _ in range(2):", f"if {self.condition()}:"]))
+        named = v if "for v" in self.lines[-1] else self.pick("v")
+        self.line(depth + 1, f"{vector} = F.tanh({vector} + {named})")
+        if self.r.random() < 0.6:
+            self.line(depth + 1, f"if {self.condition()}:")
+            value = f"{scalar} + {vector}.sum()" if scalar.startswith(f"{d}['") else f"({scalar}[0] + {vector}.sum(),)"
+            self.line(depth + 2, f"{scalar} = {value}")
+        self.line(depth + 1, f"{number} += {self.r.choice([1, 2, -1])}")
+        scalar += "" if scalar.startswith(f"{d}['") else "[0]"
+        self.line(depth, f"{out} = {scalar} + {vector}.sum() * {number} + m[0, 0] * 0")
+        self.names["s"].append(out)
+
+    def with_(self, depth: int, inside: int) -> None:
+        self.line(depth, "with no_grad():")
+        self.block(depth + 1, inside + 1)
+
+    def drawn(self, depth: int, inside: int) -> None:
+        name = self.fresh("v")
+        self.line(depth, f"{name}: object = random.uniform(-1, 1, (4,)){self.r.choice(['', ' + v', ' * s'])}")
+        self.names["v"].append(name)
+
     def none(self, depth: int, inside: int) -> None:
         h, a = self.fresh("h"), self.fresh("v")
         self.line(depth, f"{h} = None")
@@ -221,7 +260,7 @@ def function(seed: int):
     """(the function, its source)."""
     text, name = Program(seed).text, f"<random script {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    scope = {"F": F, "__name__": __name__}
+    scope = {"F": F, "random": tengen.random, "no_grad": no_grad, "__name__": __name__}
     exec(compile(text, name, "exec"), scope)
     return scope["f"], text
 
@@ -234,6 +273,7 @@ def arguments(seed: int, which: int) -> tuple:
 
 def outcome(f, args: tuple):
     """What a call gives, as bytes; an error by its class. `ScriptError` is raised."""
+    tengen.random.seed(5)
     try:
         made = f(*args)
     except ScriptError:

@@ -11,7 +11,7 @@ import tengen.module as M
 from tengen import Tensor, load_graph, script, trace
 from tengen.autodiff import GradManager, no_grad
 from tengen.base.config import config
-from tengen.deploy import compile_model
+from tengen.deploy import compile_model, run_artifact
 from tengen.deploy.verify import verify
 from tengen.jit.script import flow
 from tengen.tensor.regions import Region
@@ -760,6 +760,67 @@ def test_an_artifact(tmp_path):
     f.dump(tmp_path / "f.tgn", arg_names=["x"])
     assert compile_model(load_graph(tmp_path / "f.tgn"), "x86-64-v3", tmp_path / "out").files
     assert verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
+
+
+I2H, H2H, EMBED = (
+    Tensor((np.random.default_rng(i).standard_normal(s) * 0.7).astype("float32")) for i, s in enumerate([(3, 4), (4, 4), (9, 4)])
+)
+
+
+def recurrent(x, limit):
+    h = None
+    for row in x:
+        if h is None:
+            h = F.zeros((row.shape[0], 4))
+        h = F.tanh(row @ I2H + h @ H2H)
+        if h.sum() > limit:
+            h = h * 0.5
+    return h
+
+
+def newton_until_it_stands(a):
+    y, n = a, 0
+    while F.abs(y * y - a) > 1e-5 * a:
+        y, n = (y + a / y) / 2, n + 1
+    assert n < 100, "it does not converge"
+    return y, n
+
+
+def said_with_a_cache(first, count):
+    """A text of one word after another, each by attention over a cache that is written in place, until a word ends it."""
+    keys, out, word = F.zeros((8, 4)), F.full((8,), -1, dtype="int32"), first
+    n = 0
+    for i in range(count):
+        keys[i] = EMBED[word] @ H2H
+        weights = F.softmax(F.where(F.arange(8) <= i, keys @ EMBED[word], -1e30))
+        word = F.argmax((EMBED @ F.tanh(weights @ keys)) - (F.arange(9) == word) * 9.0).astype("int32")
+        out[i] = word
+        n += 1
+        if word == 8:
+            break
+    return out, n
+
+
+def test_artifacts_of_loops(tmp_path):
+    """Of open length, until a condition holds, and with a cache that a loop writes: the bits of plain Python, out of C."""
+    rng, number = np.random.default_rng(3), lambda x, d="float32": Tensor(np.array(x, d))
+    steps = [(Tensor(rng.standard_normal((t, b, 3)).astype("float32")), number(limit)) for t, b, limit in ((6, 2, 0.3), (9, 3, 9))]
+    open_ = {"time": range(2, 10), "batch": range(1, 4)}
+    words = [(number(w, "int32"), number(n, "int32")) for w, n in ((3, 8), (0, 0))]
+    for f, calls, extents in (
+        (recurrent, steps, open_), (newton_until_it_stands, [(number(2.0),), (number(1e-3),)], None),
+        (said_with_a_cache, words, None),
+    ):  # fmt: skip
+        s = script(f, dynamic_axes={"x": {0: "time", 1: "batch"}} if extents else "auto")
+        for args in calls:
+            s(*args)
+        assert s.stats().programs == 1
+        s.dump(tmp_path / "f.tgn")
+        made = compile_model(tmp_path / "f.tgn", "x86-64-v3", tmp_path / f.__name__, extents=extents or {})
+        for args in calls:
+            wanted, got = f(*args), run_artifact(made, [x.numpy() for x in args])
+            for a, b in zip(wanted if isinstance(wanted, tuple) else (wanted,), got, strict=True):
+                assert (a.numpy().tobytes() == b.tobytes()) if isinstance(a, Tensor) else a == b.item()
 
 
 def loops_and_branches(x):
