@@ -150,7 +150,7 @@ def test_slices_that_begin_outside(start, end, step):
     "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn", "int4", "uint4", "bfloat16", "float16",
 ])  # fmt: skip
 def test_weights_of_every_type_of_few_bits(name):
-    """As arrays of the file, which are cast where they are read."""
+    """As arrays of the file, which are cast, moved, or scaled where they are read, in graphs inside too."""
     weights = np.array([1, 2, 0.5, 3]).astype(name if name == "float16" else getattr(ml_dtypes, name))
     model = helper.make_model(
         helper.make_graph(
@@ -161,6 +161,37 @@ def test_weights_of_every_type_of_few_bits(name):
     x = np.arange(4, dtype=np.float32)
     for run in (to_module(model), load(model)):
         assert run(x).tolist() == (x + weights.astype(np.float32)).tolist()
+    if "16" in name:
+        return
+    wide, scale = weights.astype(np.float32), numpy_helper.from_array(np.float32(0.5), "s")
+    for domain, version in (("", 23), ("com.microsoft", 1)):
+        body = lambda of=domain: helper.make_graph(
+            [helper.make_node("Reshape", ["w", "t"], ["r"]), helper.make_node("DequantizeLinear", ["r", "s"], ["z"], domain=of)], "b", [],
+            [helper.make_tensor_value_info("z", 1, [2, 2])],
+            [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.array([2, 2]), "t"), scale],
+        )  # fmt: skip
+        either = helper.make_node("If", ["c"], ["z"], then_branch=body(), else_branch=body())
+        for inner in (body(), helper.make_graph([either], "i", [helper.make_tensor_value_info("c", 9, [])], body().output)):
+            opsets = [helper.make_opsetid("", 23), helper.make_opsetid(domain, version)]
+            model = helper.make_model(inner, opset_imports=opsets[: 2 if domain else 1])
+            for run in (to_module(model), load(model)):
+                assert run(*[True] * len(inner.input)).tolist() == (wide * 0.5).reshape(2, 2).tolist()
+
+
+def test_nodes_in_any_order():
+    """As onnxruntime takes them; what a branch reads counts, and nodes that wait for each other are told."""
+    text = """<ir_version: 8, opset_import: ["": 17]> net (float[3] x, bool c) => (float[3] y) {
+        y = Add(b, p)
+        b = If (c) <then_branch = t () => (float[3] u) { u = Neg(v)  v = Add(a, a) }, else_branch = e () => (float[3] w) { w = Abs(a) }>
+        p = Mul(a, q)  a = Relu(x)  q = Sqrt(a) }"""
+    x = np.array([1, -4, 9], np.float32)
+    for run in (to_module(parser.parse_model(text)), load(parser.parse_model(text))):
+        for c in (True, False):
+            a = np.maximum(x, 0)
+            np.testing.assert_allclose(run(x, np.array(c)).numpy(), (-2 * a if c else a) + a * np.sqrt(a), rtol=1e-6)
+    wait = text.replace("Relu(x)", "Relu(y)")
+    with pytest.raises(FileFormatError, match="node .*Add.* reads 'b', which nothing before it computes"):
+        load(parser.parse_model(wait))
 
 
 def test_weights_of_lstms_have_their_sizes():

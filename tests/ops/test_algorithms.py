@@ -3,6 +3,7 @@ batches, threads, gradients."""
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen
 import tengen.functional as F
@@ -187,3 +188,18 @@ def test_an_image_of_nothing():
     y = conv(x, w, padding=2, algorithm="winograd4")
     assert y.shape == (1, 4, 2, 5) and not y.numpy().any()
     assert conv_transposed(Tensor(np.ones((1, 4, 0, 1), "float32")), w, algorithm="winograd2").shape == (1, 2, 2, 3)
+
+
+@each("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_what_follows_a_winograd_convolution_in_its_kernel_changes_no_bit(dtype):
+    """A cast, a comparison or a quantisation that a trace puts into the convolution's kernel: its products are still of the image's dtype."""
+    r = np.random.default_rng(0)
+    x, w = (Tensor(r.standard_normal(s)).astype(dtype) for s in SHAPE)
+    net = lambda x: F.conv2d(x, w, padding=1)
+    assert dtype == "float64" or chosen(trace(net, example_input=x)) == ["winograd4"]
+    for last in (
+        lambda y: y.astype("float64"), lambda y: y.astype("float16"), lambda y: y > 0, lambda y: F.clip(y, -99, 99).astype("int32"),
+        lambda y: F.quantize_linear(y.astype("float32"), Tensor(0.3), Tensor(3, "uint8"), 0, 255, "uint8"),
+    ):  # fmt: skip
+        f = lambda x, last=last: last(net(x))
+        assert trace(f)(x).numpy().tobytes() == f(x).numpy().tobytes()

@@ -78,8 +78,8 @@ class OnnxNetwork(Module):
         scope = Scope(self, None)
         for p in graph.inputs:
             scope[p.name] = argument(p, given.get(p.name))
-        for name, a in (*graph.arrays.items(), *self.weights.items(), *self.statistics.items()):
-            scope[name] = a
+        for name, t in (*self.weights.items(), *self.statistics.items()):
+            scope[name] = t
         return scope.run(graph)
 
 
@@ -134,6 +134,9 @@ class Scope:
     def run(self, graph: GraphOf) -> list[Value]:
         """Runs the nodes, and gives the graph's outputs. Values that nothing reads any more are let go."""
         self.graph = graph
+        for name, a in graph.arrays.items():
+            if name not in self.values:  # a body's input, whose array is what it is without an argument
+                self[name] = value_of(a) if is_coded(a.dtype) else a
         last = {name: i for i, n in enumerate(graph.nodes) for name in reads(n)}
         kept = {p.name for p in graph.outputs}
         for i, n in enumerate(graph.nodes):
@@ -173,8 +176,6 @@ class Scope:
     def inner(self, graph: GraphOf, inputs: Iterable[Value]) -> list[Value]:
         """The outputs of a graph inside, for these inputs."""
         scope = Scope(self.network, self)
-        for name, a in graph.arrays.items():
-            scope[name] = a
         for p, v in zip(graph.inputs, inputs):
             scope[p.name] = v
         return scope.run(graph)

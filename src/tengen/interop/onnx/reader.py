@@ -5,12 +5,13 @@ Any bytes give a `Source` or one `FileFormatError`. Data outside of the file is 
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,8 @@ class Reader:
             functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, nodes, opsets)
         graph = self.graph(self.model.graph, 0)
         check_functions(graph, functions)
+        if any(misread(graph, set())) and not any(misread(other := in_order(graph), set())):
+            graph = other
         if wrong := list(itertools.islice(misread(graph, set()), 41)):
             more = ["  and more"] if len(wrong) > 40 else []
             raise FileFormatError("\n".join([f"{graph.name}: values of the network that are not there, or there twice:", *wrong[:40], *more]))
@@ -409,6 +412,31 @@ def misread(graph: GraphOf, around: Iterable[str]) -> Iterator[str]:
         own.update(filter(None, n.outputs))
         known.update(filter(None, n.outputs))
     yield from (f"  the output {p.name!r} of {graph.name or 'a graph'} is computed by no node" for p in graph.outputs if p.name not in known)
+
+
+def in_order(graph: GraphOf) -> GraphOf:
+    """The graph with each node behind those that compute what it reads, and else in the file's order: onnxruntime takes any order, and its
+    converter to float16 writes nodes at the end that others before them read. Where nodes wait for each other, the graph as it is."""
+    inside = lambda n: replace(n, attributes={k: _bodies_in_order(v) for k, v in n.attributes.items()})
+    nodes = tuple(inside(n) if any(bodies(n)) else n for n in graph.nodes)
+    makers = {o: i for i, n in enumerate(nodes) for o in n.outputs if o}
+    waits = [{makers[name] for name in reads(n) if name in makers} - {i} for i, n in enumerate(nodes)]
+    readers: dict[int, list[int]] = {}
+    for i, before in enumerate(waits):
+        for j in before:
+            readers.setdefault(j, []).append(i)
+    ready, order = [i for i, before in enumerate(waits) if not before], []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for i in readers.get(order[-1], ()):
+            waits[i].remove(order[-1])
+            if not waits[i]:
+                heapq.heappush(ready, i)
+    return replace(graph, nodes=tuple(nodes[i] for i in order)) if len(order) == len(nodes) else graph
+
+
+def _bodies_in_order(v: Any) -> Any:
+    return [in_order(g) if isinstance(g, GraphOf) else g for g in v] if isinstance(v, list) else in_order(v) if isinstance(v, GraphOf) else v
 
 
 def reads(n: NodeOf) -> Iterator[str]:

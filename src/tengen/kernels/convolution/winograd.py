@@ -254,14 +254,14 @@ def winograd(
     Args:
         outputs: 2 or 4 (of integers 3), of a tile along an axis: changes bits of floats. padding: may be negative, which crops.
         epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
-        name: of the kernels. format: of the products; default: one by one, in out's dtype. "pairs of int16" is for images and
+        name: of the kernels. format: of the products; default: one by one, in x's dtype. "pairs of int16" is for images and
             filters of 8 bits and at most `MOST_INTEGER_CHANNELS` channels, and exact: `_image3` says why.
     Numerics: the filter is transformed along y, then along x, the image along x, then along y, products along y, then along x;
         sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    format = format or dot_format(out.dtype)
+    format = format or dot_format(x.dtype)
     _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name, format).launch()
 
 
