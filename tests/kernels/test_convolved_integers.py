@@ -15,17 +15,19 @@ from tengen.kernels.source import Ending, Given
 from tengen.ops.conv_strategies import RESULTS, Convolution, lower
 
 V3 = Target.named("x86-64-v3")
+NEON = Target.named("aarch64")  # whose products of bytes are no quicker than float32's where both operands differ from lane to lane
 TARGETS = [Target.host(), *([] if V3.why_not_here() else [V3])]
 RANGES = {"int8": (-128, 128), "uint8": (0, 256)}
 CASES = [
     # image (N, C, H, W), filters, stride, padding, the kernel that tells the strategy where there are no products of bytes
-    ((1, 3, 33, 31), (24, 3, 3, 3), 2, 1, "cast"),
-    ((2, 4, 17, 18), (40, 4, 5, 5), 1, 2, "cast"),
-    ((1, 3, 20, 21), (17, 3, 7, 7), 2, 3, None),  # sums of uint8 may be larger than float32 holds
+    ((1, 3, 33, 31), (24, 3, 3, 3), 2, 1, "conv_pack_groups"),
+    ((2, 4, 17, 18), (40, 4, 5, 5), 1, 2, "conv_pack_groups"),
+    ((1, 3, 20, 21), (17, 3, 7, 7), 2, 3, "conv_pack_groups"),
+    ((1, 1, 12, 300), (33, 1, 1, 5), 1, 2, "conv_pack_groups"),  # several strips to a row
     ((1, 8, 9, 9), (16, 8, 3, 3), 2, 1, None),
     ((1, 32, 30, 31), (48, 32, 3, 3), 1, 1, "conv_filter"),
     ((1, 32, 30, 31), (48, 32, 3, 3), 1, 0, "conv_filter"),
-    ((2, 20, 9, 9), (20, 1, 1, 3, 3), 1, 1, None),
+    ((2, 20, 9, 9), (20, 1, 1, 3, 3), 1, 1, "cast"),  # one filter for each channel: in float32
 ]
 
 
@@ -43,20 +45,20 @@ def exact(x, w, stride, padding):
     return out
 
 
-def convolved(x, w, stride, padding, target, ending=False):
-    """(int32 (N, O, P, Q), names of the kernels): x channels-last in memory. ending: through an epilogue that is a source."""
+def convolved(x, w, stride, padding, target, ending=False, last=True):
+    """(int32 (N, O, P, Q), names of the kernels). ending: through an epilogue that is a source. last: x is channels-last in memory."""
     want = exact(x, w, stride, padding)
     out = np.full(want.transpose(0, 2, 3, 1).shape, 7, "int32")
     memory, arrays = {}, []
-    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    for a, id in ((last, "x"), (w, ("const", "w")), (out.transpose(0, 3, 1, 2), "out")):
+    x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
+    for a, id in ((x, "x"), (w, ("const", "w")), (out.transpose(0, 3, 1, 2), "out")):
         array, memory[id] = array_of(a, id)
         arrays.append(array)
     lo, given = Lowering(target), Given(want.shape, int32)
     groups, epilogue = w.shape[0] if w.ndim == 5 else 1, Ending(given, given) if ending else None
     lower(RESULTS, Convolution(lo, *arrays, (stride,) * 2, (padding,) * 2, (1, 1), groups, "direct", "int32", epilogue))
     names = [launch.kernel.name for launch in lo.launches]
-    if target is None:
+    if target is None or target is NEON:
         run(lo, memory)
     else:
         Compiled(lo, memory, ["out"])()
@@ -71,19 +73,29 @@ def test_sums_are_exact(image, filters, stride, padding, kernel, target):
     for dtype, (low, high) in RANGES.items():
         x, w = rng.integers(low, high, image).astype(dtype), rng.integers(-128, 128, filters).astype("int8")
         names = convolved(x, w, stride, padding, target, ending=True)
-        if kernel is not None and target.computes("dot2i") and not bytes_:
+        if kernel == "conv_pack_groups":
+            assert kernel in names and kernel in convolved(x, w, stride, padding, target, last=False)
+        elif kernel is not None and target.computes("dot2i") and not bytes_:
             assert kernel in names
         largest = np.full_like(x, high - 1 if low == 0 else low), np.full_like(w, -128)
         convolved(*largest, stride, padding, target)
 
 
-def test_what_float32_does_not_hold_is_multiplied_as_integers():
-    x, w = np.zeros((1, 3, 20, 21), "uint8"), np.zeros((8, 3, 7, 7), "int8")
-    assert "cast" not in convolved(x, w, 2, 3, V3 if V3 in TARGETS else None)
-    assert "cast" in convolved(x.astype("int8"), w, 2, 3, V3 if V3 in TARGETS else None)
+def test_targets_without_quick_products_multiply_as_float32_what_it_holds():
+    rng = np.random.default_rng(2)
+    drawn = lambda dtype, *shape: rng.integers(*RANGES[dtype], shape).astype(dtype)
+    x, w = drawn("uint8", 1, 3, 9, 8), drawn("int8", 5, 3, 7, 7)
+    assert "cast" not in convolved(x, w, 2, 3, NEON)  # sums of uint8 may be larger
+    assert "cast" in convolved(drawn("int8", 1, 3, 9, 8), w, 2, 3, NEON)
+    assert "cast" in convolved(drawn("uint8", 1, 20, 5, 4), drawn("int8", 20, 1, 1, 3, 3), 1, 1, NEON)
+    emulated = Target.named("x86-64-exact")  # an fma takes twenty instructions
+    lo, out = Lowering(emulated), np.zeros((1, 5, 9, 8), "int32")
+    arrays = [array_of(a, id)[0] for a, id in ((x, "x"), (w[:, :, :3, :3], ("const", "w")), (out, "o"))]
+    lower(RESULTS, Convolution(lo, *arrays, (1, 1), (1, 1), (1, 1), 1, "direct", "int32", None))
+    assert "cast" not in [launch.kernel.name for launch in lo.launches]
 
 
 def test_the_interpreter():
     rng = np.random.default_rng(1)
     x, w = rng.integers(-128, 128, (1, 3, 7, 6)).astype("int8"), rng.integers(-128, 128, (5, 3, 3, 3)).astype("int8")
-    assert "cast" in convolved(x, w, 2, 1, None)
+    assert "conv_pack_groups" in convolved(x, w, 2, 1, None)

@@ -52,6 +52,12 @@ def format_of(x: Expr) -> Format:
     return FORMATS[x.dtype]
 
 
+def nearest_integer(x: Expr) -> Expr:
+    """The integer nearest to x, halves to even, as an integer of as many bits: where it is at most 2^22 (float64: 2^51) in size."""
+    f = format_of(x)
+    return bitcast(x + f.magic, f.ints) - const(f.magic_bits, f.ints)
+
+
 def polynomial(name: str, x: Expr, table: str | None = None) -> Expr:
     """The polynomial `name` of `POLYNOMIALS` at x, by Horner's rule with fma."""
     coefficients = POLYNOMIALS[name][table or format_of(x).key]

@@ -24,7 +24,8 @@ from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.lowering import product as product_of
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, given, moved
-from tengen.loops.lang import Expr, as_int, bitcast, const, equal
+from tengen.loops.floats import nearest_integer
+from tengen.loops.lang import Expr, as_int, equal
 from tengen.ops.attributes import Algorithm
 from tengen.ops.contract import in_dtype
 from tengen.ops.conv_parts import (
@@ -162,19 +163,32 @@ def _is_winograd_of_integers(c: Convolution) -> bool | None:
 
 def _exact_in_floats(c: Convolution) -> bool:
     """Whether sums of integers of 8 bits are integers that float32 holds, with all sums on the way, so that products and sums of
-    float32 are exact in any order; and the target has no instruction for products of four bytes, which is quicker. `_as_integer` takes
-    half of what float32 holds."""
+    float32 are exact in any order; and the target has vectors of floats and an fma, but no instruction for products of four bytes,
+    which is quicker. Half of what float32 holds is what `nearest_integer` takes."""
     largest = {int8: 128, uint8: 255}
     terms = as_int(product_of(c.filters.shape[-c.n - 1 :]))
-    quicker = c.format.group > 2 and (c.lo.target is None or c.lo.target.computes(c.format.op, at_once=True))
-    if c.format.total is not int32 or quicker or terms is None or not {c.image.dtype, c.filters.dtype} <= set(largest):
+    target = c.lo.target
+    quicker = c.format.group > 2 and (target is None or target.computes(c.format.op, at_once=True))
+    slow = target is not None and (target.vector_bytes <= float32.size or not target.computes("fma"))
+    if c.format.total is not int32 or quicker or slow or terms is None or not {c.image.dtype, c.filters.dtype} <= set(largest):
         return False
     return terms * largest[c.image.dtype] * largest[c.filters.dtype] < MOST_IN_FLOATS
 
 
-def _as_integer(v: Expr) -> Expr:
-    """An integer of less than 2^22, as the int32 that it is: added to 1.5 * 2^23, it is in the lowest bits."""
-    return bitcast(v + 1.5 * 2.0**23, int32) - const(0x4B400000, int32)
+def _strips_in_groups(c: Convolution) -> Window | None:
+    """The windows, where an image of few channels of integers is read in strips, and the target multiplies groups of them."""
+    if c.n != 2 or grouped(c.groups) or c.filters.ndim != 4 or c.format.group == 1 or c.format.total is not int32:
+        return None
+    target, channels, kernel = c.lo.target, c.filters.shape[1], c.filters.shape[2:]
+    there = target is None or (target.vector_bytes > int32.size and target.computes(c.format.op, at_once=True))
+    if not there or c.image.dtype.size > 1 or c.dilation[1] != 1 or (as_int(channels) or MOST_FLOAT_CHANNELS) >= MOST_FLOAT_CHANNELS:
+        return None
+    return convolution.few_channels.window(c.image, kernel, channels, c.stride, c.padding, c.dilation)
+
+
+def _of_integers(c: Convolution) -> Callable[..., Expr]:
+    """The epilogue of a sum of integers that was computed in float32."""
+    return (lambda k, v, at: nearest_integer(v)) if c.epilogue is None else given(c.epilogue, nearest_integer)
 
 
 def _strips_of_integers(c: Convolution) -> Window | None:
@@ -229,16 +243,22 @@ def _winograd_of_integers(c: Convolution, found) -> None:
 
 def _by_strips_of_integers(c: Convolution, window: Window) -> None:
     x, w = (in_dtype(c.lo, a, float32) for a in (c.image, c.filters))
-    epilogue = (lambda k, v, at: _as_integer(v)) if c.epilogue is None else given(c.epilogue, _as_integer)
-    convolution.few_channels.convolve(c.lo, x, w, c.results, window, epilogue)
+    convolution.few_channels.convolve(c.lo, x, w, c.results, window, _of_integers(c))
+
+
+def _by_strips_in_groups(c: Convolution, window: Window) -> None:
+    convolution.few_channels_groups.convolve(c.lo, c.image, c.filters, c.results, window, c.epilogue, c.format)
 
 
 def _depthwise(c: Convolution, found) -> None:
     phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]  # numbers here
-    w, x = convolution.depthwise.packed_filter(c.lo, c.filters), convolution.halo.image(c.lo, c.image)
+    floats = _exact_in_floats(c)
+    filters = in_dtype(c.lo, c.filters, float32) if floats else c.filters
+    w, x = convolution.depthwise.packed_filter(c.lo, filters), convolution.halo.image(c.lo, c.image)
     if convolution.depthwise_bytes.fits(c.lo, x, c.results, c.format):
         return convolution.depthwise_bytes.depthwise_bytes(c.lo, x, w, c.results, phases[0], c.stride, c.epilogue, c.format)  # type: ignore[arg-type]  # numbers here
-    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue, compute=c.format.total)  # type: ignore[arg-type]  # numbers here
+    epilogue, compute = (_of_integers(c), float32) if floats else (c.epilogue, c.format.total)
+    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), epilogue, compute=compute)  # type: ignore[arg-type]  # numbers here
 
 
 def _by_role(c: Convolution) -> Array:
@@ -285,6 +305,7 @@ def _in_image(n: int, groups: Dim, per_group: Dim, at: At) -> At:
 RESULTS = (
     Strategy("winograd", _is_winograd, _winograd),
     Strategy("winograd of integers", _is_winograd_of_integers, _winograd_of_integers),
+    Strategy("few channels in groups", _strips_in_groups, _by_strips_in_groups),
     Strategy("few channels of integers", _strips_of_integers, _by_strips_of_integers),
     Strategy("depthwise", _is_depthwise, _depthwise),
     Strategy("few outputs", lambda c: _few_outputs(c, _by_role(c), c.results, c.padding), _by_pixels),

@@ -22,7 +22,8 @@ from tengen.kernels import contraction, convolution
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
-from tengen.loops.lang import Expr, as_int, cast, select
+from tengen.loops.floats import nearest_integer
+from tengen.loops.lang import Expr, as_int, cast, equal, select
 from tengen.ops.attributes import DTypeLike, Groups, Naturals, Positives
 from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
@@ -99,16 +100,23 @@ def requantize_linear(
     """
 
 
+MOST_NEAREST = 1 << 22  # the largest integer that `nearest_integer` gives
+
+
 def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
-    """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that."""
-    r = lang.unary("rint", v)
-    if zero is None and low == 0:  # 0 is the least, and what a NaN becomes
-        return cast(lang.minimum(select(r > 0.0, r, 0.0), float(high)), d)
-    if zero is None:
-        return cast(lang.minimum(lang.maximum(r, float(low)), float(high)), d)
-    z = cast(zero, float32)
-    q = cast(lang.minimum(lang.maximum(r, float(low) - z), float(high) - z), int32)
-    return cast(q + cast(zero, int32), d)
+    """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that. Bounds are
+    integers, so that what is cut off before it is rounded is what would be after."""
+    if zero is None and -MOST_NEAREST <= low <= high <= MOST_NEAREST:
+        if low == 0:  # what a NaN becomes; -0.25 is rounded to it, and LLVM takes one instruction for this maximum, for that with 0 two
+            v = select(v > -0.25, v, -0.25)
+        else:
+            v = select(equal(v, v), v, 0.0)
+            v = select(v > float(low), v, float(low))
+        return cast(nearest_integer(select(v < float(high), v, float(high))), d)
+    r, z = lang.unary("rint", v), None if zero is None else cast(zero, float32)
+    least, most = (bound if z is None else bound - z for bound in (float(low), float(high)))
+    q = cast(lang.minimum(lang.maximum(r, least), most), int32)
+    return cast(q if zero is None else q + cast(zero, int32), d)
 
 
 def _quantized(x: Expr, scale: Expr, zero: Expr | None, low: int, high: int, dtype: DType) -> Expr:

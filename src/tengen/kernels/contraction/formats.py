@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int16, int32, uint8, uint32
 from tengen.base.errors import VerifyError
 from tengen.kernels.machine import Machine
-from tengen.loops.lang import Expr, dot2, dot2i, dot4i, dot4u, fma
+from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4u, fma
+
+BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128: see `DotFormat.biases`
 
 # What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two groups.
 _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
@@ -59,6 +61,17 @@ class DotFormat:
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
         """total + the products of a group of `a` and a group of `b`."""
         return _OPERATIONS[self.op](a, b, total)
+
+    def biases(self, d: DType) -> bool:
+        """Whether elements of a first operand of this dtype are integers of 8 bits with a sign, and the format takes those without
+        one, or the other way round. 128 is added to them, or taken off, which turns the highest bit; sums begin with what that adds
+        to them, negated."""
+        return self.group == 4 and d is not self.storage
+
+    def stored(self, x: Expr, d: DType) -> Expr:
+        """An element of a first operand of dtype `d`, as it is stored."""
+        x = cast(x, self.storage)
+        return x ^ const(0x80 if x.dtype is uint8 else -0x80, x.dtype) if self.biases(d) else x
 
 
 def _one_by_one(d: DType) -> DotFormat:

@@ -16,6 +16,7 @@ from tengen.base.dtype import int64
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import Walk, runs
+from tengen.kernels.contraction.formats import BIAS_IN_BYTES
 from tengen.kernels.contraction.groups import Put, by_position, pad_rows
 from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.tile import Tile
@@ -88,7 +89,7 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
 
 def _begin_sums(k: KernelBuilder, p: Problem, t: Tile, columns: Range, rows: Expr, dst: Buffer, depth: Index, to: Expr) -> None:
     """Stores, in the row before each packed panel, what sums of its `rows` begin with (`Problem.biased`)."""
-    bias = const(0x80808080, p.packed, LANES)
+    bias = const(BIAS_IN_BYTES, p.packed, LANES)
     with k.loop(*columns, t.columns, name="column") as column:
         at = k.let(to + (column - columns[0]) * depth)
         totals = [k.var(const(0, p.compute, LANES), name="total") for _ in range(t.vectors)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tengen.base.dtype import DType, uint8
+from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
@@ -121,17 +121,13 @@ class Problem:
 
     @property
     def biased(self) -> bool:
-        """Whether elements of `a` are integers of 8 bits with a sign, and the format takes those without one, or the other way round.
-        128 is added to them, or taken off, which turns the highest bit; sums begin with what that adds to them, negated, and each
-        chunk of packed b has it in a row before its first one."""
-        return self.format.group == 4 and self.a.dtype is not self.format.storage
+        """Whether elements of `a` are moved by 128 (`DotFormat.biases`). Each chunk of packed b has what its sums begin with in a row
+        before its first one."""
+        return self.format.biases(self.a.dtype)
 
     def stored(self, x: Expr, operand: str) -> Expr:
         """An element of `a` or b as the format stores it."""
-        x = cast(x, self.format.storage if operand == "a" else self.format.second)
-        if operand == "b" or not self.biased:
-            return x
-        return x ^ const(0x80 if x.dtype is uint8 else -0x80, x.dtype)
+        return self.format.stored(x, self.a.dtype) if operand == "a" else cast(x, self.format.second)
 
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""

@@ -26,6 +26,7 @@ from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
+from tengen.kernels.contraction.formats import BIAS_IN_BYTES
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.plans import choose
 from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES, Prefetch
@@ -285,7 +286,7 @@ class _Kernel:
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
             for j in range(rows):
                 x = load(self.a.buffer, here + j * self.a.by_row)
-                x = splat(x ^ const(0x80808080, p.packed) if p.biased and t.direct else x)  # a[row j, k i] in all lanes
+                x = splat(x ^ const(BIAS_IN_BYTES, p.packed) if p.biased and t.direct else x)  # a[row j, k i] in all lanes
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 
@@ -309,7 +310,7 @@ class _Kernel:
         """The prefetches of the i-th part of a tile: some of the rows of out that the tile will add to or store, what the
         epilogue reads there, and a share of the operands that are used next."""
         p, k = self.p, self.k
-        share = -(-self.t.rows * self.work.stretch // self.work.depth) if self.out.straight else 1
+        share = min(self.t.rows, -(-self.t.rows * self.work.stretch // self.work.depth)) if self.out.straight else 1
         for j in range(share if p.n else 0):
             number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), self.stop - 1))
             coordinates = self.coordinates(number)

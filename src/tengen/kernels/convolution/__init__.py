@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         depthwise,
         depthwise_bytes,
         few_channels,
+        few_channels_groups,
         few_channels_transposed,
         few_channels_weights,
         few_outputs,

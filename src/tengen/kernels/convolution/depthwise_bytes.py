@@ -17,14 +17,12 @@ from functools import reduce
 from operator import or_
 
 from tengen.base.dtype import bool_, uint32
-from tengen.kernels.contraction.formats import DotFormat
+from tengen.kernels.contraction.formats import BIAS_IN_BYTES, DotFormat
 from tengen.kernels.contraction.groups import widened
 from tengen.kernels.convolution.depthwise import Phase, StencilKernel, Tap
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, bitcast, cdiv, const, maximum, minimum, select
-
-BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128
 
 
 def fits(lo: Lowering, image: Array, out: Array, format: DotFormat) -> bool:
@@ -88,7 +86,7 @@ def _packed(lo: Lowering, w: Array, groups: Sequence[Sequence[Tap]], format: Dot
 class _Bytes(StencilKernel):
     def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step, groups: dict[Group, list[Tap]], format):
         super().__init__(lo, src, weights, out, epilogue, step, (1, 1), "depthwise", format.total)
-        self.groups, self.format, self.biased = groups, format, src.dtype is not format.storage
+        self.groups, self.format, self.biased = groups, format, format.biases(src.dtype)
 
     def tile(self, p: Phase, y: Expr, x: Expr, n: int, known: int | None = None) -> None:
         """See `StencilKernel.tile`."""

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tengen.base.dtype import DType, bool_
+from tengen.base.dtype import bool_
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks
+from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.contraction.problem import Epilogue, multiply_add
 from tengen.kernels.contraction.tile import MOST_TILE_ROWS, register_rows, vectors_of
 from tengen.kernels.convolution.depthwise import best_width
@@ -106,14 +107,16 @@ class Strip:
         pixel, channel, row: elements from one pixel, channel or row to the next.
     """
 
-    def __init__(self, k: KernelBuilder, x: Array, w: Window, lines: int, wide: int):
-        """A strip of `lines` lines of the image, for rows of `wide` windows."""
-        self.k, self.x, self.w = k, x, w
+    def __init__(self, k: KernelBuilder, x: Array, w: Window, lines: int, wide: int, format: DotFormat | None = None):
+        """A strip of `lines` lines of the image, for rows of `wide` windows. format: elements are stored for it, and a group may begin
+        at the last of them; None: in the dtype that is computed in."""
+        self.k, self.x, self.w, self.format = k, x, w, format
         self.columns = w.reach(1, wide)
         self.inside = as_int(x.strides[3]) == w.channels  # channels inside of a pixel
         self.pixel, self.channel = (w.channels, 1) if self.inside else (1, self.columns)
         self.row = self.columns * w.channels
-        self.buffer = k.scratch("strip", x.dtype.compute, lines * self.row)
+        dtype, spare = (x.dtype.compute, 0) if format is None else (format.storage, format.group)
+        self.buffer = k.scratch("strip", dtype, lines * self.row + spare)
 
     def copy(self, n: Index, y: Expr, x: Expr, to: Expr, lines: tuple[Expr, Expr]) -> None:
         """Copies the lines lines[0]..lines[1], counted from the first one that the window at (y, x) of image `n` reads, to the
@@ -138,9 +141,8 @@ class Strip:
         """Elements start..stop of a run: the image's, which begin at `here`, or zeros."""
         k, src = self.k, self.k.read(self.x)
         for i, count in k.vector_loop(start, stop):
-            value = const(0, self.buffer.dtype, LANES)
-            if here is not None:
-                value = cast(k.load(src, here + i, LANES, count), self.buffer.dtype)
+            value = const(0, self.x.dtype, LANES) if here is None else k.load(src, here + i, LANES, count)
+            value = cast(value, self.buffer.dtype) if self.format is None else self.format.stored(value, self.x.dtype)
             k.store(self.buffer, to + i, value, count)
 
 
@@ -176,7 +178,7 @@ def convolve(lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilog
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    _Convolution(lo, x, w, out, shape, epilogue).launch()
+    StripConvolution(lo, x, w, out, shape, epilogue).launch()
 
 
 @dataclass(frozen=True)
@@ -191,16 +193,17 @@ class Sizes:
     grain: int
 
 
-def sizes(lo: Lowering, x: Array, out: Array, shape: Window) -> Sizes:
-    """What is chosen for a convolution, and what follows from it."""
-    compute: DType = x.dtype.compute
+def sizes(lo: Lowering, x: Array, out: Array, shape: Window, format: DotFormat | None = None) -> Sizes:
+    """What is chosen for a convolution, and what follows from it; format: as of `Strip`."""
+    compute, stored = (x.dtype.compute,) * 2 if format is None else (format.total, format.storage)
     channels, columns = as_int(out.shape[1]), as_int(out.shape[3])
     vectors = vectors_of(channels, lo.target, compute)
     most = register_rows(vectors, lo.target, compute)
-    problem_key = lambda: f"convolve {x.dtype} {list(x.shape)} by {list(x.strides)} {shape} to {out.dtype} {list(out.shape)}"
+    how = "" if format is None else f" in {format.name}"
+    problem_key = lambda: f"convolve {x.dtype} {list(x.shape)} by {list(x.strides)} {shape} to {out.dtype} {list(out.shape)}{how}"
     s = lo.choose(problem_key, FewChannels(most if columns is None else best_width(columns, most)), FewChannels.fits)
-    span = _span(shape, columns, s.wide, compute.size)
-    high = min(max(1, shape.rows(span, compute.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
+    span = _span(shape, columns, s.wide, stored.size)
+    high = min(max(1, shape.rows(span, stored.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
     return Sizes(vectors, s.wide, span, high, s.grain)
 
 
@@ -215,16 +218,22 @@ def _span(shape: Window, columns: int | None, wide: int, size: int) -> int:
     return cdiv(tiles, cdiv(tiles * wide, most)) * wide
 
 
-class _Convolution:
-    """Writes the kernel."""
+class StripConvolution:
+    """Writes the kernel. format: as of `Strip`."""
 
-    def __init__(self, lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilogue: Epilogue | None):
-        self.lo, self.out, self.w, self.epilogue = lo, out, shape, epilogue
-        s = self.s = sizes(lo, x, out, shape)
-        self.packed = packed_filter(lo, w, shape.channels, s.vectors * LANES)
+    def __init__(
+        self, lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilogue: Epilogue | None, format: DotFormat | None = None
+    ):
+        self.lo, self.out, self.w, self.epilogue, self.format = lo, out, shape, epilogue, format
+        s = self.s = sizes(lo, x, out, shape, format)
+        self.packed = self.pack(x, w)
         self.k = lo.kernel("conv")
-        self.strip = Strip(self.k, x, shape, shape.reach(0, s.high), s.span)
-        self.sums = self.k.scratch("sums", x.dtype.compute, s.wide * s.vectors * LANES)
+        self.strip = Strip(self.k, x, shape, shape.reach(0, s.high), s.span, format)
+        self.sums = self.k.scratch("sums", x.dtype.compute if format is None else format.total, s.wide * s.vectors * LANES)
+
+    def pack(self, x: Array, w: Array) -> Array:
+        """The filter as tiles read it."""
+        return packed_filter(self.lo, w, self.w.channels, self.s.vectors * LANES)
 
     def launch(self) -> None:
         """Writes the kernel and launches it: a piece is some rows of results of one image, by the columns of a strip."""
@@ -253,9 +262,27 @@ class _Convolution:
     def tile(self, panel: Expr, place: tuple[Index, Expr, Expr], at: Expr, count: Expr) -> None:
         """A register tile: `count` neighbouring results from `place`, (image, row, column), on, whose windows begin at
         element `at` of the strip."""
-        k, s, (kh, kw), (dy, dx), (n, y, x) = self.k, self.strip, self.w.kernel, self.w.dilation, place
-        zero, vectors = const(0, self.sums.dtype, LANES), range(self.s.vectors)
-        acc = [[k.var(zero, name="acc") for _ in vectors] for _ in range(self.s.wide)]
+        k, (n, y, x), step, vectors = self.k, place, self.s.vectors * LANES, range(self.s.vectors)
+        begin = self.begin(panel)
+        acc = [[k.var(begin[v], name="acc") for v in vectors] for _ in range(self.s.wide)]
+        self.add(panel, at, acc)
+        if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each result
+            for j, row in enumerate(acc):
+                self.write(panel, (n, y, x + j), [total.value for total in row])
+            return
+        for j, row in enumerate(acc):
+            for v, total in enumerate(row):
+                k.store(self.sums, j * step + v * LANES, total.value)
+        with k.loop(0, count, name="place") as j:
+            self.write(panel, (n, y, x + j), [k.load(self.sums, j * step + v * LANES, LANES) for v in vectors])
+
+    def begin(self, panel: Expr) -> list[Expr]:
+        """What the sums of a panel begin with."""
+        return [const(0, self.sums.dtype, LANES)] * self.s.vectors
+
+    def add(self, panel: Expr, at: Expr, acc: list[list]) -> None:
+        """Adds all products to the sums [result][vector] of a tile, whose windows begin at element `at` of the strip."""
+        k, s, (kh, kw), (dy, dx), vectors = self.k, self.strip, self.w.kernel, self.w.dilation, range(self.s.vectors)
         filters, step = k.read(self.packed), self.s.vectors * LANES
         with k.loop(0, kh, name="ky") as ky, k.loop(0, kw, name="kx") as kx:
             here = k.let(at + ky * (dy * s.row) + kx * (dx * s.pixel))
@@ -266,15 +293,6 @@ class _Convolution:
                     a = splat(k.load(s.buffer, here + c * s.channel + j * self.w.stride[1] * s.pixel))
                     for b, total in zip(bs, row):
                         total.set(multiply_add(a, b, total.value))  # acc[j][v] += strip[pixel of j, c] * filter[ky, kx, c, v]
-        if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each result
-            for j, row in enumerate(acc):
-                self.write(panel, (n, y, x + j), [total.value for total in row])
-            return
-        for j, row in enumerate(acc):
-            for v, total in enumerate(row):
-                k.store(self.sums, j * step + v * LANES, total.value)
-        with k.loop(0, count, name="place") as j:
-            self.write(panel, (n, y, x + j), [k.load(self.sums, j * step + v * LANES, LANES) for v in vectors])
 
     def write(self, panel: Expr, place: tuple[Index, Expr, Expr], values: Sequence[Expr]) -> None:
         """Stores the output channels of the result at `place`, (image, row, column), through the epilogue."""
