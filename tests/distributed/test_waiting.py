@@ -54,7 +54,7 @@ dist.group_barrier()
 
 @pytest.mark.parametrize("how, starts, words", [
     ("error", "2 2 ", "is not started again: the program has ended itself (rank 0: KeyError: 'no such thing')"),
-    ("exit", "2 2 ", "(rank 0: sys.exit(3))"), ("killed", "2 2 1 ", "a process was lost (code"),
+    ("exit", "2 2 ", "(rank 0: sys.exit(3))"), ("killed", "2 2 1 ", "rank 1 was lost (code"),
 ])  # fmt: skip
 def test_what_an_elastic_job_is_started_again_for(tmp_path, how, starts, words):
     try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.digest import blake2b
-from tengen.base.errors import DistributedError
+from tengen.base.errors import DistributedError, LostRankError
 from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
@@ -124,9 +124,9 @@ class Channel:
         wants = "; ".join(f"rank {self.ranks[r]}: operation {n}, {what}" for r, (n, what) in enumerate(said))
         return self._fail(f"the ranks disagree about what they do together. {wants}")
 
-    def _fail(self, why: str) -> DistributedError:
+    def _fail(self, why: str, kind: type[DistributedError] = DistributedError) -> DistributedError:
         self._broken = why
-        return DistributedError(why)
+        return kind(why)
 
     def _wait(self, request: Request, text: str, peer: int | None = None, present: bool = False) -> None:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
@@ -146,7 +146,7 @@ class Channel:
                 gone = f"rank {self.ranks[peer]}" if peer is not None else f"the ranks {self._gone()}"
                 print(f"tengen: rank {self.ranks[self.rank]} waits for {gone} since {SAID_AFTER:g} s: {text}", file=sys.stderr, flush=True)
             if waited > config.distributed_timeout:
-                raise self._fail(self._missing(text) if peer is None else self._alone(text, peer))
+                raise self._fail(self._missing(text) if peer is None else self._alone(text, peer), LostRankError)
             time.sleep(PAUSE)
 
     def _announce(self) -> None:

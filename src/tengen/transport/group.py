@@ -67,7 +67,7 @@ _process: World | None = None
 _threads = threading.local()  # a thread that is a rank by itself has its own world
 
 
-def _launched() -> tuple[int, int] | None:
+def launched() -> tuple[int, int] | None:
     """(rank, number of processes) by the launcher of MPI that has started this process as one of several; None without one."""
     for count, number in LAUNCHERS.items():
         if os.environ.get(count, "").isdigit() and int(os.environ[count]) > 1 and os.environ.get(number, "").isdigit():
@@ -77,7 +77,7 @@ def _launched() -> tuple[int, int] | None:
 
 def started_by_launcher() -> bool:
     """Whether a launcher of MPI has started this process as one of several."""
-    return _launched() is not None
+    return launched() is not None
 
 
 def world() -> World:
@@ -93,10 +93,10 @@ def world() -> World:
 
 def _join() -> World:
     """Joins the job that a launcher has started. Errors: DistributedError where MPI's library here knows nothing of it."""
-    launched = _launched()
-    if launched is None:
+    found = launched()
+    if found is None:
         return World()
-    rank, size = launched
+    rank, size = found
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and processes.parent_process() is not None:
         return World(None, rank, size)
