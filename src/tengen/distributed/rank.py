@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from tengen.base.errors import LostRankError
-from tengen.transport.group import launched, world
+from tengen.transport.group import WORLD, launched, world
 from tengen.transport.mpiexec import leave_word
 
 
@@ -30,14 +30,16 @@ def _program(path: str, arguments: list[str]) -> None:
         world()  # from here on an error that nobody catches ends all processes
         sys.argv = [path, *arguments]
         sys.path.insert(0, str(Path(path).resolve().parent))
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as e:
-        if e.code in (None, 0):
-            return leave_word("done", rank, "")
-        leave_word("error", rank, f"sys.exit({e.code!r})")
-        if isinstance(e.code, str):
-            print(e.code, file=sys.stderr)
-        _end_all(e.code if isinstance(e.code, int) else 1)
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as e:
+            if e.code not in (None, 0):
+                leave_word("error", rank, f"sys.exit({e.code!r})")
+                if isinstance(e.code, str):
+                    print(e.code, file=sys.stderr)
+                _end_all(e.code if isinstance(e.code, int) else 1)
+        if world().transport is not None:
+            WORLD.channel.end()
     except LostRankError as e:
         leave_word("waited", rank, str(e))
         raise

@@ -10,10 +10,13 @@ import importlib.util
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tengen.base.errors import DistributedError
@@ -68,21 +71,23 @@ def run_program(program: str, arguments: Sequence[str], ranks: int, least: int |
         with tempfile.TemporaryDirectory(prefix="tengen-job-") as folder:
             process = subprocess.Popen(command(ranks, ["--program", program, *arguments]), env={**environment(ranks), JOB: folder})
             try:
-                lost = _first_lost(process.pid, Path(folder))
-                code = process.wait()
-            except BaseException:  # an interrupt, which mpiexec has got too
-                _end(process)
+                with _ended_by_sigterm():
+                    lost = _first_lost(process.pid, Path(folder))
+                    code = process.wait()
+            except BaseException as e:
+                _end(process, knows=isinstance(e, KeyboardInterrupt))  # from a terminal mpiexec gets an interrupt, too
                 raise
             errors, waited = _said(Path(folder), "error"), _said(Path(folder), "waited")
-        if code == 0:
+        if code == 0 and not lost:
             return code
+        code = code or 1  # of one that left the others by os._exit(0), mpiexec thinks well
         what = waited[0] if waited else f"{_ranks(lost)} lost" if lost else "a process was lost"
         if least is None or errors or ranks == least:
             if least is not None:
                 why = f"the program has ended itself ({errors[0]})" if errors else f"{what}, and {least} processes are the least"
                 print(f"tengen run: the job ended with code {code}, and is not started again: {why}", file=sys.stderr, flush=True)
             elif not errors and not waited and lost:
-                print(f"tengen run: {what} (code {code}): it was killed, or has crashed", file=sys.stderr, flush=True)
+                print(f"tengen run: {what} (code {code}): it was killed, has crashed, or has left by os._exit", file=sys.stderr, flush=True)
             return code
         ranks -= 1
         print(f"tengen run: {what} (code {code}); the job starts again with {ranks}", file=sys.stderr, flush=True)
@@ -143,12 +148,25 @@ def _has_word(folder: Path, rank: int) -> bool:
     return any(Path(folder, f"{kind}-{rank}").exists() for kind in ("done", "error", "waited"))
 
 
-def _end(process: subprocess.Popen) -> None:
-    """Ends mpiexec, which ends the ranks."""
-    for end in (lambda: None, process.terminate, process.kill):
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A block that SIGTERM leaves with an exception, so that no rank outlives the command."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: subprocess.Popen, knows: bool) -> None:
+    """Ends mpiexec, which ends the ranks. knows: whether it ends already, perhaps."""
+    for end in (lambda: None, process.terminate, process.kill)[not knows :]:
         end()
         try:
-            process.wait(5)
+            process.wait(2)
             return
         except subprocess.TimeoutExpired:
             continue
