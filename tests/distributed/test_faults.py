@@ -47,13 +47,14 @@ def _ended(command, **env):
 
 
 @pytest.mark.parametrize("how, words", [
-    ("leaves", ["tengen run: rank 1 was lost (code 1): it was killed, has crashed, or has left by os._exit"]),
+    ("leaves", ["was lost (code 1): it was killed, has crashed, or has left by os._exit"]),
     ("ends", ["rank 0: operation 4, barrier; rank 1: operation 4, the end of the program"]),
     ("net", ["of which tensor 2 is 1.bias: f32[4]; rank 1:", "of which tensor 2 is 1.bias: f32[5]"]),
 ])  # fmt: skip
 def test_a_rank_that_does_something_else(job, how, words):
     done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], how])
     assert done.returncode == 1 and all(w in done.stderr for w in words), done.stderr
+    assert how != "leaves" or "rank 1 was lost" in done.stderr or "one of the ranks 0, 1" in done.stderr  # on a machine that is busy
     assert "runpy" not in done.stderr and "is none of Tengen's" not in done.stderr
 
 
