@@ -54,7 +54,7 @@ dist.group_barrier()
 
 @pytest.mark.parametrize("how, starts, words", [
     ("error", "2 2 ", "is not started again: the program has ended itself (rank 0: KeyError: 'no such thing')"),
-    ("exit", "2 2 ", "(rank 0: sys.exit(3))"), ("killed", "2 2 1 ", "a process was lost (code"),
+    ("exit", "2 2 ", "(rank 0: sys.exit(3))"), ("killed", "2 2 1 ", "rank 1 was lost (code"),
 ])  # fmt: skip
 def test_what_an_elastic_job_is_started_again_for(tmp_path, how, starts, words):
     try:
@@ -65,7 +65,8 @@ def test_what_an_elastic_job_is_started_again_for(tmp_path, how, starts, words):
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "tengen", "run", "--elastic", "1:2", str(program), str(told), how]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert words in done.stderr and (done.returncode == 0) == (how == "killed"), done.stderr
+    said = done.stderr.replace("one of the ranks 0, 1 was", "rank 1 was")  # on a machine that is busy they may end at once
+    assert words in said and (done.returncode == 0) == (how == "killed"), done.stderr
     assert sorted(told.read_text().split()) == sorted(starts.split()) or (how != "killed" and told.read_text() == "2 ")
 
 

@@ -90,6 +90,10 @@ class DistributedError(TengenError):
     """More processes than there are, or a rank that is none of theirs."""
 
 
+class LostRankError(DistributedError):
+    """A process that others wait for has not come in time: it has stopped, or is gone."""
+
+
 class AxisError(TengenError, IndexError, ValueError):
     """An axis outside the tensor's dimensions."""
 

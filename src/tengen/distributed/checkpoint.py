@@ -165,9 +165,7 @@ class _Writer:
             piece = np.ascontiguousarray(a).reshape(-1)[start : start + sizes[self.rank]]
             self.own[str(i)] = piece.copy() if copies else piece
         if group.size > 1:
-            described = repr([(a.shape, a.dtype.name) for a in arrays]).encode()
-            digest = hashlib.blake2b(described, digest_size=8).hexdigest()
-            group.channel.agree(f"checkpoint {folder.name} of {len(arrays)} arrays, digest {digest}")
+            group.channel.agree_on(f"checkpoint {folder.name}", [f"{name}: {a.dtype.name}{list(a.shape)}" for name, a in named.items()])
             _compare(named, group)
         self._together(self._begin)
 

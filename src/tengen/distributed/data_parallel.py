@@ -99,7 +99,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: Group = WORLD) -> None:
     tensors = list(tensors)
     if group.size == 1 or not tensors:
         return
-    group.channel.agree(f"broadcast of {len(tensors)} tensors, {', '.join(repr(t._layout.type) for t in tensors)}")
+    group.channel.agree_on("broadcast", [repr(t._layout.type) for t in tensors])
     for which in _by_dtype(tensors):
         some = [tensors[i] for i in which]
         row = _packed(some)
@@ -151,9 +151,8 @@ class DataParallel:
         self._running = False
         self._totals: Callable[[DataParallel, list[int]], Totals] = Totals
         if group.size > 1:
-            states = [(name, repr(t._layout.type)) for name, t in (*module.named_parameters(), *module.named_buffers())]
-            digest = hashlib.blake2b(repr(states).encode(), digest_size=8).hexdigest()
-            group.channel.agree(f"DataParallel of {type(module).__name__}, {len(states)} tensors, digest {digest}, {count} micro-batches")
+            states = [f"{name}: {t._layout.type!r}" for name, t in (*module.named_parameters(), *module.named_buffers())]
+            group.channel.agree_on(f"DataParallel of {type(module).__name__}, {count} micro-batches", states)
         self._beside, self._placed = beside(module, group), [type(p._layout) is Placed for p in module.parameters()]
         if group.size > 1:
             broadcast_tensors([*module.parameters(), *module.buffers()], group)

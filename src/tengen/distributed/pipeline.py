@@ -146,7 +146,9 @@ class Pipeline:
         self._names = [[name for name, _ in net[a:b].named_tensors()] for a, b in zip(bounds, bounds[1:])]
         self._dtypes = [[p.dtype for p in net[a:b].parameters()] for a, b in zip(bounds, bounds[1:])]
         if group.size > 1:
-            group.channel.agree(f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}")
+            states = [f"{name}: {t._layout.type!r}" for name, t in net.named_tensors()]
+            what = f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}"
+            group.channel.agree_on(what, states)
         self._beside = beside(net, group)
         self.mesh = next((t._layout.owner for t in net.tensors() if type(t._layout) is Placed), None)
         if group.size > 1:

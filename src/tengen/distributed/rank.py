@@ -10,9 +10,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from tengen.base.errors import DistributedError
-from tengen.transport.group import world
-from tengen.transport.mpiexec import ENDED
+from tengen.base.errors import LostRankError
+from tengen.transport.group import WORLD, launched, world
+from tengen.transport.mpiexec import leave_word
 
 
 def _end_all(code: int) -> None:
@@ -25,29 +25,33 @@ def _end_all(code: int) -> None:
 
 
 def _program(path: str, arguments: list[str]) -> None:
-    world()  # from here on an error that nobody catches ends all processes
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    rank = _number()
     try:
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as e:
-        if e.code in (None, 0):
-            return
-        _tell(f"sys.exit({e.code!r})")
-        if isinstance(e.code, str):
-            print(e.code, file=sys.stderr)
-        _end_all(e.code if isinstance(e.code, int) else 1)
-    except DistributedError:  # another rank is gone, perhaps
+        world()  # from here on an error that nobody catches ends all processes
+        sys.argv = [path, *arguments]
+        sys.path.insert(0, str(Path(path).resolve().parent))
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as e:
+            if e.code not in (None, 0):
+                leave_word("error", rank, f"sys.exit({e.code!r})")
+                if isinstance(e.code, str):
+                    print(e.code, file=sys.stderr)
+                _end_all(e.code if isinstance(e.code, int) else 1)
+        if world().transport is not None:
+            WORLD.channel.end()
+    except LostRankError as e:
+        leave_word("waited", rank, str(e))
         raise
-    except Exception as e:
-        _tell(f"{type(e).__name__}: {e}")
+    except BaseException as e:  # to start the program again would not help
+        leave_word("error", rank, f"{type(e).__name__}: {e}")
         raise
+    leave_word("done", rank, "")
 
 
-def _tell(why: str) -> None:
-    """Leaves word for `run_program` that the program has ended itself: to start it again would not help."""
-    if folder := os.environ.get(ENDED):
-        Path(folder, str(world().rank)).write_text(why)
+def _number() -> int:
+    """This process's rank by its launcher, also where MPI cannot be joined."""
+    return (launched() or (0, 1))[0]
 
 
 def _call(folder: str) -> None:
@@ -66,6 +70,7 @@ def _call(folder: str) -> None:
 def main() -> None:
     """``python -m tengen.distributed.rank --program FILE ARGUMENTS...`` or ``--call FOLDER``."""
     kind, what, *rest = sys.argv[1:]
+    leave_word("pid", _number(), str(os.getpid()))
     if kind == "--program":
         _program(what, rest)
     else:

@@ -24,15 +24,17 @@ from tengen.compiler.arrays import buffer_over
 from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
+from tengen.runtime.environment import sources
 from tengen.tensor import Tensor, tensor_over, tracing
 from tengen.tensor.host import record_call
 from tengen.tensor.nodes import on_tape, own_levels
-from tengen.transport.group import WORLD, Group, world
+from tengen.transport.group import FACTS, WORLD, Group, world
 
 MODES = (
     "all_gather", "all_reduce_max", "all_reduce_min", "all_reduce_sum", "all_to_all", "broadcast", "gather", "reduce_scatter_sum",
     "reduce_sum", "scatter",
 )  # fmt: skip
+FACTS.append(lambda: f"sources {sources()[:12]}")
 SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
 
 

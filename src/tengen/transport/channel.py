@@ -14,7 +14,7 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.digest import blake2b
-from tengen.base.errors import DistributedError
+from tengen.base.errors import DistributedError, LostRankError
 from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
@@ -23,6 +23,7 @@ ACTIVE = 1.0  # the same for a transfer in which all are known to take part; one
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
+END = "the end of the program"
 PROPOSAL = "proposes to "  # begins the text of what a rank wants to do, where the others may want something else
 PRESENT, DATA, STAGE = 1, 2, 3  # tags of messages between two ranks; STAGE: between stages of a pipeline
 
@@ -87,6 +88,35 @@ class Channel:
             raise self._disagreed(said)
         self._last = text
 
+    def agree_on(self, text: str, parts: Sequence[str]) -> None:
+        """The same for an operation on several things, each with a text; an error says which is the first that differs."""
+        digest = blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+        said = self._meet(f"{text}, {len(parts)} tensors, digest {digest}")
+        if any(one != said[self.rank] for one in said):
+            wants = [what.rpartition(", ")[0] for _, what in said]
+            if any(n != self._number for n, _ in said) or len(set(wants)) > 1:
+                raise self._disagreed(said)
+            marks = np.array([blake2b(p.encode(), digest_size=8).digest() for p in parts], "S8").view(np.uint8).reshape(-1, 8)
+            every = np.empty((self.size, *marks.shape), np.uint8)
+            self._wait(self.transport.allgather(as_bytes(marks), as_bytes(every), [marks.size] * self.size), text)
+            first = int((every != every[0]).any((0, 2)).argmax())
+            raise self._disagreed(self._meet(f"{text}, of which tensor {first} is {parts[first]}"))
+        self._last = text
+
+    def end(self) -> None:
+        """Returns when the programs of all ranks have come to their ends, however long that takes. Errors: DistributedError where another one
+        waits for this rank in an operation."""
+        if self._broken is None:
+            self._number += 1
+            everyone = np.empty((self.size, HEADER), np.uint8)
+            request = self.transport.allgather(_header(self._number, END), as_bytes(everyone), [HEADER] * self.size)
+            pause = PAUSE
+            while not request.test():
+                time.sleep(pause := min(2 * pause, 0.01))
+            said = [_read(record) for record in everyone]
+            if any(what != END for _, what in said):
+                raise self._disagreed(said)
+
     def propose(self, text: str) -> list[str]:
         """What each rank wants to do next, where that may differ; all come here, and decide by the same rule what they do together.
 
@@ -124,9 +154,9 @@ class Channel:
         wants = "; ".join(f"rank {self.ranks[r]}: operation {n}, {what}" for r, (n, what) in enumerate(said))
         return self._fail(f"the ranks disagree about what they do together. {wants}")
 
-    def _fail(self, why: str) -> DistributedError:
+    def _fail(self, why: str, kind: type[DistributedError] = DistributedError) -> DistributedError:
         self._broken = why
-        return DistributedError(why)
+        return kind(why)
 
     def _wait(self, request: Request, text: str, peer: int | None = None, present: bool = False) -> None:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
@@ -146,7 +176,7 @@ class Channel:
                 gone = f"rank {self.ranks[peer]}" if peer is not None else f"the ranks {self._gone()}"
                 print(f"tengen: rank {self.ranks[self.rank]} waits for {gone} since {SAID_AFTER:g} s: {text}", file=sys.stderr, flush=True)
             if waited > config.distributed_timeout:
-                raise self._fail(self._missing(text) if peer is None else self._alone(text, peer))
+                raise self._fail(self._missing(text) if peer is None else self._alone(text, peer), LostRankError)
             time.sleep(PAUSE)
 
     def _announce(self) -> None:

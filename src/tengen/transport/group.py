@@ -10,11 +10,13 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from tengen.base.config import config
 from tengen.base.errors import DistributedError
 from tengen.base.version import VERSION
 from tengen.transport.base import Transport
@@ -23,6 +25,8 @@ from tengen.transport.mpi import MPITransport
 
 # variables that launchers of MPI set for each process: the number of processes that they start, and which one this is
 LAUNCHERS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS": "SLURM_PROCID"}
+FACTS: list[Callable[[], str]] = []  # what else is to be the same in all processes: files above add theirs
+RUNNER = "tengen.distributed"  # the package of `rank`, which runs programs
 NAME = 64  # bytes of a machine's name that are compared
 
 
@@ -41,7 +45,8 @@ class World:
         if transport is not None:
             version = f"{sys.version_info.major}.{sys.version_info.minor}"
             everyone = self.channel(range(self.size))
-            everyone.agree(f"join with Tengen {VERSION}, Python {version}, {sys.byteorder}-endian")
+            facts = "".join(f", {one()}" for one in FACTS)
+            everyone.agree(f"join with Tengen {VERSION}, Python {version}, {sys.byteorder}-endian, winograd={config.winograd}{facts}")
             name = np.zeros(NAME, np.uint8)
             said = platform.node().encode()[:NAME]
             name[: len(said)] = np.frombuffer(said, np.uint8)
@@ -67,7 +72,7 @@ _process: World | None = None
 _threads = threading.local()  # a thread that is a rank by itself has its own world
 
 
-def _launched() -> tuple[int, int] | None:
+def launched() -> tuple[int, int] | None:
     """(rank, number of processes) by the launcher of MPI that has started this process as one of several; None without one."""
     for count, number in LAUNCHERS.items():
         if os.environ.get(count, "").isdigit() and int(os.environ[count]) > 1 and os.environ.get(number, "").isdigit():
@@ -77,7 +82,7 @@ def _launched() -> tuple[int, int] | None:
 
 def started_by_launcher() -> bool:
     """Whether a launcher of MPI has started this process as one of several."""
-    return _launched() is not None
+    return launched() is not None
 
 
 def world() -> World:
@@ -93,10 +98,10 @@ def world() -> World:
 
 def _join() -> World:
     """Joins the job that a launcher has started. Errors: DistributedError where MPI's library here knows nothing of it."""
-    launched = _launched()
-    if launched is None:
+    found = launched()
+    if found is None:
         return World()
-    rank, size = launched
+    rank, size = found
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and processes.parent_process() is not None:
         return World(None, rank, size)
@@ -117,11 +122,20 @@ def _end_all_on_errors(transport: Transport) -> None:
 
     def ended(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         print(f"rank {transport.rank} of {transport.size} failed:", file=sys.stderr)
+        error.__traceback__ = trace = _from_the_program(trace)
         before(kind, error, trace)
         sys.stderr.flush()
         transport.abort(1)
 
     sys.excepthook = ended
+
+
+def _from_the_program(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of what runs the program."""
+    at = trace
+    while at is not None and (at.tb_frame.f_code.co_filename == "<frozen runpy>" or at.tb_frame.f_globals.get("__package__") == RUNNER):
+        at = at.tb_next
+    return trace if at is None else at
 
 
 def _forget_transport() -> None:

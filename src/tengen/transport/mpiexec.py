@@ -1,19 +1,28 @@
-"""Starts the processes of a job through MPI's own `mpiexec`."""
+"""Starts the processes of a job through MPI's own `mpiexec`, and says which one was lost.
+
+Each process leaves word in a folder of the job: `pid-R` when it begins, `done-R` when its program has ended well, `error-R` when the
+program has ended itself, with the reason, and `waited-R` when another process did not come.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tengen.base.errors import DistributedError
 
-ENDED = "TENGEN_JOB_ENDED"  # the environment's name of a folder in which a rank says that its program has ended itself, and why
+JOB = "_TENGEN_JOB"  # the environment's name of the job's folder
+LOOK = 0.2  # seconds between two looks for processes that have begun
 
 
 def find_mpiexec() -> list[str]:
@@ -59,15 +68,105 @@ def run_program(program: str, arguments: Sequence[str], ranks: int, least: int |
     if least is not None and not 1 <= least <= ranks:
         raise DistributedError(f"an elastic job of {ranks} processes, at least {least}: a number from 1 to {ranks} is needed")
     while True:
-        with tempfile.TemporaryDirectory(prefix="tengen-job-") as ended:
-            env = {**environment(ranks), ENDED: ended}
-            code = subprocess.run(command(ranks, ["--program", program, *arguments]), env=env, check=False).returncode
-            errors = [f"rank {p.name}: {p.read_text()}" for p in sorted(Path(ended).iterdir())]
-        if code == 0 or least is None:
+        with tempfile.TemporaryDirectory(prefix="tengen-job-") as folder:
+            process = subprocess.Popen(command(ranks, ["--program", program, *arguments]), env={**environment(ranks), JOB: folder})
+            try:
+                with _ended_by_sigterm():
+                    lost = _first_lost(process.pid, Path(folder))
+                    code = process.wait()
+            except BaseException as e:
+                _end(process, knows=isinstance(e, KeyboardInterrupt))  # from a terminal mpiexec gets an interrupt, too
+                raise
+            errors, waited = _said(Path(folder), "error"), _said(Path(folder), "waited")
+        if code == 0 and not lost:
             return code
-        if errors or ranks == least:
-            why = f"the program has ended itself ({errors[0]})" if errors else f"{least} processes are the least"
-            print(f"tengen run: the job ended with code {code}, and is not started again: {why}", file=sys.stderr, flush=True)
+        code = code or 1  # of one that left the others by os._exit(0), mpiexec thinks well
+        what = waited[0] if waited else f"{_ranks(lost)} lost" if lost else "a process was lost"
+        if least is None or errors or ranks == least:
+            if least is not None:
+                why = f"the program has ended itself ({errors[0]})" if errors else f"{what}, and {least} processes are the least"
+                print(f"tengen run: the job ended with code {code}, and is not started again: {why}", file=sys.stderr, flush=True)
+            elif not errors and not waited and lost:
+                print(f"tengen run: {what} (code {code}): it was killed, has crashed, or has left by os._exit", file=sys.stderr, flush=True)
             return code
         ranks -= 1
-        print(f"tengen run: a process was lost (code {code}); the job starts again with {ranks}", file=sys.stderr, flush=True)
+        print(f"tengen run: {what} (code {code}); the job starts again with {ranks}", file=sys.stderr, flush=True)
+
+
+def leave_word(kind: str, rank: int, text: str) -> None:
+    """What a process of a job tells `run_program`."""
+    if folder := os.environ.get(JOB):
+        part = Path(folder, f".{kind}-{rank}")
+        part.write_text(text)
+        part.rename(Path(folder, f"{kind}-{rank}"))
+
+
+def _said(folder: Path, kind: str) -> list[str]:
+    """The words of a kind, the first one first."""
+    found = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime_ns)
+    return [f"rank {p.name.rpartition('-')[2]}: {p.read_text()}" for p in found]
+
+
+def _ranks(lost: Sequence[int]) -> str:
+    return f"rank {lost[0]} was" if len(lost) == 1 else f"one of the ranks {', '.join(map(str, lost))} was"
+
+
+def _first_lost(pid: int, folder: Path) -> list[int]:
+    """Waits until the process of mpiexec has ended. Returns: the ranks whose processes were the first to end without a word; mpiexec ends
+    the others then. Several where they ended at once."""
+    poll, job, lost = select.poll(), os.pidfd_open(pid), list[int]()
+    rank_of: dict[int, int] = {}
+    poll.register(job, select.POLLIN)
+    try:
+        while True:
+            gone = []
+            for path in folder.glob("pid-*"):
+                rank = int(path.name.removeprefix("pid-"))
+                if rank in rank_of.values():
+                    continue
+                try:
+                    fd = os.pidfd_open(int(path.read_text()))
+                    poll.register(fd, select.POLLIN)
+                except ProcessLookupError:
+                    fd = -1 - rank  # it has ended already
+                    gone.append(fd)
+                rank_of[fd] = rank
+            ready = [fd for fd, _ in poll.poll(0 if gone else 1000 * LOOK)]
+            for fd in {*gone, *ready} - {job}:
+                if fd >= 0:
+                    poll.unregister(fd)
+            silent = [rank_of[fd] for fd in {*gone, *ready} - {job} if not _has_word(folder, rank_of[fd])]
+            lost = lost or sorted(silent)
+            if job in ready:
+                return lost
+    finally:
+        for fd in [job, *(fd for fd in rank_of if fd >= 0)]:
+            os.close(fd)
+
+
+def _has_word(folder: Path, rank: int) -> bool:
+    return any(Path(folder, f"{kind}-{rank}").exists() for kind in ("done", "error", "waited"))
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A block that SIGTERM leaves with an exception, so that no rank outlives the command."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: subprocess.Popen, knows: bool) -> None:
+    """Ends mpiexec, which ends the ranks. knows: whether it ends already, perhaps."""
+    for end in (lambda: None, process.terminate, process.kill)[not knows :]:
+        end()
+        try:
+            process.wait(2)
+            return
+        except subprocess.TimeoutExpired:
+            continue
