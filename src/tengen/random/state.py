@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tengen.base.arguments import Checked
 from tengen.base.device import Device, default_device
 from tengen.base.dtype import dtype as _dtype
 from tengen.base.dtype import int64, promote, uint64
@@ -30,7 +31,7 @@ _SHAPE = cast(Kind, kind("Shape"))
 TensorLike = Tensor | np.ndarray | float
 
 
-class RNG:
+class RNG(Checked):
     """A stream of random numbers of its own.
 
     Args:
