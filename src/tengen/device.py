@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: Any = "xpux") -> None:
     """Sets the device of tensors that are made without naming one. "multithread4:0" sets the number of threads too, as
     `tengen.set_threads` does.
 
@@ -133,12 +133,12 @@ def get_tensorrt_version() -> None:
     """The version of TensorRT that Tengen was built with: None, for it was built with none."""
 
 
-def get_cuda_compute_capability(device: int) -> int:
+def get_cuda_compute_capability(device: int, device_type: Any = "cuda") -> int:
     """The compute capability of a GPU, as 86. Errors: DeviceError where there is no such GPU."""
     raise DeviceError(f"there is no device 'cuda:{device}'; devices here: {', '.join(map(str, HERE))}")
 
 
-def get_cuda_device_property(device: int) -> Any:
+def get_cuda_device_property(device: int, device_type: Any = "cuda") -> Any:
     """The properties of a GPU. Errors: DeviceError where there is no such GPU."""
     return get_cuda_compute_capability(device)
 

@@ -2,7 +2,6 @@
 The list can only become shorter: a name in it that exists is an error, and so is one that neither exists nor is in it."""
 
 import importlib
-import inspect
 import math
 import re
 from pathlib import Path
@@ -101,34 +100,6 @@ def test_the_count_grows():
     """How many of MegEngine's names exist here: raise it with each change that adds some."""
     here = sum(hasattr(home, n) for ns, some in NAMES.items() if (home := namespace(ns)) is not None for n in some)
     assert here >= 752, here
-
-
-def parameters() -> dict[str, list[str]]:
-    """The parameters of MegEngine's functions and constructors by their full names."""
-    lines = (Path(__file__).parent / "megengine_parameters.txt").read_text().splitlines()
-    return {name: words.split() for name, _, words in (line.partition(": ") for line in lines)}
-
-
-DEVICE = "functional.arange functional.concat functional.copy functional.eye functional.full functional.linspace functional.ones "
-DEVICE += "functional.stack functional.zeros"
-BN = "module.ConvBn2d module.ConvBnRelu2d module.ConvTransposeBn2d module.ConvTransposeBnRelu2d"  # they take any, and pass it to their layers
-
-
-def taken(f) -> set[str]:
-    """The names that a function's arguments may have."""
-    found = {p.name for p in inspect.signature(f).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    return found | {*getattr(f, "aliases", ())} | {"name"}
-
-
-def test_every_parameter_is_taken_by_its_name():
-    lacking = {}
-    for full, wanted in parameters().items():
-        ns, _, name = full.rpartition(".")
-        f = getattr(namespace(ns), name, None)
-        if f is not None and full not in BN.split():
-            lack = {*wanted} - taken(f) - ({"device"} if full in DEVICE.split() else set())
-            lacking |= {full: lack} if lack else {}
-    assert not lacking
 
 
 X = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)

@@ -281,6 +281,50 @@ torch.func.vmap(lambda t, s: t * s, in_dims=(1, None), out_dims=1)(x, torch.tens
 torch.result_type(x, torch.ones(1, dtype=torch.float64)) == torch.float64
 torch.finfo(torch.float32).eps
 torch.iinfo(torch.int16).max
+torch.gradient(m)
+torch.gradient(m, spacing=(torch.tensor([0.0, 1.0, 3.0]), torch.tensor([0.0, 1.0, 1.5, 4.0])), edge_order=2)
+torch.gradient(v, spacing=0.5, dim=0)
+torch.frexp(torch.tensor([8.0, -0.75, 0.0, float("inf"), 1e-40, 3e38]))
+torch.ldexp(v, torch.tensor([1, 2, 0, -1, 3]))
+torch.gcd(torch.tensor([12, -18, 0, 0]), torch.tensor([8, 27, 5, 0]))
+torch.lcm(torch.tensor([4, -6, 0], dtype=torch.int32), torch.tensor([6, 4, 5], dtype=torch.int32))
+torch.histogram(v, 4)
+torch.histogram(v, bins=3, range=(-1.0, 2.0), weight=v.abs(), density=True)
+torch.histogram(v, torch.tensor([-1.0, 0.0, 2.0]))
+torch.select_scatter(m, torch.ones(3), 1, 2)
+torch.slice_scatter(m, torch.ones(3, 2), 1, 0, 4, 2)
+torch.diagonal_scatter(m, torch.ones(3), 1)
+torch.index_put(v, (torch.tensor([0, 0, 3]),), torch.ones(3), accumulate=True)
+torch.logdet(torch.eye(2) * 3)
+torch.dsplit(img, 2)[1]
+torch.special.ndtri(torch.tensor([0.0, 1e-5, 0.3, 0.5, 0.999, 1.0, 2.0]))
+torch.erfinv(torch.tensor([-1.0, -0.9, 0.0, 1e-3, 0.5, 0.999]))
+torch.special.erfcx(torch.tensor([-2.0, 0.0, 1.0, 4.9, 5.1, 60.0]))
+torch.special.log_ndtr(torch.tensor([-40.0, -5.0, -1.0, 0.0, 3.0]))
+torch.special.gammainc(torch.tensor([0.5, 1.0, 3.0, 60.0]), torch.tensor([0.2, 2.0, 1.0, 55.0]))
+torch.special.gammaincc(torch.tensor([0.5, 1.0, 3.0, 60.0]), torch.tensor([0.2, 2.0, 1.0, 55.0]))
+torch.special.bessel_j0(torch.tensor([0.0, 1.0, -5.0, 30.0]))
+torch.special.bessel_j1(torch.tensor([0.0, 1.0, -5.0, 30.0]))
+F.rrelu(v, 0.1, 0.3)
+F.multilabel_margin_loss(m, torch.tensor([[3, 0, -1, 1], [1, -1, 2, 3], [0, 1, 2, 3]]), reduction="none")
+nn.MultiLabelMarginLoss()(v, torch.tensor([2, 0, -1, 1, 3]))
+F.max_pool2d_with_indices(img, 2)
+F.max_unpool2d(*F.max_pool2d_with_indices(img, 2), 2)
+F.leaky_relu_(v.clone(), 0.5)
+F.embedding_bag(i, m)
+torch.rms_norm(x, (3,))
+F.kl_div(x, y.softmax(1), reduction="sum")
+nn.TripletMarginWithDistanceLoss(margin=2.0)(x, y, -x)
+nn.LazyConv2d(2, 3)(img).shape
+nn.LazyBatchNorm1d()(x).shape
+v.nbytes, v.itemsize, v.is_cpu, v.is_sparse, v.get_device()
+v.clone().cumsum_(0)
+v.clone().clamp_max_(0.1).floor_divide_(0.3)
+(i.clone().eq_(1), x.clone().lt_(0), i.clone().bitwise_or_(4))
+m.clone().fill_diagonal_(9.0)
+torch.ones(7, 3).fill_diagonal_(0.0, wrap=True)
+i.gcd(torch.tensor(2))
+torch.tensor([[1 + 2j, 3.0]]).H.real
 """.strip().splitlines()
 
 

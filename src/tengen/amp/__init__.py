@@ -14,6 +14,7 @@ from typing import Any
 
 from tengen.amp.autocast import Switch, autocast, current
 from tengen.amp.scaler import GradScaler
+from tengen.base.arguments import flags
 from tengen.base.errors import ShapeError, UsageWarning, warn_once
 
 __all__ = ["GradScaler", "autocast", "convert_module_format", "convert_tensor_format"]
@@ -21,6 +22,7 @@ __all__ = ["GradScaler", "autocast", "convert_module_format", "convert_tensor_fo
 _LAYOUT = "changes nothing: where elements lie in memory is chosen by the compiler, for each value of a program; help: leave it out"
 
 
+@flags
 def convert_tensor_format(x: Any, inplace: bool = True) -> Any:
     """Accepted, with a `UsageWarning`: MegEngine lets an image (N, C, H, W) lie as (N, H, W, C) from here on. Its shape stays as it is
     there, and so does every result.
@@ -34,6 +36,7 @@ def convert_tensor_format(x: Any, inplace: bool = True) -> Any:
     return x if inplace else copy.deepcopy(x)
 
 
+@flags
 def convert_module_format(module: Any, inplace: bool = True) -> Any:
     """Accepted, with a `UsageWarning`: MegEngine lets the filters of a network lie as its images do (`convert_tensor_format`).
 

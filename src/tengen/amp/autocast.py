@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.arguments import Checked
 from tengen.base.device import Device
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
@@ -34,7 +35,7 @@ class _Blocks(threading.local):
 _blocks = _Blocks()
 
 
-class autocast:
+class autocast(Checked):
     """Inside, ops are computed in the dtype that suits them: a context manager, and a decorator.
 
     Args:

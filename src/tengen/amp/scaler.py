@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tengen.autodiff import GradManager
+from tengen.base.arguments import Checked
 from tengen.functional import isfinite, logical_and, logical_not, logical_or, maximum, where
 from tengen.ops.update import unscale
 from tengen.optimizer import Optimizer
@@ -23,7 +24,7 @@ from tengen.tensor import Parameter, Tensor
 LEAST = float(np.finfo(np.float32).tiny)  # a scale whose inverse is finite
 
 
-class GradScaler:
+class GradScaler(Checked):
     """Scales losses, and skips the steps whose gradients overflowed.
 
     Args:
@@ -69,7 +70,7 @@ class GradScaler:
                 f"GradScaler: init_scale={init_scale}, growth_factor={growth_factor}, backoff_factor={backoff_factor}, "
                 f"growth_interval={growth_interval} are out of range"
             )
-        self.growth_factor, self.backoff_factor, self.growth_interval = growth_factor, backoff_factor, int(growth_interval)
+        self.growth_factor, self.backoff_factor, self.growth_interval = growth_factor, backoff_factor, operator.index(growth_interval)
         self.enabled = enabled
         self._scale = Tensor(np.float32(init_scale))
         self._good = Tensor(np.int32(0))  # steps in a row

@@ -1,6 +1,8 @@
-"""Constructors that refuse arguments of another kind than their annotations name: a text for a bool or a number goes unnoticed in Python.
+"""Functions and constructors that refuse arguments of another kind than their annotations name: a text for a bool or a number goes
+unnoticed in Python.
 
-In: a constructor whose annotations are texts. Out: the same, with a look at what is annotated bool, int or float, or one of these or None.
+In: a function whose annotations are texts. Out: the same, with a look at what is annotated bool, int or float, or one of these or None.
+Functions that work on tensors get the look at their bools from `ops.calls.with_line`; the others from here.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import functools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -35,6 +38,7 @@ def _is_whole(value: Any) -> bool:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (_is_flag, "True or False"), "float": (_is_number, "a number"), "int": (_is_whole, "a whole number"),
 }  # fmt: skip
+FLAGS = ("bool", "bool | None")
 _ALLOWED = {f"{kind}{none}": (*_KINDS[kind], bool(none)) for kind in _KINDS for none in ("", " | None")}
 
 
@@ -85,10 +89,48 @@ def checked(init: Callable, kinds: Collection[str] = _ALLOWED) -> Callable:
     return construct
 
 
+def flags(f: Callable) -> Callable:
+    """A function that looks at its bools first. Errors: TypeError for a value that is no bool, 0 or 1, nor a scalar tensor."""
+    first, annotations = f.__code__.co_varnames[: f.__code__.co_argcount], f.__annotations__
+    declared = {name: text != "bool" for name, text in annotations.items() if text in FLAGS and name != "return"}
+    if not declared:
+        return f
+    owner = f.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, value in chain(zip(first, args), kwargs.items()):
+            if value.__class__ is not bool and name in declared and not (value is None and declared[name]):
+                check_flag(owner, name, value)
+        return f(*args, **kwargs)
+
+    return call
+
+
+def flags_of_methods(cls: type) -> None:
+    """`flags` for a class's public methods but `forward`, whose source traces read, and what is wrapped already."""
+    for name, f in list(vars(cls).items()):
+        public = name[0] != "_" or name in ("__init__", "__call__")
+        if isinstance(f, FunctionType) and not hasattr(f, "__wrapped__") and public and name != "forward":
+            setattr(cls, name, flags(f))
+
+
+def flags_of_functions(scope: dict[str, Any], names: Iterable[str]) -> None:
+    """`flags` for the functions among a module's names that are written in it, and for the methods of its classes."""
+    for name in names:
+        f = scope[name]
+        if getattr(f, "__module__", None) != scope["__name__"]:
+            continue
+        if isinstance(f, FunctionType):
+            scope[name] = flags(f)
+        elif isinstance(f, type) and not issubclass(f, Checked):
+            flags_of_methods(f)
+
+
 class Checked:
-    """The base of classes that look at numbers themselves, and whose bools are `checked`; constructors of users' subclasses are not."""
+    """The base of classes whose methods, constructors among them, look at their bools; users' subclasses are left alone."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("tengen.") and "__init__" in cls.__dict__:
-            cls.__init__ = checked(cls.__init__, ("bool", "bool | None"))  # type: ignore[method-assign]  # mypy takes it for a method
+        if cls.__module__.startswith("tengen."):
+            flags_of_methods(cls)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tengen.base.arguments import Checked
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
@@ -65,7 +66,7 @@ class Fetch:
             raise
 
 
-class DataLoader:
+class DataLoader(Checked):
     """Iterates over a dataset in batches of NumPy arrays.
 
     Args:

@@ -22,6 +22,7 @@ from tengen.base.errors import FileFormatError
 from tengen.base.files import File, name_of
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors, write_tensors
 from tengen.ir.plain_json import load_json, weigh
+from tengen.ops.calls import with_line
 from tengen.tensor import Tensor, contiguous, from_numpy
 
 FORMAT, VERSION = "tengen-checkpoint", "1"
@@ -41,6 +42,8 @@ def save(obj: Any, file: File) -> int:
         file: a path, or a file that is open for writing bytes.
 
     Returns: the size in bytes. A file at a path is replaced whole or not at all, and keeps its mode.
+
+    MegEngine's `f` is another name of `file`; `pickle_module` and `pickle_protocol` change nothing, as no file is a pickle.
 
     Errors: TypeError, naming the place, for any other object, and ValueError for one that `load` could not give back: integers of
     more than 4000 digits, and many millions of Python numbers, which an array holds better. OSError when the file cannot be written.
@@ -133,7 +136,10 @@ def load(file: File, mmap: bool = False) -> Any:
             is gone, nobody may write or shorten the file itself: values would change, and reading past its new end kills the
             process (SIGBUS). To replace it (as `save` does) or to delete it is safe.
 
-    Errors: FileFormatError for anything else; OSError where it cannot be read.
+    MegEngine's `f` is another name of `file`; `map_location` must be a device that is here, a dict or a function, and maps nothing, as
+    files name no devices; `pickle_module` changes nothing.
+
+    Errors: FileFormatError for anything else; OSError where it cannot be read; DeviceError for a device that is not here.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as d:
@@ -209,3 +215,7 @@ def _unpack_text(tag: str, v: Any) -> Any:
         except ValueError:
             fail("bytes that are not base64")
     fail(f"its structure has the tag {tag[:40]!r}")
+
+
+_NOTHING = {"map_location": "", "pickle_module": "", "pickle_protocol": ""}
+save, load = (with_line(f, {"f": "file"} | _NOTHING) for f in (save, load))

@@ -305,8 +305,7 @@ def centre_codes(inp: TensorLike, zero: TensorLike) -> Tensor:
     """inp - zero as int16: codes whose zero point is taken off, at most 9 bits, as `matmul_int` and `conv_int` multiply
     them."""
 def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
-    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
-    bound."""
+    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where x is a bound the gradient goes to x."""
 def complex(real: TensorLike, imag: TensorLike) -> Tensor:
     """The complex numbers real + i imag; the parts broadcast. float64 parts give complex128, all others complex64."""
 def concat(inps: Sequence[Tensor], axis: int = 0) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.arguments import flags
 from tengen.base.errors import ArgumentError, ShapeError, user_line
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, differ
@@ -102,6 +103,7 @@ def while_loop(
     return out[0] if len(state) == 1 else out
 
 
+@flags
 def scan(
     body: Callable[[Nest, Nest], tuple[Nest, Nest]], init: Nest, xs: Nest = None, length: int | None = None, reverse: bool = False
 ) -> tuple[Nest, Nest]:

@@ -176,13 +176,15 @@ def instance_norm(inp: Tensor, affine: bool = True, weight=None, bias=None, eps:
 def batch_norm(
     inp: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, *, training: bool = False, momentum: float = 0.9, eps: float = 1e-5, inplace: bool = True,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Batch norm of (N, C, *S). Statistics, weight and bias hold C elements, shaped (C,) or (1, C, 1, ...).
 
     In training the batch's statistics are used, and the running ones become ``momentum * running + (1 - momentum) * batch``
     (MegEngine's
     momentum: the share kept; the variance that is kept is divided by n - 1). Otherwise the running ones are used.
 
+    Args: inplace: the running statistics are written; False (in training): they stay, and the result is (y, new mean, new variance), as
+        MegEngine's is.
     Errors: ShapeError for fewer than two axes, for statistics or weights that do not fit the channels, and without statistics
     """
     if inp.ndim < 2:
@@ -198,10 +200,13 @@ def batch_norm(
             raise ShapeError("batch_norm needs running_mean and running_var unless training=True")
         return _nn.batch_norm_eval(inp, running_mean.reshape(shape), running_var.reshape(shape), weight, bias, eps)
     y, m, v = _nn.batch_norm_train(inp, weight, bias, eps)
+    moved: list[Tensor | None] = []
     for running, now in ((running_mean, m), (running_var, v * _unbias(inp.size // inp.shape[1], v))):
-        if running is not None:
-            running._reset(running * momentum + now.detach().reshape(running.shape) * (1 - momentum))
-    return y
+        new = None if running is None else running * momentum + now.detach().reshape(running.shape) * (1 - momentum)
+        if running is not None and inplace:
+            running._reset(new)
+        moved.append(new)
+    return y if inplace else (y, *moved)
 
 
 def sync_batch_norm(
@@ -248,7 +253,6 @@ def dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) -> Tenso
 
     Errors: ValueError for what is no probability; TypeError for a training that is no bool
     """
-    check_flag("dropout", "training", training)
     if not 0 <= drop_prob <= 1:
         raise ValueError(f"dropout: drop_prob={drop_prob} is not a probability")
     if not training or drop_prob == 0:
@@ -266,7 +270,6 @@ def alpha_dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) ->
 
     Errors: ValueError for a drop_prob outside of [0, 1); TypeError for a training that is no bool
     """
-    check_flag("alpha_dropout", "training", training)
     if not 0 <= drop_prob < 1:
         raise ValueError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
     if not training or drop_prob == 0:
@@ -385,6 +388,8 @@ def scaled_dot_product_attention(
     >>> F.scaled_dot_product_attention(x, x, x, is_causal=True).numpy()[0, 0].tolist()
     [1.0, 0.0]
     """
+    if not isinstance(is_causal, str):
+        check_flag("scaled_dot_product_attention", "is_causal", is_causal)
     causal = is_causal if isinstance(is_causal, str) else "upper_left" if is_causal else "none"
     if dropout == 0 and query.shape[-1] + value.shape[-1] <= numerics.ATTENTION_MOST_FEATURES:
         return _attention.attention(query, key, value, mask, scale, causal)[0]

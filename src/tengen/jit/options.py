@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tengen.base.arguments import flags
 from tengen.base.errors import TraceError
 from tengen.jit.memory_options import DTRConfig, SublinearMemoryConfig
 from tengen.jit.trace import trace
@@ -67,6 +68,7 @@ def exclude_from_trace() -> Iterator[None]:
         recorder.begin()
 
 
+@flags
 def partial_trace(func: Any = None, *, backend: str = "default", without_host: bool = True, **trace_options: Any) -> Any:
     """Traces a part of a program: a function, or a module, whose `forward` is traced then. Also as a decorator with options.
 

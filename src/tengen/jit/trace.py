@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, Literal, NoReturn
 
+from tengen.base.arguments import Checked
 from tengen.base.config import config
 from tengen.base.errors import ArgumentError, TraceError, UsageWarning, warn_once
 from tengen.deploy.dump import Dumped, dump, portable
@@ -43,7 +44,7 @@ from tengen.tensor.looking import looking
 from tengen.tensor.structure import unflatten
 
 
-class trace(Recordings):
+class trace(Checked, Recordings):
     """Makes a function a static program.
 
     Use it as ``@trace``, ``@trace(symbolic=True)`` or ``trace(model, example_input=x)``.

@@ -67,7 +67,7 @@ class _Lazy(Module):
         return f"{type(self).__name__}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
 
 
-def _lazy(becomes: type[Module], what: str, axis: int = 1) -> type[_Lazy]:
+def lazy(becomes: type[Module], what: str, axis: int = 1) -> type[_Lazy]:
     name = f"Lazy{becomes.__name__}"
     doc = f"`{becomes.__name__}` that takes {what} from its first input, and is one from then on. Args: those of it without that number."
     return type(name, (_Lazy,), {"becomes": becomes, "axis": axis, "__doc__": doc, "__module__": __name__, "__qualname__": name})
@@ -85,13 +85,13 @@ class LazyLinear(_Lazy):
     becomes, axis = Linear, -1
 
 
-LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(c, "in_channels") for c in (Conv1d, Conv2d, Conv3d))
+LazyConv1d, LazyConv2d, LazyConv3d = (lazy(c, "in_channels") for c in (Conv1d, Conv2d, Conv3d))
 LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
-    _lazy(c, "in_channels") for c in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+    lazy(c, "in_channels") for c in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 )
-LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (_lazy(c, "num_features") for c in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
+LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (lazy(c, "num_features") for c in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    _lazy(c, "num_features") for c in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
+    lazy(c, "num_features") for c in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
 )
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.module.construction import constructor, first_by_name
@@ -63,10 +64,12 @@ class Module(Watched):
     _backward_hooks: dict[int, Callable]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Constructors of the layers that come with Tengen check their arguments: see `constructor`."""
+        """Constructors of the layers that come with Tengen check their arguments (see `constructor`), and methods their bools."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("tengen.module.") and "__init__" in cls.__dict__:
             cls.__init__ = constructor(cls.__init__)
+        if cls.__module__.startswith("tengen."):
+            flags_of_methods(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
@@ -508,3 +511,6 @@ def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:
 def _near(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 1)
     return f" (is it {near[0]}?)" if near else ""
+
+
+flags_of_methods(Module)

@@ -163,9 +163,9 @@ class _Recurrent(Configured):
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0,
-        bidirectional: bool = False, proj_size: int = 0,
+        bidirectional: bool = False, proj_size: int = 0, **kwargs,
     ):  # fmt: skip
-        super().__init__()
+        super().__init__(**kwargs)
         if proj_size:
             raise ValueError("proj_size must be 0")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
@@ -250,10 +250,10 @@ class RNN(_Recurrent):
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
+        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh", **kwargs,
     ):  # fmt: skip
         self.nonlinearity = nonlinearity
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, **kwargs)
 
     def create_cell(self, layer: int) -> RNNCell:
         """A cell for a layer."""

@@ -14,6 +14,8 @@ from math import copysign
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tengen.base.arguments import FLAGS, check_flag
+from tengen.base.device import Device
 from tengen.base.errors import tell
 from tengen.ops.attributes import Kind, kind
 
@@ -140,7 +142,7 @@ def negative_zero(a: Any) -> bool:
 
 
 # What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ. "" is what
-# changes no number here, and is accepted: `inplace`.
+# changes no number here, and is accepted: `inplace`, `device` of functions whose operands have one.
 SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
 
 
@@ -150,6 +152,9 @@ def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[
     if any(p.kind == "**" for p in parameters):
         return {}
     return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, ""} and other not in names}
+
+
+_PLACES = ("device", "map_location")  # of the names that change nothing, those that a device must be
 
 
 class _Absent:
@@ -175,6 +180,8 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
                 if not own:
+                    if name in _PLACES and isinstance(value, (str, Device)):
+                        Device.named(value)
                     continue
                 if given[own] is not defaults[own]:
                     raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
@@ -281,14 +288,19 @@ def _code(text: str) -> CodeType:
 
 def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callable:
     """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
-    `aliases` are other names of its parameters. Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A
-    `dtype` of None is the function's default."""
+    `aliases` are other names of its parameters. Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A bool
+    must be one (`check_flag`). A `dtype` of None is the function's default."""
 
     def written() -> Callable:
         parameters = signature_of(fn)
         given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
         scope.update(_fn=fn, _tell=tell)
         lines = ["try:", *(f"    {line}" for line in _default_dtypes(parameters))]
+        scope["_check_flag"] = check_flag
+        for p in parameters:
+            if p.note in FLAGS:
+                none = f" and {p.name} is not None" * (p.note != "bool")
+                lines.append(f"    if {p.name}.__class__ is not bool{none}: _check_flag({fn.__name__.rstrip('_')!r}, {p.name!r}, {p.name})")
         for p in parameters:
             k = kind(p.note) if p.kind in ("", "named") else None
             if k is not None and k.counts:
@@ -299,7 +311,9 @@ def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callabl
         return _compiled(parameters, lines, scope, aliases_of(parameters, aliases or {}))
 
     call, scope = _compiled_later(fn, written)
-    return functools.update_wrapper(call, fn)
+    call = functools.update_wrapper(call, fn)
+    call.aliases = dict(aliases or {})
+    return call
 
 
 def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:

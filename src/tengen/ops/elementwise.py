@@ -164,7 +164,7 @@ maximum.reference(np.maximum)
 
 @composite(functional="elemwise", methods="clip", aliases={"min": "lower", "max": "upper"})
 def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
-    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the bound.
+    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where x is a bound the gradient goes to x.
 
     Args: lower, upper: numbers or tensors that broadcast with x; None for no bound.
 
@@ -172,8 +172,8 @@ def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) ->
     >>> F.clip(Tensor([-1.0, 0.5, 3.0]), 0, 1).tolist()
     [0.0, 0.5, 1.0]
     """
-    y = x if lower is None else maximum(x, lower)
-    y = y if upper is None else minimum(y, upper)
+    y = x if lower is None else maximum(lower, x)  # in a tie the gradient goes to the second
+    y = y if upper is None else minimum(upper, y)
     return copy(x) if y is x else y
 
 
@@ -566,7 +566,7 @@ astype.cases(
 )
 
 
-@primitive(functional="elemwise tensor", aliases={"inp": "x"})
+@primitive(functional="elemwise tensor", aliases={"inp": "x", "device": ""})
 def copy(x: Tensor) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 

@@ -37,7 +37,7 @@ def narrow(x: Tensor, axis: int, start: Dim, size: Dim) -> Tensor:
     return strided_slice(x, starts, tuple(size if i == axis else d for i, d in enumerate(x.shape)), (1,) * n)
 
 
-@primitive(functional="tensor")
+@primitive(functional="tensor", aliases={"device": ""})
 def concat(inps: list[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after another along `axis`; dtypes are promoted.
 
@@ -97,7 +97,7 @@ concat.cases(
 )
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor", aliases={"device": ""})
 def stack(inps: list[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 

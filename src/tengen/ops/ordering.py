@@ -316,8 +316,8 @@ k_first.cases(
 def topk(inp: Tensor, k: int, descending: Flag = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
     """The k largest (smallest, if not descending) elements along `axis` and their positions.
 
-    Args: kth_only: only the k-th value, without its axis. no_sort: any order would do (they are in order all the same).
-    Returns: (values, int64 positions), or the k-th value
+    Args: kth_only: the k-th alone, without its axis. no_sort: any order would do (they are in order all the same).
+    Returns: (values, int64 positions)
 
     >>> from tengen import Tensor, functional as F
     >>> F.topk(Tensor([3.0, 1.0, 2.0]), 2)[0].tolist()
@@ -326,13 +326,14 @@ def topk(inp: Tensor, k: int, descending: Flag = True, kth_only: bool = False, n
     x = dispatch.tensor(inp)
     a = line_axis(axis, x.ndim)
     values, places = k_first(x, k, descending, a)
-    if kth_only and not x.ndim:
-        return values
-    return lookup("squeeze")(narrow(values, a, k - 1, 1), a) if kth_only else (values, places)
+    if not kth_only or not x.ndim:
+        return values, places
+    squeeze = lookup("squeeze")
+    return squeeze(narrow(values, a, k - 1, 1), a), squeeze(narrow(places, a, k - 1, 1), a)
 
 
 @topk.reference
 def _(x, k, descending=True, kth_only=False, no_sort=False, axis=-1):
     values, places = _np_topk(x, k, descending, axis)
-    return np.take(values, k - 1, axis) if kth_only else (values, places)
+    return (np.take(values, k - 1, axis), np.take(places, k - 1, axis)) if kth_only else (values, places)
 topk.cases(Case(lambda r: (r.permutation(51).reshape(3, 17) / 7,), {"k": 4}))

@@ -7,6 +7,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from tengen import functional as F
+from tengen.base.arguments import flags_of_functions
 from tengen.base.errors import DistributedError
 from tengen.tensor import Tensor, tracing
 
@@ -107,3 +108,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     if clip_value < 0:
         raise ValueError(f"clip_grad_value_: clip_value={clip_value} must not be negative")
     clip_grad_value(parameters, -clip_value, clip_value)
+
+
+flags_of_functions(globals(), ["clip_grad_norm_", "clip_grad_value_"])

@@ -41,14 +41,16 @@ from tengen.pytorch import (
     programs,
     random,
     special,
+    tensor_methods,
     testing,
     utils,
 )
 from tengen.pytorch.amp import autocast
-from tengen.pytorch.functions import creation, dtypes, elementwise, modes, reductions, shaping, types
+from tengen.pytorch.functions import creation, dtypes, elementwise, further, modes, reductions, shaping, types
 from tengen.pytorch.functions.creation import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.dtypes import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.elementwise import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.functions.further import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.modes import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.reductions import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.shaping import *  # noqa: F403  (its __all__ is the table of names)
@@ -60,6 +62,7 @@ from tengen.pytorch.nn.functional import (
     avg_pool1d,
     bilinear,
     celu,
+    celu_,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -80,15 +83,21 @@ from tengen.pytorch.nn.functional import (
     pixel_shuffle,
     pixel_unshuffle,
     relu_,
+    rms_norm,
+    rrelu,
+    rrelu_,
+    selu_,
+    threshold_,
 )
 from tengen.pytorch.programs import *  # noqa: F403  (its __all__ is the table of names)
-from tengen.pytorch.special import i0, polygamma
+from tengen.pytorch.special import erfinv, i0, polygamma
 from tengen.pytorch.special import multigammaln as mvlgamma
 from tengen.tensor import dialect, methods
 from tengen.tensor.nodes import leaves
 
 leaves.of_parameters(True)
 methods.put(dialect.methods())
+tensor_methods.install(sys.modules[__name__])
 __version__ = f"2.0+tengen.{VERSION}"
 pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
@@ -99,13 +108,16 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    *creation.__all__, *dtypes.__all__, *elementwise.__all__, *modes.__all__, *programs.__all__, *reductions.__all__, *shaping.__all__,
+    *creation.__all__, *dtypes.__all__, *elementwise.__all__, *further.__all__, *modes.__all__, *programs.__all__, *reductions.__all__,
+    *shaping.__all__,
     *types.__all__, "amp", "autocast", "autograd", "backends", "channels_last", "cholesky", "contiguous_format", "cuda", "det", "distributed",
     "distributions", "multiprocessing", "profiler",
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu", "channel_shuffle", "conv1d", "conv2d",
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout", "group_norm", "hardshrink", "i0",
     "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "mvlgamma", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
     "polygamma", "relu_",
+    "rms_norm", "rrelu", "rrelu_", "selu_", "celu_", "threshold_",
+    "erfinv",
     "e", "fft", "func", "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
     "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils",

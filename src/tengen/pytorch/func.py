@@ -8,6 +8,7 @@ from typing import Any
 
 from tengen import autodiff
 from tengen import module as M
+from tengen.base.arguments import flags_of_functions
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
@@ -209,3 +210,4 @@ def stack_module_state(models: Sequence[M.Module]) -> tuple[dict[str, Tensor], d
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
+flags_of_functions(globals(), __all__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.arguments import flags_of_functions
 from tengen.base.config import config
 from tengen.deploy.checkpoint import load as _load
 from tengen.deploy.checkpoint import save as _save
@@ -109,3 +110,4 @@ __all__ = [
     "are_deterministic_algorithms_enabled", "compile", "get_float32_matmul_precision", "get_num_threads", "load", "save",
     "set_float32_matmul_precision", "set_num_threads", "set_printoptions", "use_deterministic_algorithms", "vmap",
 ]  # fmt: skip
+flags_of_functions(globals(), __all__)

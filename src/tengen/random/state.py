@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tengen.base.arguments import Checked
 from tengen.base.device import Device, default_device
 from tengen.base.dtype import dtype as _dtype
 from tengen.base.dtype import int64, promote, uint64
@@ -40,7 +41,7 @@ def checked_seed(seed: int) -> int:
     return seed
 
 
-class RNG:
+class RNG(Checked):
     """A stream of random numbers of its own.
 
     Args:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from tengen.base.arguments import flags
 from tengen.base.device import Device
 from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import TraceError
@@ -132,6 +133,7 @@ class _Owner:
             _DELETER(self.managed.deleter)(ctypes.addressof(self.managed))
 
 
+@flags
 def from_dlpack(x: Any, /, *, device=None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__`` (NumPy, PyTorch, JAX ...), without copying.
 

@@ -10,6 +10,7 @@ Parameters are no leaves at first, so that what is computed outside of a manager
 
 from __future__ import annotations
 
+from tengen.base.arguments import check_flag
 from tengen.base.errors import GradientError
 from tengen.tensor.hooks import hooked
 from tengen.tensor.nodes import TapeNode, leaf_of, leaves, node_of, on_tape
@@ -18,6 +19,7 @@ from tengen.tensor.tensor import Tensor
 
 def set_requires_grad(t: Tensor, value: bool) -> None:
     """``t.requires_grad = value``. Errors: GradientError for a tensor of integers, and for False of a computed one."""
+    check_flag("requires_grad", "requires_grad", value)
     if value and not t.dtype.is_inexact:
         raise GradientError(f"a tensor of {t.dtype} has no gradient; help: only tensors of floats require one")
     node = node_of(t)[0]

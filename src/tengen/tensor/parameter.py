@@ -28,10 +28,9 @@ class Parameter(Tensor):
     frozen = False
     name: Any = None
 
-    def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
-        super().__init__(data, dtype, device)
+    def __init__(self, data=None, dtype=None, device=None, is_const=False, no_cache=False, name: str | None = None, format="default"):
+        super().__init__(data, dtype, device, is_const, no_cache, name, format)
         self._node = None  # it is nobody's result
-        self.name = name
         if leaves.parameters and self.dtype.is_inexact:
             leaves.start(self)
 

@@ -47,6 +47,8 @@ class Tensor(Values, TensorMethods):
         dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
             users' code ``Tensor([1.0])`` is float32).
         device: a `Device` or its name ("cpu", "cpu0", "xpux"); the processor is the only one so far. Default: the default one.
+        name: what files and messages call it. is_const, no_cache: MegEngine's, which change nothing here. format: MegEngine's, how an image
+            lies in memory: "default"; others are accepted with a `UsageWarning`, since they change no value.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x).numpy().tolist()
@@ -60,7 +62,7 @@ class Tensor(Values, TensorMethods):
     __array_priority__ = 100
     __hash__ = object.__hash__
 
-    def __init__(self, data=None, dtype=None, device=None):
+    def __init__(self, data=None, dtype=None, device=None, is_const=False, no_cache=False, name=None, format="default"):
         there = device if device is None or isinstance(device, Device) else Device.named(device)
         if not isinstance(data, Tensor):
             _refuse_taped(data)
@@ -71,6 +73,10 @@ class Tensor(Values, TensorMethods):
             made = data._off_tape() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout = made._data, made._layout
         self._node = data._node if isinstance(data, Tensor) and dtype is None and (not limits or on_tape(data)) else made._node
+        if name is not None:
+            self.name = name
+        if format != "default":
+            warn_once(f"Tensor(format={format!r}) changes nothing: programs decide how a tensor lies in memory", UsageWarning)
 
     # -- what it is ------------------------------------------------------------------------------------------------------
     @property

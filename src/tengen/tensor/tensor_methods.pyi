@@ -239,8 +239,7 @@ class TensorMethods:
     def clamp_min(self, min: Any) -> Tensor:
         """`clip` from below."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
-        """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
-        bound."""
+        """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where x is a bound the gradient goes to x."""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.clip` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""

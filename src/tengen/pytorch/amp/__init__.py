@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen import amp as _amp
+from tengen.base.arguments import flags_of_functions
 from tengen.base.dtype import bfloat16
 from tengen.base.errors import UsageWarning, warn_once
 
@@ -66,3 +67,4 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+flags_of_functions(globals(), __all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tengen.base.arguments import flags_of_functions
 from tengen.base.errors import ArgumentError
 from tengen.debug import check_finite
 from tengen.ops.define import REGISTRY
@@ -94,3 +95,4 @@ __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "inference_mode",
     "no_grad", "set_grad_enabled",
 ]  # fmt: skip
+flags_of_functions(globals(), __all__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.arguments import flags_of_functions
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
@@ -98,3 +99,4 @@ def gradgradcheck(
 
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+flags_of_functions(globals(), __all__)

@@ -100,6 +100,7 @@ from tengen.functional import (
     view_as_real,
 )
 from tengen.functional import mod as remainder
+from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor
 
@@ -359,3 +360,4 @@ __all__ = [
     "threshold", "true_divide", "trunc", "vdot", "view_as_complex",
     "view_as_real", "where", "xlogy",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

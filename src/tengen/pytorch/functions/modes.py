@@ -6,6 +6,7 @@ from threading import get_ident
 from typing import Any
 
 from tengen.autodiff import enable_grad, no_grad
+from tengen.base.arguments import flags_of_functions
 from tengen.tensor.nodes import limits, new_limit
 
 
@@ -61,3 +62,4 @@ def is_inference_mode_enabled() -> bool:
 
 
 __all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
+flags_of_functions(globals(), __all__)

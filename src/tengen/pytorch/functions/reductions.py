@@ -10,6 +10,7 @@ from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import DTypeError
 from tengen.functional import bincount, bucketize, cdist, combinations, corrcoef, cov, diff, trapezoid
+from tengen.ops.calls import all_with_line
 from tengen.tensor import Tensor
 
 Dims = int | Sequence[int] | None
@@ -367,3 +368,4 @@ __all__ = [
     "norm", "prod", "quantile", "renorm", "searchsorted", "sort", "std", "std_mean", "sum", "topk", "trace", "trapezoid", "unique",
     "unique_consecutive", "var", "var_mean",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

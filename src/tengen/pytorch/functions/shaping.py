@@ -29,6 +29,7 @@ from tengen.functional import (
     vander,
     vstack,
 )
+from tengen.ops.calls import all_with_line
 from tengen.tensor import Tensor
 
 row_stack = vstack
@@ -308,3 +309,4 @@ __all__ = [
     "split_with_sizes", "squeeze", "stack", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tensor_split", "tile", "transpose", "tril",
     "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

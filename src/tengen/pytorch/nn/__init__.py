@@ -37,12 +37,6 @@ from tengen.module import (
     HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
-    LazyBatchNorm1d,
-    LazyBatchNorm2d,
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyLinear,
     LeakyReLU,
     LogSigmoid,
     LogSoftmax,
@@ -83,6 +77,7 @@ from tengen.module import (
     Tanhshrink,
     Threshold,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
     Unflatten,
     Unfold,
     Upsample,
@@ -100,6 +95,12 @@ from tengen.pytorch.nn.attention import (
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
+)
+from tengen.pytorch.nn.further import (
+    AdaptiveLogSoftmaxWithLoss,
+    FeatureAlphaDropout,
+    MultiLabelMarginLoss,
+    RReLU,
 )
 from tengen.pytorch.nn.layers import (
     GELU,
@@ -141,6 +142,21 @@ from tengen.pytorch.nn.layers import (
     Softplus,
     SyncBatchNorm,
 )
+from tengen.pytorch.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from tengen.pytorch.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, MultiMarginLoss, NLLLoss
 from tengen.pytorch.nn.module import Identity, Module, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from tengen.pytorch.nn.parallel import DataParallel
@@ -152,6 +168,9 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss", "FeatureAlphaDropout", "LazyBatchNorm3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
+    "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d", "MultiLabelMarginLoss", "RReLU",
+    "TripletMarginWithDistanceLoss",
     "CELU", "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCELoss",
     "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "CTCLoss", "ChannelShuffle", "CircularPad1d",

@@ -29,6 +29,7 @@ from tengen.functional import (
     unfold,
 )
 from tengen.functional.vision import grid_sample
+from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.elementwise import log_softmax, prelu
 from tengen.pytorch.nn.losses import (
@@ -53,19 +54,26 @@ from tengen.pytorch.nn.losses import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from tengen.pytorch.nn.rare import (
+    embedding_bag,
+    feature_alpha_dropout,
+    given,
+    in_place,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+    multilabel_margin_loss,
+    rrelu,
+    with_indices,
+)
 from tengen.tensor import Tensor
 
 # ---- activations ---------------------------------------------------------------------------------------------------------
 
 
-def _given(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    """The result; with inplace=True the input itself, which now has its value."""
-    return input.copy_(result) if inplace else result
-
-
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)."""
-    return _given(input, F.relu(input), inplace)
+    return given(input, F.relu(input), inplace)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -75,27 +83,27 @@ def relu_(input: Tensor) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
-    return _given(input, F.relu6(input), inplace)
+    return given(input, F.relu6(input), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x, or alpha (exp(x) - 1) below 0."""
-    return _given(input, F.elu(input, alpha), inplace)
+    return given(input, F.elu(input, alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Klambauer et al., arXiv 1706.02515."""
-    return _given(input, F.selu(input), inplace)
+    return given(input, F.selu(input), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x, or alpha (exp(x / alpha) - 1) below 0."""
-    return _given(input, F.celu(input, alpha), inplace)
+    return given(input, F.celu(input, alpha), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x, or negative_slope x below 0."""
-    return _given(input, F.leaky_relu(input, negative_slope), inplace)
+    return given(input, F.leaky_relu(input, negative_slope), inplace)
 
 
 def gelu(input: Tensor, approximate: Any = "none") -> Tensor:
@@ -105,32 +113,32 @@ def gelu(input: Tensor, approximate: Any = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)."""
-    return _given(input, F.silu(input), inplace)
+    return given(input, F.silu(input), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))."""
-    return _given(input, F.mish(input), inplace)
+    return given(input, F.mish(input), inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x, or the nearer of two limits."""
-    return _given(input, F.hardtanh(input, min_val, max_val), inplace)
+    return given(input, F.hardtanh(input, min_val, max_val), inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x relu6(x + 3) / 6."""
-    return _given(input, F.hswish(input), inplace)
+    return given(input, F.hswish(input), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
-    return _given(input, F.hsigmoid(input), inplace)
+    return given(input, F.hsigmoid(input), inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _given(input, F.threshold(input, threshold, value), inplace)
+    return given(input, F.threshold(input, threshold, value), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
@@ -184,19 +192,19 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Elements zeroed with probability p, the others divided by 1 - p; the identity when not training."""
-    return _given(input, F.dropout(input, p, training), inplace)
+    return given(input, F.dropout(input, p, training), inplace)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout for `selu`."""
-    return _given(input, F.alpha_dropout(input, p, training), inplace)
+    return given(input, F.alpha_dropout(input, p, training), inplace)
 
 
 def _whole_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not training or p == 0:
         return input
     kept = F.dropout(F.ones((*input.shape[:2], *(1 for _ in input.shape[2:])), dtype=input.dtype), p)
-    return _given(input, input * kept, inplace)
+    return given(input, input * kept, inplace)
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -494,7 +502,17 @@ def interpolate(
 
 upsample = interpolate
 
+celu_, elu_, hardtanh_, leaky_relu_, rrelu_, selu_, threshold_ = map(in_place, (celu, elu, hardtanh, leaky_relu, rrelu, selu, threshold))
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(with_indices, (max_pool1d, max_pool2d, max_pool3d))
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = map(
+    with_indices, (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)
+)
+
 __all__ = [
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices", "celu_", "elu_",
+    "embedding_bag", "feature_alpha_dropout", "hardtanh_", "leaky_relu_", "max_pool1d_with_indices",
+    "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "max_unpool1d", "max_unpool2d", "max_unpool3d", "multilabel_margin_loss", "rrelu", "rrelu_", "selu_", "threshold_",
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
     "affine_grid", "alpha_dropout", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -509,3 +527,4 @@ __all__ = [
     "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "triplet_margin_loss", "unfold", "upsample",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

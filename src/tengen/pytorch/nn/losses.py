@@ -8,6 +8,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError, UsageWarning, warn_once
 from tengen.functional import loss as _loss
+from tengen.ops.calls import all_with_line
 from tengen.pytorch.nn.module import Module
 from tengen.tensor import Tensor
 
@@ -318,3 +319,5 @@ class MultiMarginLoss(_Weighted):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return multi_margin_loss(input, target, self.p, self.margin, self.weight, None, None, self.reduction)
+
+all_with_line(globals(), [name for name in globals() if name[0] != "_"])

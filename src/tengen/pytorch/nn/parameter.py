@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tengen.base.arguments import flags_of_functions
 from tengen.pytorch.functions import creation
 from tengen.tensor import Parameter as _Parameter
 from tengen.tensor import Tensor
@@ -39,3 +40,4 @@ class Buffer(Tensor):
 
 
 __all__ = ["Buffer", "Parameter"]
+flags_of_functions(globals(), __all__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen import autodiff
+from tengen.base.arguments import flags_of_functions
 
 
 def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True, **kwargs: Any) -> Any:
@@ -33,3 +34,4 @@ def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentra
 
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
+flags_of_functions(globals(), __all__)

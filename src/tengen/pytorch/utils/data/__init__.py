@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tengen import data as D
+from tengen.base.arguments import flags_of_functions
 from tengen.data import (
     BatchSampler,
     ChainDataset,
@@ -209,3 +210,4 @@ __all__ = [
     "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
     "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
+flags_of_functions(globals(), __all__)
