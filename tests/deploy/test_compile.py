@@ -25,6 +25,7 @@ from tengen import Tensor, deploy, load_graph, trace
 from tengen.base.errors import CompileError, ConfigError, DTypeError, FileFormatError, ShapeError
 from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
+from tengen.deploy import run as link
 from tengen.deploy.ctext import c_name
 from tengen.deploy.objects import read_object
 from tengen.deploy.run import linker
@@ -331,6 +332,19 @@ def test_a_compiler_that_makes_no_program_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(deploy.CannotRun, match=r"cc does not make a program \(fatal error: stdio\.h: No such file\); help: pip install"):
         linker(here)
+
+
+@needs("ziglang")
+def test_zig_is_called_in_one_folder(tmp_path, monkeypatch):
+    """It would build its C library once more for each folder that it lies below. Files may be named from where the caller is."""
+    called, call = [], link._call
+    monkeypatch.setattr(link, "_call", lambda command, data, what, folder=None: called.append(folder) or call(command, data, what, folder))
+    (tmp_path / "a.c").write_text("int main(void) { return 0; }")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17"]
+    for folder, file in ((tmp_path, "a.c"), (tmp_path.parent, f"{tmp_path.name}/a.c")):
+        monkeypatch.chdir(folder)
+        assert link.link_program(Target.named("x86-64-v3"), [file], Path("program"), command).is_file() and (folder / "program").is_file()
+    assert called == [Path(importlib.util.find_spec("ziglang").origin).parent] * 2
 
 
 def test_an_artifact_that_needs_libm_says_so(tmp_path):

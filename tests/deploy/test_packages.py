@@ -11,7 +11,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
-from needs import needs
+from needs import needs, of_zigs_libraries
 from recorded import dumped
 
 import tengen
@@ -240,16 +240,19 @@ def test_programs_of_other_systems_link(mlp, target, ending, tmp_path):
 
 
 @needs("ziglang")
-def test_the_first_op_that_differs_is_named(mlp, tmp_path):
-    """Products of sums round twice on wasm32: the first matrix product differs, as that target says."""
+@pytest.mark.parametrize("target", ["x86-64", "wasm32"])
+def test_the_first_op_that_differs_is_named(target, mlp, tmp_path):
+    """Products of sums round twice on these targets: the first matrix product differs, as they say."""
     model, x, _, home = mlp
-    deploy.compile_model(model, "wasm32", tmp_path, "mlp")
-    deploy.compile_model(model, "wasm32-exact", tmp_path, "exact")
-    if not runners(Target.named("wasm32")):
-        pytest.skip("neither node nor wasmtime is installed")
-    v = deploy.verify_artifact(model, tmp_path, target="wasm32")
+    deploy.compile_model(model, target, tmp_path, "mlp")
+    deploy.compile_model(model, f"{target}-exact", tmp_path, "exact")
+    if not runners(Target.named(target)):
+        pytest.skip("no emulator is installed")
+    if target == "wasm32":
+        of_zigs_libraries(target)
+    v = deploy.verify_artifact(model, tmp_path, target=target)
     assert v.status == "different" and "the first op that differs is matmul(f32[3,7], f32[7,19])" in v.how and "no fused multiply-add" in v.how
-    assert deploy.verify_artifact(model, tmp_path, target="wasm32-exact").status == "equal"
+    assert deploy.verify_artifact(model, tmp_path, target=f"{target}-exact").status == "equal"
     with pytest.raises(FileFormatError, match="holds no artifact for riscv64; help: tengen compile --target riscv64"):
         deploy.verify_artifact(model, tmp_path, target="riscv64")
 

@@ -39,7 +39,7 @@ from tengen.deploy import CannotRun, compile_model
 from tengen.deploy.compile import Artifact
 from tengen.deploy.emulators import runner
 from tengen.deploy.model import Model
-from tengen.deploy.run import linker
+from tengen.deploy.run import link_program
 from tengen.ops.define import Case, Op
 from tengen.runtime.compile import load_object
 
@@ -238,10 +238,8 @@ class Memory:
     def run_linked(self, target: str, folder: Path) -> None:
         """In one program of its own. Errors: CannotRun without the linker or the emulator."""
         start, _ = runner(Target.named(target))
-        command = linker(Target.named(target))
         (folder / "main.c").write_text(self._main())
-        objects = [c.artifact.files[0] for c in self.calls]
-        subprocess.run([*command, "-o", "main", "main.c", *objects], cwd=folder, check=True, capture_output=True)
+        link_program(Target.named(target), [str(folder / "main.c"), *(str(c.artifact.files[0]) for c in self.calls)], folder / "main")
         done = subprocess.run([*start, str(folder / "main")], input=bytes(self.data), capture_output=True)
         assert done.returncode == 0, (done.returncode, done.stderr.decode())
         assert len(done.stdout) == len(self.data)

@@ -153,10 +153,11 @@ def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
 
 def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:
     """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
+    program = Path(os.path.abspath(program))
     command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
     program = program.with_suffix(".exe") if target.system is WINDOWS else program
     math = ["-lm"] if "fma" in target.lacks and target.system is LINUX else []  # the C library's fma of float64
-    done = _call([*command, "-o", str(program), *files, *math], b"", "linking")
+    done = _called(command, program, [*files, *math])
     if done.returncode:
         raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
@@ -176,10 +177,19 @@ def link_library(target: Target, files: Sequence[str], library: Path, exported: 
         if "-static" in command:  # zig's C library, which is another than that of the process that loads this: it has what is needed
             command = [c for c in command if c not in ("-static", "-lpthread")]
             options.append("-nostdlib")
-    done = _call([*command, *options, "-o", str(library), *files], b"", "linking")
+    done = _called([*command, *options], library, files)
     if done.returncode:
         raise TengenError(f"linking {library.name} for {target.name} failed: {_last(done.stderr)}")
     return library
+
+
+def _called(command: Sequence[str], made: Path, files: Sequence[str]) -> subprocess.CompletedProcess:
+    """Calls a linker. zig is called in its own folder: it keeps what it has built of its C library under the name that the library's
+    sources have from where it is called, and would build it once more for each folder that it lies below."""
+    spec = importlib.util.find_spec("ziglang") if "ziglang" in command else None
+    home = Path(spec.origin).parent if spec is not None and spec.origin else None
+    paths = [f if f.startswith("-") else os.path.abspath(f) for f in files]
+    return _call([*command, "-o", os.path.abspath(made), *paths], b"", "linking", home)
 
 
 def call_program(target: Target, command: Sequence[str], program: Path, arguments: Sequence[str], data: bytes) -> bytes:
