@@ -238,20 +238,32 @@ def test_what_holds_the_batch_follows_it(f):
         assert run(g, x)[0].tobytes() == f(Tensor(x), 6).numpy().tobytes(), size
 
 
-def test_a_slice_up_to_the_end_does_not_follow_another_extent():
-    """It may be counted from either end; what begins at the first element, or ends before the last, is not in doubt."""
+def test_a_part_of_an_axis_does_not_follow_another_extent():
+    """It may be counted from either end, or be a share; all of an axis, or one element that is not the last, is not in doubt."""
     g = Graph.of(lambda x: x[:, 2:] * 2, data(2, 4, 3))
-    with pytest.raises(VerifyError, match=r"takes 2 elements from 2 of axis 1, up to the end, and that axis has 6 of them now in place of 4"):
+    with pytest.raises(VerifyError, match="takes 2 of 4 elements of axis 1, from 2, and that axis has 6 of them now: .* from either end"):
         g.set_input(g.inputs[0], (2, 6, 3))
     with g.edits():
         g.set_input(g.inputs[0], (2, 6, 3))
         g.set(g.node("strided_slice"), starts=(0, 4, 0), sizes=(2, 2, 3))
     x = data(2, 6, 3)
     assert run(g, x)[0].tobytes() == (x[:, 4:] * 2).tobytes()
-    for f in (lambda x: x[:, :2] * 2, lambda x: x[:, 1:3] * 2, lambda x: x[:, ::-1] * 2, lambda x: x[:, 0] * 2):
+    for f in (lambda x: x[:, :-1], lambda x: x[:, 1:3], lambda x: x[:, -1:], lambda x: F.split(x, 2, 1)[0], lambda x: x[:1] + x[1:]):
+        g = Graph.of(lambda x, f=f: f(x) * 2, data(2, 4, 3))
+        with pytest.raises(VerifyError, match="counted from either end"):
+            g.set_input(g.inputs[0], (3, 6, 3))
+    for f in (lambda x: x[:, ::-1] * 2, lambda x: x[:, :1] * 2, lambda x: x[:, 2:3] * 2):
         g = Graph.of(f, data(2, 4, 3))
         g.set_input(g.inputs[0], (2, 6, 3))
         assert run(g, x)[0].tobytes() == f(x).tobytes()
+
+
+def test_a_pool_over_all_pixels_is_over_all_pixels_of_another_image():
+    x = data(2, 3, 6, 5)
+    for f in (lambda x: F.adaptive_avg_pool2d(x, 1), lambda x: F.adaptive_max_pool2d(x, 1), lambda x: F.avg_pool2d(x, 2)):
+        g = Graph.of(lambda x, f=f: f(x), data(2, 3, 4, 4))
+        g.set_input(g.inputs[0], x.shape)
+        assert run(g, x)[0].tobytes() == f(Tensor(x)).numpy().tobytes()
 
 
 def test_copies_and_pickles():
