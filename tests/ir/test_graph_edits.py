@@ -220,6 +220,14 @@ BATCHES = {  # functions of (n, 4, 3) and n, in which something but the input's 
     "channels in groups": lambda x, n: F.concat([x[:, 2:], x[:, :2]], axis=1).reshape(n, 2, 2, 3)[:, ::-1],
     "slices that take all of it": lambda x, n: x[::-1, 1:3] * 2 + x[:, ::2],
     "every second example": lambda x, n: x[::2] + 1,
+    "a loop with a state of zeros": lambda x, n: F.scan(
+        lambda h, v: (F.tanh(h + v.reshape(n, 3)), h), F.zeros((n, 3)), x.transpose(1, 0, 2)
+    )[1],
+    "a loop over examples": lambda x, n: F.scan(lambda s, v: (s + v.sum(), v.mean(0)), Tensor(0.0), x)[1],
+    "branches in a loop": lambda x, n: F.while_loop(
+        lambda y: F.abs(y).max() > 0.5,
+        lambda y: F.cond(y.sum() > 0, lambda a: a * 0.5, lambda a: F.concat([a[:, 1:], a[:, :1]], 1) / 4, y), x,
+    ),
     "a token for each example": class_token,
     "zeros for each example": lambda x, n: x.sum(1) + F.zeros((n, 3)) + F.full((n, 1), 2.0),
     "the batch behind another axis": lambda x, n: x.transpose(1, 0, 2).reshape(4, n * 3).reshape(2, 2, n, 3) * 2,
@@ -236,6 +244,7 @@ def test_what_holds_the_batch_follows_it(f):
         g.set_batch(size)
         x = data(6, 4, 3)
         assert run(g, x)[0].tobytes() == f(Tensor(x), 6).numpy().tobytes(), size
+        assert all(r._parent is not None for r in g.regions())
 
 
 def test_a_part_of_an_axis_does_not_follow_another_extent():

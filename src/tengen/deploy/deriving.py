@@ -155,6 +155,7 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             n.attrs = {**n.attrs, k: tuple(scaled(d) if j in places else d for j, d in enumerate(shape))}
 
     def settle(n: Node) -> None:
+        n.attrs = {**n.attrs, **_bodies(n, old, new)}
         before = [None if v is None else changed.get(v, v.type) for v in n.inputs]
         n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs, before)
         for v, t in zip(n.outputs, types):
@@ -197,6 +198,28 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
         if old == PROBE and any(isinstance(d, int) and d and d % PROBE == 0 for v in n.outputs for d in v.type.shape):
             raise VerifyError(f"graph {g.name}, {describe(n)}: its extents cannot follow a batch that is open; help: a number")
+
+
+def _bodies(n: Node, old: Dim, new: Dim) -> dict[str, Any]:
+    """The attributes of a loop or a branch that follow its operands: bodies that take their types, and how many slices there are."""
+    if n.op not in ("scan", "while_loop", "cond"):
+        return {}
+    types, made = [v.type for v in n.inputs if v is not None], {}
+    if n.op == "cond":
+        types = types[1:]
+    if n.op == "scan":
+        at, end = n.attrs["carries"], n.attrs["carries"] + n.attrs["slices"]
+        if at < end and types[at].ndim:
+            made["length"] = types[at].shape[0]
+        types[at:end] = [TensorType(t.shape[1:], t.dtype) for t in types[at:end]]
+    for k, a in n.attrs.items():
+        if isinstance(a, Plain) and any(v.type is not t for v, t in zip(a.inputs, types)):
+            body = made[k] = a.copy()
+            changed = {v: v.type for v, t in zip(body.inputs, types) if v.type is not t}
+            for v, t in zip(body.inputs, types):
+                v.type = t
+            scale_batch(body, old, new, changed)
+    return made
 
 
 def _repeated(g: Plain, v: Value, new: Dim, changed: dict[Value, TensorType]) -> bool:
