@@ -220,6 +220,14 @@ BATCHES = {  # functions of (n, 4, 3) and n, in which something but the input's 
     "channels in groups": lambda x, n: F.concat([x[:, 2:], x[:, :2]], axis=1).reshape(n, 2, 2, 3)[:, ::-1],
     "slices that take all of it": lambda x, n: x[::-1, 1:3] * 2 + x[:, ::2],
     "every second example": lambda x, n: x[::2] + 1,
+    "a loop with a state of zeros": lambda x, n: F.scan(
+        lambda h, v: (F.tanh(h + v.reshape(n, 3)), h), F.zeros((n, 3)), x.transpose(1, 0, 2)
+    )[1],
+    "a loop over examples": lambda x, n: F.scan(lambda s, v: (s + v.sum(), v.mean(0)), Tensor(0.0), x)[1],
+    "branches in a loop": lambda x, n: F.while_loop(
+        lambda y: F.abs(y).max() > 0.5,
+        lambda y: F.cond(y.sum() > 0, lambda a: a * 0.5, lambda a: F.concat([a[:, 1:], a[:, :1]], 1) / 4, y), x,
+    ),
     "a token for each example": class_token,
     "zeros for each example": lambda x, n: x.sum(1) + F.zeros((n, 3)) + F.full((n, 1), 2.0),
     "the batch behind another axis": lambda x, n: x.transpose(1, 0, 2).reshape(4, n * 3).reshape(2, 2, n, 3) * 2,
@@ -236,22 +244,35 @@ def test_what_holds_the_batch_follows_it(f):
         g.set_batch(size)
         x = data(6, 4, 3)
         assert run(g, x)[0].tobytes() == f(Tensor(x), 6).numpy().tobytes(), size
+        assert all(r._parent is not None for r in g.regions())
 
 
-def test_a_slice_up_to_the_end_does_not_follow_another_extent():
-    """It may be counted from either end; what begins at the first element, or ends before the last, is not in doubt."""
+def test_a_part_of_an_axis_does_not_follow_another_extent():
+    """It may be counted from either end, or be a share; all of an axis, or one element that is not the last, is not in doubt."""
     g = Graph.of(lambda x: x[:, 2:] * 2, data(2, 4, 3))
-    with pytest.raises(VerifyError, match=r"takes 2 elements from 2 of axis 1, up to the end, and that axis has 6 of them now in place of 4"):
+    with pytest.raises(VerifyError, match="takes 2 of 4 elements of axis 1, from 2, and that axis has 6 of them now: .* from either end"):
         g.set_input(g.inputs[0], (2, 6, 3))
     with g.edits():
         g.set_input(g.inputs[0], (2, 6, 3))
         g.set(g.node("strided_slice"), starts=(0, 4, 0), sizes=(2, 2, 3))
     x = data(2, 6, 3)
     assert run(g, x)[0].tobytes() == (x[:, 4:] * 2).tobytes()
-    for f in (lambda x: x[:, :2] * 2, lambda x: x[:, 1:3] * 2, lambda x: x[:, ::-1] * 2, lambda x: x[:, 0] * 2):
+    for f in (lambda x: x[:, :-1], lambda x: x[:, 1:3], lambda x: x[:, -1:], lambda x: F.split(x, 2, 1)[0], lambda x: x[:1] + x[1:]):
+        g = Graph.of(lambda x, f=f: f(x) * 2, data(2, 4, 3))
+        with pytest.raises(VerifyError, match="counted from either end"):
+            g.set_input(g.inputs[0], (3, 6, 3))
+    for f in (lambda x: x[:, ::-1] * 2, lambda x: x[:, :1] * 2, lambda x: x[:, 2:3] * 2):
         g = Graph.of(f, data(2, 4, 3))
         g.set_input(g.inputs[0], (2, 6, 3))
         assert run(g, x)[0].tobytes() == f(x).tobytes()
+
+
+def test_a_pool_over_all_pixels_is_over_all_pixels_of_another_image():
+    x = data(2, 3, 6, 5)
+    for f in (lambda x: F.adaptive_avg_pool2d(x, 1), lambda x: F.adaptive_max_pool2d(x, 1), lambda x: F.avg_pool2d(x, 2)):
+        g = Graph.of(lambda x, f=f: f(x), data(2, 3, 4, 4))
+        g.set_input(g.inputs[0], x.shape)
+        assert run(g, x)[0].tobytes() == f(Tensor(x)).numpy().tobytes()
 
 
 def test_copies_and_pickles():

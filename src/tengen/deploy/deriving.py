@@ -26,7 +26,6 @@ from tengen.tensor.recorder import Recorder, traced
 from tengen.tensor.structure import flatten
 
 PROBE = 7919  # a prime number, of which no other extent is a multiple
-SLICES = frozenset({"strided_slice", "set_slice"})
 SPREAD = frozenset({"broadcast_to", "fill", "full", "ones", "zeros"})  # ops of which a shape says how often something is repeated
 
 
@@ -57,8 +56,8 @@ def derive(
     """The attributes in canonical form and the types of the results; VerifyError, whatever the reason. before: the types that the attributes
     were made for."""
     try:
-        if op in SLICES and before and types[0] is not None and before[0] is not None:
-            attrs = _followed(before[0].shape, types[0].shape, attrs)
+        if op in FOLLOWED and before and types[0] is not None and before[0] is not None and before[0].ndim == types[0].ndim:
+            attrs = FOLLOWED[op](before[0].shape, types[0].shape, attrs)
         known = lookup(op)
         attributes = known.canonical(types, tuple(attrs.values()))
         return attributes, known.infer_types(types, attributes)
@@ -66,27 +65,36 @@ def derive(
         raise VerifyError(str(e)) from e
 
 
-def _followed(before: Sequence[Dim], now: Sequence[Dim], attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a slice whose operand has other extents than it was made for: what took all of an axis takes all of it. Errors:
-    VerifyError for what ended with an axis and did not begin with it: it may be counted from either end."""
-    if len(before) != len(now):
-        return attrs
-    slices = [list(attrs[k]) for k in ("starts", "sizes")]
-    starts, sizes = slices
+def _sliced(before: Sequence[Dim], now: Sequence[Dim], attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a slice whose operand has other extents than it was made for: what took all of an axis takes all of it, and one
+    element that is not the last stays. Errors: VerifyError for other parts of an axis: they may be counted from either end, or be shares."""
+    starts, sizes = list(attrs["starts"]), list(attrs["sizes"])
     for i, (d, e, step) in enumerate(zip(before, now, attrs["steps"])):
         a, n = starts[i], sizes[i]
-        if same_extent(d, e):
+        if same_extent(d, e) or same_extent(n, 0):
             continue
         if same_extent(a, 0) and step > 0 and same_extent(n, (d + step - 1) // step):
             sizes[i] = (e + step - 1) // step
         elif step == -1 and same_extent(a, d - 1) and same_extent(n, d):
             starts[i], sizes[i] = e - 1, e
-        elif not same_extent(n, 0) and same_extent(a + (n - 1) * step if step > 0 else a, d - 1):
+        elif not same_extent(n, 1) or same_extent(a, d - 1):
             raise VerifyError(
-                f"it takes {n} elements from {a} of axis {i}, up to the end, and that axis has {e} of them now in place of {d}: they may be "
-                "counted from either end; help: set(node, starts=..., sizes=...) in the same edits()"
+                f"it takes {n} of {d} elements of axis {i}, from {a}, and that axis has {e} of them now: they may be counted from either end; "
+                "help: set(node, starts=..., sizes=...) in the same edits()"
             )
     return {**attrs, "starts": tuple(starts), "sizes": tuple(sizes)}
+
+
+def _pooled(before: Sequence[Dim], now: Sequence[Dim], attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a pool: a window over all of an axis is over all of it."""
+    sizes, n = list(attrs["kernel_size"]), len(attrs["kernel_size"])
+    for i, (d, e, padding) in enumerate(zip(before[-n:], now[-n:], attrs["padding"])):
+        if not same_extent(d, e) and padding == 0 and same_extent(sizes[i], d):
+            sizes[i] = e
+    return {**attrs, "kernel_size": tuple(sizes)}
+
+
+FOLLOWED = {"strided_slice": _sliced, "set_slice": _sliced, "avg_pool": _pooled, "max_pool": _pooled}  # attributes that follow an operand
 
 
 def attributes_of(g: Plain, op: str, given: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -147,6 +155,7 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             n.attrs = {**n.attrs, k: tuple(scaled(d) if j in places else d for j, d in enumerate(shape))}
 
     def settle(n: Node) -> None:
+        n.attrs = {**n.attrs, **_bodies(n, old, new)}
         before = [None if v is None else changed.get(v, v.type) for v in n.inputs]
         n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs, before)
         for v, t in zip(n.outputs, types):
@@ -189,6 +198,28 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
         if old == PROBE and any(isinstance(d, int) and d and d % PROBE == 0 for v in n.outputs for d in v.type.shape):
             raise VerifyError(f"graph {g.name}, {describe(n)}: its extents cannot follow a batch that is open; help: a number")
+
+
+def _bodies(n: Node, old: Dim, new: Dim) -> dict[str, Any]:
+    """The attributes of a loop or a branch that follow its operands: bodies that take their types, and how many slices there are."""
+    if n.op not in ("scan", "while_loop", "cond"):
+        return {}
+    types, made = [v.type for v in n.inputs if v is not None], {}
+    if n.op == "cond":
+        types = types[1:]
+    if n.op == "scan":
+        at, end = n.attrs["carries"], n.attrs["carries"] + n.attrs["slices"]
+        if at < end and types[at].ndim:
+            made["length"] = types[at].shape[0]
+        types[at:end] = [TensorType(t.shape[1:], t.dtype) for t in types[at:end]]
+    for k, a in n.attrs.items():
+        if isinstance(a, Plain) and any(v.type is not t for v, t in zip(a.inputs, types)):
+            body = made[k] = a.copy()
+            changed = {v: v.type for v, t in zip(body.inputs, types) if v.type is not t}
+            for v, t in zip(body.inputs, types):
+                v.type = t
+            scale_batch(body, old, new, changed)
+    return made
 
 
 def _repeated(g: Plain, v: Value, new: Dim, changed: dict[Value, TensorType]) -> bool:

@@ -447,6 +447,10 @@ class Graph(Plain):
                     v.type = TensorType((n, *v.type.shape[1:]), v.type.dtype)
                 scale_batch(self, b, n, before)
                 b = n
+            for g in self.graphs():
+                for node in g.nodes:
+                    if isinstance(g, Graph):
+                        g._adopt(node)
 
     def set_constant(self, name: str, data: Any) -> None:
         """Other data for a constant, of any shape that fits those who read it."""
