@@ -53,6 +53,33 @@ def test_sizes_and_positions_are_computed_in_float32(opset, mode, scales):
         beside_onnxruntime(op, inputs, opset, known=range(1, len(inputs)), opened=False, mode=mode, **more)
 
 
+def test_sizes_that_are_open():
+    """To the size of another picture, as networks that join scales do; and by whole scales."""
+    x, like = X[:, :, :5, :4], np.zeros((1, 1, 7, 4), np.float32)
+    head = """<ir_version: 8, opset_import: ["": OPSET]> g (float[n, c, h, w] x, float[a, b, p, q] y) => (float[n, c, k, l] z) {
+        s = Shape(x)  t = Shape(y)  i = Constant <value_ints = [0, 1]> ()  j = Constant <value_ints = [2, 3]> ()
+        u = Gather(s, i)  v = Gather(t, j)  size = Concat <axis = 0> (u, v)  z = Resize <MORE> (x, , , size) }"""
+    cases = [
+        f'mode = "{mode}", coordinate_transformation_mode = "{way}"'
+        for mode in ("nearest", "linear", "cubic") for way in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    ]  # fmt: skip
+    cases += ['mode = "cubic", exclude_outside = 1', 'mode = "nearest", nearest_mode = "ceil"']
+    ran = []
+    for case in cases:
+        m = parser.parse_model(head.replace("OPSET", "18").replace("MORE", case))
+        module, program = to_module(m), load(m)
+        for other in (like, np.zeros((1, 1, 1, 9), np.float32), np.zeros((1, 1, 5, 4), np.float32), X[:, :, :2, :3]):
+            have = program(x, other).numpy()
+            assert have.tobytes() == module(x, other).numpy().tobytes(), case
+            ran.append((case, m, other, have))
+    for mode in ("nearest", "linear"):
+        beside_onnxruntime("Resize", [X, None, np.array([1, 1, 2, 3], np.float32)], 13, known=[2], mode=mode)
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: its results are not compared")
+    for case, m, other, have in ran:
+        (want,) = ort.InferenceSession(m.SerializeToString()).run(None, {"x": x, "y": other})
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=2e-6, err_msg=case)
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_windows_of_open_extents(op):
     """The last window of ceil_mode, and what SAME adds, follow from the extents."""

@@ -99,6 +99,16 @@ class Numbers:
         return f"{text} (with {numbers})" if numbers else text
 
 
+def never_negative(e: Index) -> bool:
+    """Whether an expression of extents shows that it is at least 0, as it stands. A quotient that would be less has no value."""
+    e = unguarded(e)
+    if isinstance(e, int) or e.op == "const":
+        return (e if isinstance(e, int) else e.attr) >= 0
+    if e.op in ("add", "mul", "min"):
+        return all(map(never_negative, e.args))
+    return e.op in ("var", "quo", "rem", "abs") or e.op == "max" and any(map(never_negative, e.args))
+
+
 class OpenExtent(Expr):
     """An extent that is known when a program runs, as users see it in `Tensor.shape` while a graph is recorded. It is an
     expression, but for `==`: between plain expressions that asks whether they are the same one; users ask for a value, which there
@@ -117,6 +127,8 @@ class OpenExtent(Expr):
             return True
         if not isinstance(other, (Expr, Number)):
             return NotImplemented
+        if isinstance(other, int) and other < 0 and never_negative(self.expr):
+            return False
         if decisions.decide is not None:
             return decisions.decide(equal(self.expr, other))
         raise Undecided(f"whether the extent {self.expr!r} is {other!r} is not known before the program runs")

@@ -162,8 +162,10 @@ def cast_to(v: Value, to: int, saturate: bool = True, round_mode: str = "up") ->
         if is_coded(target):
             return encode(as_tensor(read.astype(np.float32)), target, saturate, round_mode)
         return as_tensor(read.astype(target))
-    if isinstance(v, np.ndarray) and v.size <= SMALL and not is_coded(target):
-        return v if v.dtype == object and target.kind == "i" else v.astype(target)
+    if isinstance(v, np.ndarray) and v.dtype == object and target.kind == "i":
+        return v
+    if isinstance(v, np.ndarray) and v.size <= SMALL and v.dtype != object and not is_coded(target):
+        return v.astype(target)
     x = decode(v) if isinstance(v, Coded) else as_tensor(v)
     if is_coded(target):
         return v if isinstance(v, Coded) and v.dtype == target else encode(x, target, saturate, round_mode)

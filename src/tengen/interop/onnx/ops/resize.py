@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import tengen.functional as F
+from tengen.base.dtype import dtype
+from tengen.base.errors import TraceError
 from tengen.interop.networks.places import modest
+from tengen.interop.networks.values import shape_array
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints, known
+from tengen.loops.lang import Expr, unguarded
+from tengen.ops.reduce import extent
 from tengen.tensor import Tensor
 
 
@@ -95,6 +102,93 @@ def resampled(t: Tensor, axis: int, index: np.ndarray, weight: np.ndarray) -> Te
     return total
 
 
+# -- extents that are open --------------------------------------------------------------------------------------------------
+def number_of(v: Any, kind: str) -> Any:
+    """A number, or an open extent as a scalar tensor."""
+    return extent(unguarded(v), dtype(kind)) if isinstance(v, Expr) else v.astype(kind) if isinstance(v, Tensor) else float(v)
+
+
+def open_positions(n: NodeOf, size: Any, out: Any, scale: Any, kind: str) -> Tensor:
+    """`positions` where the extents are open, by the same arithmetic.
+
+    Errors: TraceError for a transformation that needs their numbers.
+    """
+    at, mode = F.arange(out, dtype="int64").astype(kind), n.get("coordinate_transformation_mode", "asymmetric")
+    size, several, scale = number_of(size, kind), F.greater(as_tensor(shape_array([out])), 1), number_of(scale, kind)
+    match mode:
+        case "half_pixel":
+            return (at + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return F.where(several, (at + 0.5) / scale - 0.5, 0.0)
+        case "align_corners":
+            return F.where(several, at * (size - 1) / (size * scale - 1), 0.0)
+        case "asymmetric":
+            return at / scale
+    raise TraceError(f"coordinate_transformation_mode={mode!r} needs the numbers of the extents")
+
+
+def open_taps(n: NodeOf, size: Any, out: Any, scale: Any) -> list[tuple[Tensor, Tensor | None]]:
+    """`taps` where the extents are open: for each pixel that makes one of the result its index, and its weight (None: 1)."""
+    mode, last = n["mode"], lambda kind: number_of(size, kind) - 1
+    inside = lambda index, kind: F.minimum(F.maximum(index, 0.0), last(kind)).astype("int64")
+    if mode == "nearest":
+        x = open_positions(n, size, out, scale, "float32")
+        early = n.op == "Upsample" or n.since < 11
+        rule = "ceil" if early and scale < 1 else "floor" if early else n.get("nearest_mode", "round_prefer_floor")
+        ways = {"round_prefer_floor": (-0.5, F.ceil), "round_prefer_ceil": (0.5, F.floor), "floor": (0.0, F.floor), "ceil": (0.0, F.ceil)}
+        return [(inside(ways[rule][1](x + ways[rule][0]), "float32"), None)]
+    if n.get("antialias", 0):
+        raise TraceError("antialias needs the numbers of the extents")
+    x = open_positions(n, size, out, scale, "float64")
+    reach = 2 if mode == "cubic" else 1
+    indices = [F.floor(x) + float(k - reach + 1) for k in range(2 * reach)]
+    weights = [open_cubic(x - i, n.get("cubic_coeff_a", -0.75)) if mode == "cubic" else F.maximum(0.0, 1 - F.abs(x - i)) for i in indices]
+    if n.get("exclude_outside", 0):
+        weights = [F.where(F.logical_or(i < 0, i > last("float64")), 0.0, w) for i, w in zip(indices, weights)]
+        total = functools.reduce(operator.add, weights)
+        weights = [w / total for w in weights]
+    return [(inside(i, "float64"), w) for i, w in zip(indices, weights)]
+
+
+def open_cubic(d: Tensor, a: float) -> Tensor:
+    """`cubic` of a tensor."""
+    d = F.abs(d)
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((d - 5) * d + 8) * d * a - 4 * a
+    return F.where(d <= 1, near, F.where(d < 2, far, 0.0))
+
+
+def openly_resampled(t: Tensor, axis: int, parts: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
+    """`resampled` by tensors: pixels that have no weight anywhere are left out here, too."""
+    shape, total = [-1 if a == axis else 1 for a in range(len(t.shape))], None
+    for index, weight in parts:
+        part = F.take(t, index, axis)
+        if weight is None:
+            return part
+        part = part * weight.astype(t.dtype).reshape(*shape)
+        total = part if total is None else F.where(F.max(F.abs(weight)) > 0, total + part, total)
+    assert total is not None
+    return total
+
+
+def ratio(out: Any, size: Any) -> Any:
+    """How many times as large an axis becomes: a number, or a tensor of float64 where one of them is open."""
+    if not isinstance(out, Expr) and not isinstance(size, Expr):
+        return out / size
+    return number_of(out, "float64") / number_of(size, "float64")
+
+
+def scaled(size: Any, scale: float) -> Any:
+    """An extent times a scale, rounded down, in float32 as shapes are inferred. Open extents take whole scales."""
+    if isinstance(size, Expr) and scale == int(scale):
+        return size * int(scale)
+    return int(np.floor(np.float32(int(size)) * np.float32(scale)))
+
+
+def same_extent(a: Any, b: Any) -> bool:
+    """Whether two extents are known to be equal."""
+    return unguarded(a) is unguarded(b) if isinstance(a, Expr) or isinstance(b, Expr) else a == b
+
+
 @op("Resize", "Upsample")
 def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: Value = None) -> Value:
     """By sizes or by scales, axis by axis."""
@@ -102,17 +196,18 @@ def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: 
     if n.op == "Upsample" or n.since == 10:
         scales, roi = (np.asarray(n["scales"]) if n.since < 9 and n.op == "Upsample" else roi), None
     axes = [a % len(t.shape) for a in (n.get("axes") or range(len(t.shape)))]
-    extents = [int(t.shape[a]) for a in axes]
+    extents = [t.shape[a] for a in axes]
     if sizes is not None and np.size(known(sizes)):
         outs = ints(sizes)
-        by = [o / e for o, e in zip(outs, extents)]
+        by = [1.0 if same_extent(o, e) else ratio(o, e) for o, e in zip(outs, extents)]
         policy = n.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
+            extents = [int(e) for e in extents]
             one = min(by) if policy == "not_larger" else max(by)
             by, outs = [one] * len(by), [int(np.floor(one * e + 0.5)) for e in extents]
     else:
         by = [float(s) for s in known(scales).reshape(-1)]
-        outs = [int(np.floor(np.float32(e) * np.float32(s))) for e, s in zip(extents, by)]  # in float32, as shapes are inferred
+        outs = [scaled(e, s) for e, s in zip(extents, by)]
     crop = n.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     region = [] if roi is None else [float(r) for r in known(roi).reshape(-1)]
     if crop and len(region) != 2 * len(axes):
@@ -123,7 +218,10 @@ def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: 
     outside = None
     for i, (a, e, o, s) in enumerate(zip(axes, extents, outs, by)):
         window = (region[i], region[i + len(axes)])
-        if e == o and s == 1 and not crop:
+        if same_extent(e, o) and not isinstance(s, Tensor) and s == 1 and not crop:
+            continue
+        if not crop and (isinstance(e, Expr) or isinstance(o, Expr)):
+            t = openly_resampled(t, a, open_taps(n, e, o, s))
             continue
         t = resampled(t, a, *taps(n, e, o, s, window))
         if crop:
