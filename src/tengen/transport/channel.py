@@ -116,11 +116,13 @@ class Channel:
         self._last = text
 
     def end(self) -> None:
-        """Returns when the programs of all ranks have come to their ends, however long that takes. Errors: DistributedError where another one
-        waits for this rank in an operation."""
+        """Returns when the programs of all ranks have come to their ends, or after the time-out: one may have more to do. Errors:
+        DistributedError where another one waits for this rank in an operation."""
         if self._broken is None:
-            request, pause = self._start(END), PAUSE
-            while not request.test():
+            self._last_request, pause, start = self._start(END), PAUSE, time.monotonic()
+            while not self._last_request.test():
+                if time.monotonic() - start > config.distributed_timeout:
+                    return
                 time.sleep(pause := min(2 * pause, 0.01))
             if not self._same():
                 raise self._disagreed(self._texts(END))
