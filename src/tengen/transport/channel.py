@@ -84,6 +84,7 @@ class Channel:
         self._number, self._last = 0, "none"
         self.received = 0
         self._broken: str | None = None
+        self._ending: Request | None = None  # kept, since others may still write what it receives
         self._here: set[int] = set()  # ranks that have told this one that they wait in the operation at hand
         self._mine, self._all = np.zeros(MARK + LOAD, np.uint8), np.zeros((self.size, MARK + LOAD), np.uint8)
         self._counts = [MARK + LOAD] * self.size
@@ -119,8 +120,8 @@ class Channel:
         """Returns when the programs of all ranks have come to their ends, or after the time-out: one may have more to do. Errors:
         DistributedError where another one waits for this rank in an operation."""
         if self._broken is None:
-            self._last_request, pause, start = self._start(END), PAUSE, time.monotonic()
-            while not self._last_request.test():
+            self._ending, pause, start = self._start(END), PAUSE, time.monotonic()
+            while not self._ending.test():
                 if time.monotonic() - start > config.distributed_timeout:
                     return
                 time.sleep(pause := min(2 * pause, 0.01))
