@@ -179,6 +179,17 @@ def sync_batch_norm():
     with gm:
         y = norm(x)
         gm.backward((y**3).sum())
+    again, state, x2 = M.SyncBatchNorm(2), [x.grad, norm.running_mean, norm.running_var], tg.Parameter(x.detach())
+    gm2 = autodiff.GradManager().attach([x2])
+
+    @tg.jit.trace(symbolic=True)
+    def traced():
+        with gm2:
+            gm2.backward((again(x2) ** 3).sum())
+
+    traced()
+    for want, got in zip(state, (x2.grad, again.running_mean, again.running_var)):
+        assert want.numpy().tobytes() == got.numpy().tobytes()
     return y.numpy(), x.grad.numpy(), norm.running_mean.numpy(), norm.running_var.numpy()
 
 

@@ -130,6 +130,9 @@ BY_SHORT = {d.short: d for d in ALL + COMPLEX}  # of printed IR
 BY_NAME = {k: d for k, d in BY_SHORT.items() if k not in ("i8", "u8")} | {d.name: d for d in BY_SHORT.values()}  # NumPy's i8 has 8 bytes
 
 
+_OF_NUMPY: dict[np.dtype, DType] = {}  # those that were asked for: bfloat16's brings a package
+
+
 def dtype(x) -> DType:
     """The `DType` that `x` names: a DType, a name or a code of NumPy's, a NumPy dtype, or Python's float, int, bool, complex.
 
@@ -141,6 +144,8 @@ def dtype(x) -> DType:
     """
     if isinstance(x, DType):
         return x
+    if isinstance(x, np.dtype) and (found := _OF_NUMPY.get(x)) is not None:  # its name takes NumPy microseconds
+        return found
     if isinstance(x, str) and x in BY_NAME:
         return BY_NAME[x]
     if x is float:
@@ -154,7 +159,10 @@ def dtype(x) -> DType:
     try:
         if x is None:  # NumPy's default, which is not ours
             raise TypeError
-        return BY_NAME[np.dtype(x).name]
+        found = BY_NAME[np.dtype(x).name]
+        if isinstance(x, np.dtype):
+            _OF_NUMPY[x] = found
+        return found
     except Exception as e:  # NumPy parses strings: it also raises ValueError, SyntaxError and warnings that are errors
         if isinstance(x, int):
             raise TypeError(f"{x!r} is not a dtype; help: extents are one argument, a tuple, as in zeros((2, 3))") from e

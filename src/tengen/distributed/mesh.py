@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.dtype import DType
 from tengen.base.errors import DistributedError, ShapeError
 from tengen.distributed.data_parallel import broadcast_tensors
 from tengen.distributed.placing import Way, attributes, chunk_sums, ways
@@ -34,6 +35,8 @@ from tengen.tensor.elsewhere import Placed, whole
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import assign, tensor_over
 from tengen.transport.group import WORLD, Group, world
+
+TYPICAL = 32  # what an open extent, a batch mostly, is taken for where bytes are compared
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,7 @@ class Mesh:
             assert type(to) is Split
             size = x.shape[to.axis] // n
             return x[(slice(None),) * to.axis + (slice(self.at[d] * size, (self.at[d] + 1) * size),)]
-        nbytes = x.size * x.dtype.size
+        nbytes = _bytes(x.shape, x.dtype)
         self.moved += int(self.cost(was, to, nbytes * n if type(was) is Split else nbytes // was.chunks, d))
         if type(was) is Split:
             if type(to) is Broadcast:
@@ -332,7 +335,7 @@ class Mesh:
                 to = Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i])
                 have = self._at(x)[0]
                 shares = [n for e, n in enumerate(self.sizes) if e != d and self._is_cut(have, i, e, chosen)]
-                nbytes = x.size * x.dtype.size // prod(shares)
+                nbytes = _bytes(x.shape, x.dtype) // prod(shares)
                 total += self.cost(have[d], to, nbytes, d)
         return total
 
@@ -343,10 +346,15 @@ class Mesh:
 
     def _later(self, w: Way, types: list, outs: Sequence[TensorType], d: int) -> float:
         """What a result costs that somebody has to put together."""
-        nbytes = sum(prod(t.shape) * t.dtype.size for t in outs)
+        nbytes = sum(_bytes(t.shape, t.dtype) for t in outs)
         if w.combine == "chunks":
             return self.cost(Partial(types[0].shape[w.axes[0]] // (256 * self.sizes[d])), Broadcast(), nbytes, d)
         return 2.0 * nbytes if w.combine else 0.0
+
+
+def _bytes(shape: Sequence, dtype: DType) -> int:
+    """The bytes of a tensor; an extent that is known when a program runs counts as `TYPICAL`."""
+    return prod(n if isinstance(n, int) else TYPICAL for n in shape) * dtype.size
 
 
 def _result(w: Way | None, chunks: int) -> Placement:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tengen.base.arguments import check_flag
 from tengen.base.config import config
-from tengen.base.dtype import float64
+from tengen.base.dtype import float64, int64
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional.distributed import all_reduce_sum
 from tengen.functional.export import export
@@ -227,15 +225,17 @@ def sync_batch_norm(
     if not training or (WORLD if group is None else group).size == 1:
         return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
     axes, shape = [0, *range(2, inp.ndim)], (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
-    here = inp.size // max(inp.shape[1], 1)
-    n = int(all_reduce_sum(Tensor(np.array([here])), group).item())
-    mean = all_reduce_sum(inp.sum(axes), group).reshape(shape) / n
+    n = all_reduce_sum(extent(inp.size // max(inp.shape[1], 1), int64), group)
+    count = n.astype(inp.dtype)
+    mean = all_reduce_sum(inp.sum(axes), group).reshape(shape) / count
     centred = inp - mean
-    var = all_reduce_sum((centred * centred).sum(axes), group).reshape(shape) / n
+    var = all_reduce_sum((centred * centred).sum(axes), group).reshape(shape) / count
     y = centred / (var + eps).sqrt()
     y = y if weight is None else y * weight.reshape(shape)
     y = y if bias is None else y + bias.reshape(shape)
-    for running, now in ((running_mean, mean), (running_var, var * (n / max(n - 1, 1)))):
+    samples = n.astype(float64)
+    unbiased = var * (samples / REGISTRY["maximum"](samples - 1, 1)).astype(var.dtype)
+    for running, now in ((running_mean, mean), (running_var, unbiased)):
         if running is not None:
             running._reset(running * momentum + now.detach().reshape(running.shape) * (1 - momentum))
     return y

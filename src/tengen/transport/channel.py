@@ -4,6 +4,7 @@ do, so that ranks that disagree get an error instead of each other's bytes, and 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -18,6 +19,8 @@ from tengen.base.errors import DistributedError, LostRankError
 from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
+MARK = 24  # bytes that ranks compare: the number of the operation, and a digest of its description
+LOAD = 1024  # bytes of a small array that travel with them
 SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
 ACTIVE = 1.0  # the same for a transfer in which all are known to take part; one that takes longer has a rank that has stopped, perhaps
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
@@ -45,6 +48,11 @@ def _header(number: int, text: str) -> np.ndarray:
 
 def _read(record: np.ndarray) -> tuple[int, str]:
     return int(record[:8].view("<i8")[0]), record[8:].tobytes().rstrip(b"\0").decode(errors="replace")
+
+
+@functools.lru_cache(1024)
+def _digest(text: str) -> np.ndarray:
+    return np.frombuffer(blake2b(text.encode(), digest_size=MARK - 8).digest(), np.uint8)
 
 
 class Sending(NamedTuple):
@@ -76,23 +84,28 @@ class Channel:
         self._number, self._last = 0, "none"
         self.received = 0
         self._broken: str | None = None
+        self._ending: Request | None = None  # kept, since others may still write what it receives
         self._here: set[int] = set()  # ranks that have told this one that they wait in the operation at hand
+        self._mine, self._all = np.zeros(MARK + LOAD, np.uint8), np.zeros((self.size, MARK + LOAD), np.uint8)
+        self._counts = [MARK + LOAD] * self.size
 
-    def agree(self, text: str) -> None:
+    def agree(self, text: str, load: np.ndarray | None = None) -> np.ndarray:
         """Returns when all ranks have come here with the same text, which says what they do next.
 
+        Args: load: up to `LOAD` bytes for the others. Returns: [rank, byte] what all have given, until the next operation.
         Errors: DistributedError that says what each wants, or who has not come within the time-out.
         """
-        said = self._meet(text)
-        if any(one != said[self.rank] for one in said):
-            raise self._disagreed(said)
+        if not self._meet(text, text, load):
+            raise self._disagreed(self._texts(text))
         self._last = text
+        return self._all[:, MARK:]
 
     def agree_on(self, text: str, parts: Sequence[str]) -> None:
         """The same for an operation on several things, each with a text; an error says which is the first that differs."""
         digest = blake2b(repr(parts).encode(), digest_size=8).hexdigest()
-        said = self._meet(f"{text}, {len(parts)} tensors, digest {digest}")
-        if any(one != said[self.rank] for one in said):
+        whole = f"{text}, {len(parts)} tensors, digest {digest}"
+        if not self._meet(whole, whole):
+            said = self._texts(whole)
             wants = [what.rpartition(", ")[0] for _, what in said]
             if any(n != self._number for n, _ in said) or len(set(wants)) > 1:
                 raise self._disagreed(said)
@@ -100,40 +113,55 @@ class Channel:
             every = np.empty((self.size, *marks.shape), np.uint8)
             self._wait(self.transport.allgather(as_bytes(marks), as_bytes(every), [marks.size] * self.size), text)
             first = int((every != every[0]).any((0, 2)).argmax())
-            raise self._disagreed(self._meet(f"{text}, of which tensor {first} is {parts[first]}"))
+            raise self._disagreed(self._texts(f"{text}, of which tensor {first} is {parts[first]}"))
         self._last = text
 
     def end(self) -> None:
-        """Returns when the programs of all ranks have come to their ends, however long that takes. Errors: DistributedError where another one
-        waits for this rank in an operation."""
+        """Returns when the programs of all ranks have come to their ends, or after the time-out: one may have more to do. Errors:
+        DistributedError where another one waits for this rank in an operation."""
         if self._broken is None:
-            self._number += 1
-            everyone = np.empty((self.size, HEADER), np.uint8)
-            request = self.transport.allgather(_header(self._number, END), as_bytes(everyone), [HEADER] * self.size)
-            pause = PAUSE
-            while not request.test():
+            self._ending, pause, start = self._start(END), PAUSE, time.monotonic()
+            while not self._ending.test():
+                if time.monotonic() - start > config.distributed_timeout:
+                    return
                 time.sleep(pause := min(2 * pause, 0.01))
-            said = [_read(record) for record in everyone]
-            if any(what != END for _, what in said):
-                raise self._disagreed(said)
+            if not self._same():
+                raise self._disagreed(self._texts(END))
 
     def propose(self, text: str) -> list[str]:
         """What each rank wants to do next, where that may differ; all come here, and decide by the same rule what they do together.
 
         Errors: DistributedError where a rank does something else.
         """
-        said = self._meet(PROPOSAL + text)
-        if any(n != self._number or not what.startswith(PROPOSAL) for n, what in said):
-            raise self._disagreed(said)
+        load = np.zeros(LOAD, np.uint8)
+        said = np.frombuffer(text.encode()[:LOAD], np.uint8)
+        load[: said.size] = said
+        if not self._meet(text, PROPOSAL, load):
+            raise self._disagreed(self._texts(PROPOSAL + text))
         self._last = text
-        return [what.removeprefix(PROPOSAL) for _, what in said]
+        return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in self._all[:, MARK:]]
 
-    def _meet(self, text: str) -> list[tuple[int, str]]:
-        """(Number of the operation, text) of each rank, once all have come."""
+    def _meet(self, text: str, same: str, load: np.ndarray | None = None) -> bool:
+        """Whether all ranks, once they have come, do the same; one exchange. text: for messages. same: what is to be the same."""
         if self._broken is not None:
             raise DistributedError(f"{text}: this group failed before ({self._broken}); help: start the processes again")
+        self._wait(self._start(same, load), text)
+        return self._same()
+
+    def _start(self, same: str, load: np.ndarray | None = None) -> Request:
         self._number += 1
         self._here = {self.rank}
+        self._mine[:8].view("<i8")[0] = self._number
+        self._mine[8:MARK] = _digest(same)
+        if load is not None:
+            self._mine[MARK : MARK + load.size] = load
+        return self.transport.allgather(self._mine, self._all.reshape(-1), self._counts)
+
+    def _same(self) -> bool:
+        return self._all[:, :MARK].tobytes() == self._mine[:MARK].tobytes() * self.size
+
+    def _texts(self, text: str) -> list[tuple[int, str]]:
+        """(Number of the operation, text) of each rank, where they were found to differ."""
         everyone = np.empty((self.size, HEADER), np.uint8)
         self._wait(self.transport.allgather(_header(self._number, text), as_bytes(everyone), [HEADER] * self.size), text)
         return [_read(record) for record in everyone]
@@ -213,15 +241,25 @@ class Channel:
 
     def broadcast(self, a: np.ndarray, root: int, text: str) -> None:
         """Fills every rank's array with root's; `text` describes the operation."""
-        self.agree(f"{text} of rank {root}")
-        self._wait(self.transport.broadcast(as_bytes(a), root), text, present=True)
+        text = f"{text} of rank {root}"
+        if a.nbytes > LOAD:
+            self.agree(text)
+            self._wait(self.transport.broadcast(as_bytes(a), root), text, present=True)
+            return
+        found = self.agree(text, as_bytes(a) if self.rank == root else None)
+        if self.rank != root:
+            as_bytes(a)[:] = found[root, : a.nbytes]
 
     def all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> np.ndarray:
         """All ranks' arrays one after another; sizes: the elements of each."""
-        self.agree(text)
         whole = np.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
         self.received += sum(counts) - counts[self.rank]
+        if max(counts) <= LOAD:
+            found = self.agree(text, as_bytes(a))
+            as_bytes(whole)[:] = np.concatenate([found[r, :n] for r, n in enumerate(counts)])
+            return whole
+        self.agree(text)
         self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text, present=True)
         return whole
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tengen.base.errors import DistributedError
 
 JOB = "_TENGEN_JOB"  # the environment's name of the job's folder
-LOOK = 0.2  # seconds between two looks for processes that have begun
+LOOK = 0.02  # seconds between two looks for processes that have begun, until all have
 
 
 def find_mpiexec() -> list[str]:
@@ -72,7 +72,7 @@ def run_program(program: str, arguments: Sequence[str], ranks: int, least: int |
             process = subprocess.Popen(command(ranks, ["--program", program, *arguments]), env={**environment(ranks), JOB: folder})
             try:
                 with _ended_by_sigterm():
-                    lost = _first_lost(process.pid, Path(folder))
+                    lost = _first_lost(process.pid, Path(folder), ranks)
                     code = process.wait()
             except BaseException as e:
                 _end(process, knows=isinstance(e, KeyboardInterrupt))  # from a terminal mpiexec gets an interrupt, too
@@ -111,12 +111,13 @@ def _ranks(lost: Sequence[int]) -> str:
     return f"rank {lost[0]} was" if len(lost) == 1 else f"one of the ranks {', '.join(map(str, lost))} was"
 
 
-def _first_lost(pid: int, folder: Path) -> list[int]:
+def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     """Waits until the process of mpiexec has ended. Returns: the ranks whose processes were the first to end without a word; mpiexec ends
     the others then. Several where they ended at once."""
     poll, job, lost = select.poll(), os.pidfd_open(pid), list[int]()
     rank_of: dict[int, int] = {}
     poll.register(job, select.POLLIN)
+    ended = False
     try:
         while True:
             gone = []
@@ -131,14 +132,15 @@ def _first_lost(pid: int, folder: Path) -> list[int]:
                     fd = -1 - rank  # it has ended already
                     gone.append(fd)
                 rank_of[fd] = rank
-            ready = [fd for fd, _ in poll.poll(0 if gone else 1000 * LOOK)]
+            ready = [fd for fd, _ in poll.poll(0 if gone or ended else 1000 * LOOK if len(rank_of) < ranks else None)]
             for fd in {*gone, *ready} - {job}:
                 if fd >= 0:
                     poll.unregister(fd)
             silent = [rank_of[fd] for fd in {*gone, *ready} - {job} if not _has_word(folder, rank_of[fd])]
             lost = lost or sorted(silent)
-            if job in ready:
+            if ended:
                 return lost
+            ended = job in ready  # then once more, for what has begun and ended since the last look
     finally:
         for fd in [job, *(fd for fd in rank_of if fd >= 0)]:
             os.close(fd)
