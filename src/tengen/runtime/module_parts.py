@@ -10,7 +10,7 @@ an eager program has as well, a fiftieth of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tengen.base.digest import blake2b
 from tengen.runtime.llvm import GOOD, QUICK
@@ -20,7 +20,7 @@ MOST = 1 << 19  # characters of a module that is taken apart by size alone
 LONG_ENTRY = 1 << 16  # characters of a `run` that is compiled with little effort: LLVM takes 20 ms for good code of them, and 4 ms for quick
 MOST_LITTLE = 2  # pieces of a kernel that does little: strategies cut work into pieces of some ten microseconds
 MANY = 64  # pieces that a kernel is taken to have where their number is not known, or that is launched in a loop
-FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
+_DEFINE, _END = "define void @", "\n}\n"  # what a kernel and `run` begin with, at the start of a line, and how they end
 ENTRY = "run"
 STOP = "declare i32 @tengen_stop(ptr, i64)"  # what loops of `run` may call (`compiler/program_ir.py`)
 _LAUNCH = re.compile(r"^  call void (?:@([\w.$]+)\(|%parallel\(ptr @([\w.$]+), )ptr %args, ptr (%\w+), i64 (?:0, i64 1|(%?[\w.]+))\)$", re.M)
@@ -30,8 +30,8 @@ _FOREIGN = re.compile(r"@(?!llvm\.)")  # a symbol that is no intrinsic of LLVM's
 def apart(text: str) -> tuple[str, list[str]]:
     """(the rest of a module, modules of a kernel each); only itself where it has no `run`, or is so large that it is taken apart by
     size (`split`)."""
-    functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-    if ENTRY not in functions or len(text) >= MOST:
+    functions = {name: t for name, t in _pieces(text) if name} if len(text) < MOST else {}
+    if ENTRY not in functions:
         return text, []
     head = text[: text.index("define ")]
     names: dict[str, str] = {}  # of kernels: as in the text -> by what they compute
@@ -45,7 +45,7 @@ def apart(text: str) -> tuple[str, list[str]]:
         modules[shared] = "\n".join([head, whole.replace(f"@{name}(", f"@{shared}(", 1), attachment])
     if not modules:
         return text, []
-    rest = FUNCTION.sub(lambda m: "" if m[1] in names else m[0], text)
+    rest = "".join(t for name, t in _pieces(text) if name not in names)
     called = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
     rest = re.sub(rf"@({called})(?![\w.$])", lambda m: f"@{names[m[1]]}", rest)
     return rest + "".join(f"\ndeclare void @{n}(ptr, ptr, i64, i64)\n" for n in sorted(modules)), list(modules.values())
@@ -76,12 +76,28 @@ def split(text: str, n: int, level: int, little: Collection[str] = ()) -> tuple[
 
 def _functions(text: str) -> tuple[dict[str, str], str]:
     """(`run` and the kernels of a module by name, what stands around them); no functions where it holds more than these."""
-    functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-    rest = FUNCTION.sub("", text)
+    pieces = list(_pieces(text))
+    functions, rest = {name: t for name, t in pieces if name}, "".join(t for name, t in pieces if not name)
     more = (line for line in rest.splitlines() if line != STOP)
     if ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in more):
         return {}, rest
     return functions, rest
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """The functions of a module, by name, and under "" what stands between them, in order: together its text."""
+    at = 0
+    while True:
+        start = text.find(_DEFINE, at)
+        while start > 0 and text[start - 1] != "\n":
+            start = text.find(_DEFINE, start + 1)
+        end = text.find(_END, start) if start >= 0 else -1
+        if end < 0:
+            yield "", text[at:]
+            return
+        yield "", text[at:start]
+        at = end + len(_END)
+        yield text[start + len(_DEFINE) : text.index("(", start)], text[start:at]
 
 
 def _shared_out(functions: Mapping[str, str], n: int, first: str = "") -> list[list[str]]:
