@@ -20,6 +20,7 @@ LIMITS = {
     "mlp": (25, 375),  # 23, 340
     "lenet": (48, 787),  # 44, 715
     "resnet": (85, 1545),  # 77, 1,404
+    "resnet_traced": (11, 1630),  # 10, 1,481
 }
 
 CHILD = """
@@ -28,8 +29,9 @@ CHILD = """
     import tengen.compiler.plans
     import tengen.functional as F
     import tengen.module as M
-    from tengen import Tensor, models
+    from tengen import Tensor, models, trace
     from tengen.autodiff import GradManager
+    from tengen.base.config import config
     from tengen.models.resnet import BasicBlock, ResNet
     from tengen.optimizer import SGD
     from tengen.runtime import compile as compiler
@@ -62,7 +64,21 @@ CHILD = """
             manager.backward(F.loss.cross_entropy(net(x), Tensor(np.arange(x.shape[0], dtype="int32"))))
         optimizer.step().clear_grad()
 
+    def traced():
+        config.threads, config.quick_compile = 1, "only"  # all of it is compiled here, and once
+        net, x, label = ResNet(BasicBlock, (1, 1), num_classes=5), tensor(2, 3, 32, 32), Tensor(np.arange(2, dtype="int32"))
+        manager, optimizer = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        @trace
+        def step(x, label):
+            with manager:
+                manager.backward(F.loss.cross_entropy(net(x), label))
+            optimizer.step().clear_grad()
+
+        step(x, label)
+
     cases = {
+        "resnet_traced": traced,
         "ops": ops,
         "mlp": lambda: step(M.Sequential(M.Linear(64, 32), M.ReLU(), M.Linear(32, 10)), tensor(8, 64)),
         "lenet": lambda: step(models.lenet(), tensor(2, 1, 32, 32)),

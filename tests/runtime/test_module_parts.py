@@ -1,5 +1,7 @@
 """Kernels that programs share: what is taken out of a module, by which name, and that nothing is compiled twice."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tengen.base.config import config
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.ir.text import parse_graph
-from tengen.runtime import cache, module_parts
+from tengen.runtime import cache, llvm, module_parts
 from tengen.runtime import compile as compiler
 from tengen.runtime.object_loader import objects_of
 
@@ -50,6 +52,38 @@ def test_what_stays_whole():
 def test_a_name_that_begins_another_is_not_its_part():
     rest, kernels = module_parts.apart(module(("relu", long_body(1)), ("relu.d0", ""), ("relu_1", "")))
     assert len(kernels) == 1 and all(f"call void @{name}(" in rest for name in ("relu.d0", "relu_1"))
+
+
+def test_kernels_that_do_little(monkeypatch):
+    """Those that are launched for few pieces each time, by the program itself, and not in a loop."""
+    names = ["one", "two", "many", "one_and_many", "looped", "open", "one.d0"]
+    alone = "  call void @{}(ptr %args, ptr {}, i64 0, i64 1)\n"
+    shared = "  call void %parallel(ptr @{}, ptr %args, ptr %ints, i64 {})\n"
+    launches = [
+        alone.format("one", "%ints"), alone.format("one.d0", "%ints"), shared.format("two", 2), shared.format("many", 3),
+        alone.format("one_and_many", "%ints"), shared.format("one_and_many", 9), alone.format("looped", "%own"),
+        shared.format("open", "%p1"),
+    ]  # fmt: skip
+    text = "\n".join([HEAD, *(KERNEL.format(name, "") for name in names), RUN.format("".join(launches))])
+    assert module_parts.little_work(text) == (frozenset(), 0.0)  # of a small module everything is good at once
+    monkeypatch.setattr(module_parts, "MOST", 0)
+    little, share = module_parts.little_work(text)
+    assert little == {"one", "two", "one.d0"} and share == 4 / (4 + 3 + 10 + 2 * module_parts.MANY)
+    first, last = module_parts.split(text, 4, llvm.GOOD, little)
+    defined = [set(re.findall(r"^define void @([\w.]+)\(", part, re.M)) for part in (*first, *last)]
+    assert set().union(*defined[len(first) :]) == little and set().union(*defined) == {*names, "run"} and "run" in defined[0]
+    assert sum(map(len, defined)) == len(names) + 1 and set(re.findall(r"declare void @([\w.]+)\(", first[0])) == {*names} - defined[0]
+    assert module_parts.little_work(text + "define internal void @f() {\n  ret void\n}\n") == (frozenset(), 0.0)  # it may launch, too
+
+
+def test_a_long_entry_has_a_module_of_its_own(monkeypatch):
+    text = module(("add", ""), ("mul", ""))
+    assert module_parts.split(text, 1, llvm.GOOD) == ([text], [])
+    monkeypatch.setattr(module_parts, "LONG_ENTRY", 100)
+    (entry, kernels), _ = module_parts.split(text, 1, llvm.GOOD)
+    levels = [module_parts.level_of(part, llvm.GOOD) for part in (entry, kernels, text)]
+    assert levels == [llvm.QUICK, llvm.GOOD, llvm.GOOD] and "@run(" not in kernels
+    assert module_parts.split(text, 1, llvm.QUICK) == ([text], [])
 
 
 GRAPH = """\

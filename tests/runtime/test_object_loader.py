@@ -286,9 +286,9 @@ def made_of_parts(text):
 def test_a_large_module_in_parts(monkeypatch):
     head = Target.host().head
     text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
-    found = module_parts.split(text, 3)
+    found, _ = module_parts.split(text, 3, llvm.GOOD)
     assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]
-    assert module_parts.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
+    assert module_parts.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3, llvm.GOOD)[0][1:] == []  # more than kernels: it stays whole
     make_small_parts(monkeypatch, 3, len(text) // 3)
     before = compiler.compilations
     several = made_of_parts(text)
@@ -323,7 +323,7 @@ def test_what_a_worker_that_hangs_or_dies_was_to_do_is_done_here(program, monkey
     make_small_parts(monkeypatch, 2)
     text = "\n".join([*(KERNEL.replace("NAME", f"k{i}") for i in range(3)), RUN])
     made = object_loader.objects_of(made_of_parts(text))
-    assert made == [compiler.compile_object(part, Target.host()) for part in module_parts.split(text, 2)]
+    assert made == [compiler.compile_object(part, Target.host()) for part in module_parts.split(text, 2, llvm.GOOD)[0]]
 
 
 def test_what_a_worker_cannot_do_is_done_here(monkeypatch):

@@ -215,7 +215,7 @@ def text_of(f):
 
 def test_a_training_step_goes_on(fresh):
     """The same numbers, step by step, as good code gives from the first one on. The backward pass is traced; with the update, the
-    program is a step of a loop, and has good code at once."""
+    program is a step of a loop, and as it is small it has good code at once."""
     from tengen.autodiff import GradManager
     from tengen.module import Linear
     from tengen.optimizer import SGD
@@ -251,6 +251,48 @@ def test_a_training_step_goes_on(fresh):
     assert tiers.statistics.quick == before
     with config.scope(quick_compile=False, cache=False):
         assert list(losses()) == quick
+
+
+def test_a_step_begins_with_quick_code_where_it_does_little(held, fresh, monkeypatch):
+    """Of a large program: a bias has few elements to be updated, and a matrix many. `run` is long, so it has quick code for good."""
+    from tengen.autodiff import GradManager
+    from tengen.module import Linear
+    from tengen.optimizer import SGD
+
+    def losses():
+        tengen.random.seed(5)
+        net = Linear(200, 300)
+        gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        @trace
+        def step(x):
+            with gm:
+                loss = (net(x) ** 2).mean()
+                gm.backward(loss)
+            opt.step().clear_grad()
+            return loss
+
+        for i in range(4):
+            if i == 2:
+                for job in held:
+                    job()
+                assert tengen.jit.wait_for_compilation()
+            yield step(noise(8, 200)).numpy().tobytes()
+
+    with config.scope(quick_compile=False, cache=False):
+        good = list(losses())
+    tiers.statistics = tiers.Statistics()
+    made: list[tuple[str, int]] = []
+    compile_object = compiler.compile_object
+    here = lambda text, target, level=1, count=True: made.append((text, level)) or compile_object(text, target, level, count)
+    monkeypatch.setattr(parallel_compile, "compile_object", here)
+    monkeypatch.setattr(module_parts, "MOST", 0)
+    monkeypatch.setattr(module_parts, "LONG_ENTRY", 0)
+    assert list(losses()) == good and len(set(good)) == 4
+    assert tiers.statistics.quick == tiers.statistics.replaced >= 1
+    step = [level for text, level in made if "@mul_add_sub(" in text or "@mul_add_sub_" in text]
+    assert sorted(set(step)) == [llvm.QUICK, llvm.GOOD]
+    assert {level for text, level in made if "define void @run(" in text} == {llvm.QUICK}
 
 
 def test_the_knob_turns_it_off(fresh):

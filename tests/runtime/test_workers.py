@@ -169,6 +169,18 @@ def test_who_waits_may_do_a_job(monkeypatch):
         workers._pools.remove(pool)
 
 
+def test_what_somebody_waits_for_goes_first():
+    pool = workers.Pool("test", delay_s=60)
+    try:
+        a, b, c, d = jobs = [workers.Job(TEXT, HOST, llvm.QUICK, lambda answer: None) for _ in range(4)]
+        pool.submit(*jobs)
+        pool.prefer({d: 0, b: 1})
+        assert [pool.claim(jobs) for _ in jobs] == [b, d, a, c]
+    finally:
+        pool.close()
+        workers._pools.remove(pool)
+
+
 def test_what_follows_an_answer_may_wait_for_other_answers(pool, monkeypatch):
     """Programs are made there, which takes locks that a thread may hold that waits."""
     monkeypatch.setattr(workers.config, "threads", 3)

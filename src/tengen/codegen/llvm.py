@@ -10,6 +10,7 @@ Read next: `values.py` (expressions), `runtime/compile.py` (text to machine code
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -38,7 +39,7 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
 
     Errors: CompileError for a kernel that uses a variable out of its scope.
     """
-    return _Function(kernel, target).text()
+    return (_OpenFunction if kernel.ints else _Function)(kernel, target).text()
 
 
 def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> str:
@@ -63,11 +64,12 @@ def assigned(body: Iterable) -> list[Expr]:
     """The variables that statements assign, in order of first assignment, also inside loops and branches."""
     found: dict[Expr, None] = {}
     for s in body:
-        if isinstance(s, Assign):
+        kind = type(s)
+        if kind is Assign:
             found[s.var] = None
-        elif isinstance(s, For):
+        elif kind is For:
             found.update(dict.fromkeys(assigned(s.body)))
-        elif isinstance(s, If):
+        elif kind is If:
             found.update(dict.fromkeys(assigned([*s.body, *s.orelse])))
     return list(found)
 
@@ -97,6 +99,7 @@ def _memory_type(dt: DType) -> str:
     return "i8" if dt is bool_ else scalar_type(dt)
 
 
+@functools.cache
 def _register_name(hint: object) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", str(hint)) or "v"
 
@@ -130,28 +133,6 @@ class _Function(Values):
         # Stores past the caches are not ordered with other stores: other threads may see them only after this fence.
         fence = f"  {self.target.architecture.fence}\n" if self._streams and self.target.architecture.fence else ""
         return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n{fence}  ret void\n}}\n'
-
-    # ---- indices before loops
-
-    def fresh(self, text: str, hint: str = "v") -> str:
-        r = super().fresh(text, hint)
-        self._depth[r] = len(self._known) - 1
-        return r
-
-    def pure(self, text: str) -> str:
-        """As for all values; but where extents are open, parts of indices that are invariant in a loop are computed before it.
-        An index then takes several multiplications, which LLVM's code generator would leave in the loop."""
-        if not self._ints or not text.startswith(_INDEX):
-            return super().pure(text)
-        depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
-        for body, before in self._loops:
-            if body > depth:
-                known, lines = self._known, self.lines
-                self._known, self.lines = known[:body], before
-                r = super().pure(text)
-                self._known, self.lines = known, lines
-                return r
-        return super().pure(text)
 
     # ---- names that the entry block defines
 
@@ -199,9 +180,10 @@ class _Function(Values):
     def inside(self, body: Callable[[], None]) -> dict[Expr, str]:
         """Emits `body` in a scope of its own. Returns the names that the kernel's variables have at its end."""
         outer, self.env = self.env, dict(self.env)
-        self._known.append({})
+        self._scopes.append([])
         body()
-        self._known.pop()
+        for text in self._scopes.pop():
+            del self._known[text]
         inner, self.env = self.env, outer
         return inner
 
@@ -217,7 +199,7 @@ class _Function(Values):
         if not runs:
             enter = f"  br i1 {self.pure(f'icmp slt i64 {start}, {stop}')}, label %{top}, label %{done}"
         outer, self.lines = self.lines, []
-        self._loops.append((len(self._known), outer))
+        self._loops.append((len(self._scopes), outer))
         self.block = top
         self._count += 1 + len(carried)
         names = [f"%{_register_name(v.attr)}.{self._count - n}" for n, v in enumerate(carried)]
@@ -225,7 +207,7 @@ class _Function(Values):
 
         def whole() -> None:
             self.env.update(zip(carried, names))
-            self._depth.update(dict.fromkeys([i, *names], len(self._known) - 1))
+            self._depth.update(dict.fromkeys([i, *names], len(self._scopes) - 1))
             body(i)
 
         end = self.inside(whole)
@@ -547,6 +529,30 @@ class _Function(Values):
             self.lines.append(f"  store {ty} {x}, ptr {at(j)}, align {dt.size}")
 
         self.loop("0", limit, 1, [], one, "lane")
+
+
+class _OpenFunction(_Function):
+    """Emits a kernel with integer parameters. An index takes several multiplications there, which LLVM's code generator would leave in
+    loops: parts of indices that are invariant in a loop are computed before it."""
+
+    def fresh(self, text: str, hint: str = "v") -> str:
+        r = super().fresh(text, hint)
+        self._depth[r] = len(self._scopes) - 1
+        return r
+
+    def pure(self, text: str) -> str:
+        if not text.startswith(_INDEX):
+            return super().pure(text)
+        depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
+        body, before = next((loop for loop in self._loops if loop[0] > depth), (0, []))
+        if not body or text in self._known:
+            return super().pure(text)
+        lines, self.lines = self.lines, before
+        r = self._known[text] = self.fresh(text)
+        self.lines = lines
+        self._scopes[body - 1].append(text)
+        self._depth[r] = body - 1
+        return r
 
 
 def _powers(count: int, most: int) -> list[tuple[int, int]]:

@@ -36,6 +36,7 @@ _COMPARE = {
     "u": {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"},
 }
 _COMPARE["b"] = _COMPARE["u"]
+_starts: dict[tuple[str, str, int], str] = {}  # how instructions of `_PLAIN` begin, by op, dtype and lanes
 RAMP = "<" + ", ".join(f"i64 {i}" for i in range(LANES)) + ">"
 
 
@@ -60,7 +61,8 @@ class Values:
         self._outer: set[Expr] = set()  # fmas of math functions
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}
-        self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
+        self._known: dict[str, str] = {}  # emitted instructions that dominate what is emitted now -> their names
+        self._scopes: list[list[str]] = [[]]  # those of them that each enclosing block has
         self._calls: dict[Expr, Expr] = {}
         self._leaves: dict[Expr, str] = {}  # literals
         self._filled: dict[str, str] = {}  # by the name of a vector, the scalar that is in all its lanes
@@ -77,10 +79,9 @@ class Values:
 
     def pure(self, text: str) -> str:
         """The result of an instruction without effects, emitted unless it is known here."""
-        for table in reversed(self._known):
-            if (r := table.get(text)) is not None:
-                return r
-        r = self._known[-1][text] = self.fresh(text)
+        if (r := self._known.get(text)) is None:
+            r = self._known[text] = self.fresh(text)
+            self._scopes[-1].append(text)
         return r
 
     def intrinsic(self, name: str, result: str, *args: str) -> str:
@@ -115,6 +116,8 @@ class Values:
         """The operand that holds `e`. Each node of the expression is visited once; deep ones are fine."""
         if not e.args:
             return self._leaf(e)
+        if e.op != "call" and not any([a.args for a in e.args]):  # most are so, and need no stack
+            return self._node(e, [self._leaf(a) for a in reversed(e.args)][::-1])
         done: dict[Expr, str] = {}
         stack = [e]
         while stack:
@@ -214,6 +217,8 @@ class Values:
 
     def op(self, op: str, dt: DType, lanes: int, args: list[str]) -> str:
         """One op of `OPS` on operands of `dt`."""
+        if (start := _starts.get((op, dt.name, lanes))) is not None:
+            return self.pure(f"{start}{args[0]}, {args[1]}")
         if is_storage(dt):
             if op == "fma":
                 raise CompileError(f"{self.name}: fma on {dt} does not round once; help: cast the operands to float32")
@@ -221,7 +226,8 @@ class Values:
             return r if op in _COMPARE["f"] else self.cast(r, float32, dt, lanes)
         ty, kind = type_of(dt, lanes), dt.kind
         if plain := _PLAIN[kind].get(op):
-            return self.pure(f"{plain} {ty} {args[0]}, {args[1]}")
+            start = _starts[op, dt.name, lanes] = f"{plain} {ty} "
+            return self.pure(f"{start}{args[0]}, {args[1]}")
         if op in _COMPARE["f"]:
             return self.compare(_COMPARE[kind][op], dt, lanes, *args)
         if op == "fma" and "fma" in self._lacks and dt is float32:

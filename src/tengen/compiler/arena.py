@@ -89,7 +89,8 @@ def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Seq
         for o, e in zip(starts[by_place].tolist(), ends[by_place].tolist()):
             if o - at >= size and (best_gap is None or o - at < best_gap):
                 best, best_gap = at, o - at
-            at = max(at, e)
+            if e > at:
+                at = e
         starts[i] = at if best is None else best
         ends[i] = starts[i] + size
         placed[i] = True

@@ -9,6 +9,7 @@ Read next: `statements.py`, then `builder.py` (how kernels are written) and `int
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import threading
@@ -174,6 +175,8 @@ Index = Union[Expr, int]
 
 def const(value, dt: DType = int64, lanes: int = 1) -> Expr:
     """A literal of dtype `dt`. Integers wrap into the dtype; floats are rounded to it by whoever evaluates them."""
+    if dt is int64 and lanes == 1 and type(value) is int:
+        return _int64(value)
     if dt.kind == "f":
         value = float(value)
     elif dt is bool_:
@@ -184,6 +187,11 @@ def const(value, dt: DType = int64, lanes: int = 1) -> Expr:
             value -= 1 << dt.bits
     e = expr("const", (), dt, 1, value)
     return e if lanes == 1 else splat(e)
+
+
+@functools.lru_cache(1 << 12)
+def _int64(value: int) -> Expr:
+    return expr("const", (), int64, 1, ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63))
 
 
 def var(name: str, dt: DType = int64, lanes: int = 1) -> Expr:
@@ -378,7 +386,7 @@ def fma(a, b, c) -> Expr:
     first = next(x for x in (a, b, c) if isinstance(x, Expr))
     xs = [x if isinstance(x, Expr) else const(x, first.dtype) for x in (a, b, c)]
     lanes = max(x.lanes for x in xs)
-    if len({x.dtype for x in xs}) != 1 or not xs[0].dtype.is_float:
+    if any(x.dtype is not first.dtype for x in xs) or not first.dtype.is_float:
         raise VerifyError(f"fma needs three floats of one dtype, got {[x.dtype for x in xs]}")
     return expr("fma", tuple(splat(x) if lanes > 1 else x for x in xs), xs[0].dtype, lanes)
 

@@ -329,7 +329,7 @@ def _object_key(ir_text: str, target: Target, level: int, parts: bool = True) ->
 
 @functools.lru_cache(maxsize=4)  # a program's text, which is asked for several times when it is made
 def _digest(ir_text: str) -> str:
-    return sha256(ir_text.encode()).hexdigest()
+    return blake2b(ir_text.encode(), digest_size=32).hexdigest()
 
 
 def object_name(ir_text: str, target: Target, level: int = 1) -> str:

@@ -7,7 +7,7 @@ In: a module's text, a target, a level, and a store of object files. Out: the ob
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from tengen.base.config import config
@@ -15,7 +15,7 @@ from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
 from tengen.runtime import llvm, workers
 from tengen.runtime.compile import compile_object
-from tengen.runtime.module_parts import apart, split
+from tengen.runtime.module_parts import apart, level_of, split
 from tengen.runtime.object_loader import join, objects_of
 from tengen.runtime.workers import After, Answer, Job, Pool, follow
 
@@ -46,21 +46,27 @@ class Build:
         then: is called with the whole, once, by the thread that makes its last part, as `Job.then` is.
         failed: is called with a reason where a worker could not make a part. Who waits makes it; if nobody does, it is never there.
         begun: whether workers begin at once; else they help where a module is so large that it is worth it.
+        little: kernels that do little (`module_parts.little_work`), for `beginning`.
 
     Attributes:
         parts: the modules; `run` is in the first. Those that workers make are in the store as soon as they are there, so a
-            process that ends too early leaves less to the next. left: characters of those that are not made.
+            process that ends too early leaves less to the next. little: the modules of them that `little` is in, where it has some of its
+            own. left: characters of those that are not made.
     """
 
     def __init__(
         self, text: str, target: Target, level: int, store: Store,
         then: Callable[[bytes], After] = lambda data: None, failed: Callable[[str], None] = lambda why: None, begun: bool = False,
+        little: Collection[str] = (),
     ):  # fmt: skip
         self.text, self.target, self.level, self._store, self._then, self._failed = text, target, level, store, then, failed
         rest, self.shared = apart(text) if level in PART else (text, [])
         self._by_workers = begun or _worth_helpers(len(rest), level)
-        self.parts = [*split(rest, len(rest) // PART[level] if self._by_workers else 1), *self.shared]
+        first, last = split(rest, len(rest) // PART[level] if self._by_workers else 1, level, little)
+        self.parts = [*first, *last, *self.shared]
+        self.little = range(len(first), len(first) + len(last))
         self.left = sum(map(len, self.parts))
+        self._levels = [level_of(part, level) if len(self.parts) > 1 else level for part in self.parts]
         self._objects: list[bytes | None] = [None] * len(self.parts)
         self._name = store.object_name(text, target, level)
         self._jobs: dict[Job, int] = {}
@@ -70,9 +76,9 @@ class Build:
             self._submit()
 
     def _submit(self) -> None:
-        for i, part in enumerate(self.parts):
+        for i in sorted(range(len(self.parts)), key=lambda i: i in self.little):
             then, find = lambda answer, i=i: self._receive(i, answer), lambda i=i: self._find(i)
-            self._jobs[Job(part, self.target, self.level, then, find)] = i
+            self._jobs[Job(self.parts[i], self.target, self._levels[i], then, find)] = i
         background.submit(*self._jobs)
 
     def finish(self, watcher: Callable[[str], None] = lambda part: None) -> bytes:
@@ -81,16 +87,28 @@ class Build:
 
         Errors: CompileError for text that LLVM does not accept.
         """
+        self._finish(range(len(self.parts)), watcher)
+        return self._joined(self._objects)
+
+    def beginning(self, watcher: Callable[[str], None] = lambda part: None) -> bytes:
+        """An object file to begin with, before the whole is there: kernels that do little have quick code. Errors: as those of `finish`."""
+        quick = lambda i: compile_object(self.parts[i], self.target, llvm.QUICK, count=False)
+        objects = {i: self._objects[i] or self._find(i) or quick(i) for i in self.little}
+        self._finish([i for i in range(len(self.parts)) if i not in self.little], watcher)
+        return self._joined(data or objects[i] for i, data in enumerate(self._objects))
+
+    def _finish(self, wanted: Collection[int], watcher: Callable[[str], None]) -> None:
         self._watcher = watcher
-        for part, data in zip(self.parts, self._objects):
-            if data is not None:
-                watcher(part)
-        while (job := background.claim(self._jobs)) is not None:
+        jobs = {job: i for job, i in self._jobs.items() if i in wanted}
+        background.prefer(jobs)
+        for i in wanted:
+            if self._objects[i] is not None:
+                watcher(self.parts[i])
+        while (job := background.claim(jobs)) is not None:
             with background.released(job):
-                self._make(self._jobs[job])
-        for i in range(len(self.parts)):  # what no job stands for, and what workers could not do
+                self._make(jobs[job])
+        for i in wanted:  # what no job stands for, and what workers could not do
             self._make(i)
-        return self._whole()
 
     def _make(self, i: int) -> None:
         if self._objects[i] is None:
@@ -98,7 +116,7 @@ class Build:
             follow(self._put(i, data or self._compiled(i), made=data is None))
 
     def _compiled(self, i: int) -> bytes:
-        return compile_object(self.parts[i], self.target, self.level, count=i == 0 or self._is_shared(i))
+        return compile_object(self.parts[i], self.target, self._levels[i], count=i == 0 or self._is_shared(i))
 
     def _is_shared(self, i: int) -> bool:
         return i >= len(self.parts) - len(self.shared)
@@ -107,7 +125,7 @@ class Build:
         """A part that a process, this one or another, has made: alone, well, or in the whole."""
         if len(self.parts) == 1:
             return self._store.get_named(self._name)
-        levels = (llvm.GOOD, self.level) if self._is_shared(i) else (self.level,)
+        levels = (llvm.GOOD, self.level) if self._is_shared(i) else (self._levels[i],)
         for level in dict.fromkeys(levels):
             if (data := self._store.get_named(self._store.object_name(self.parts[i], self.target, level))) is not None:
                 return data
@@ -132,7 +150,7 @@ class Build:
 
     def _put(self, i: int, data: bytes, made: bool) -> After:
         if made and len(self.parts) > 1 and (self._by_workers or self._is_shared(i)):
-            self._store.put_object(self.parts[i], self.target, self.level, data)
+            self._store.put_object(self.parts[i], self.target, self._levels[i], data)
         self._objects[i] = data
         self.left -= len(self.parts[i])
         self._watcher(self.parts[i])
@@ -142,16 +160,17 @@ class Build:
             self._last.pop()
         except IndexError:  # another thread has
             return None
-        whole = self._whole()
+        whole = self._joined(self._objects)
         self._store.put_object(self.text, self.target, self.level, whole)
         if len(self.parts) > 1 and self._by_workers:
-            for part in self.parts[: len(self.parts) - len(self.shared)]:
-                self._store.discard(part, self.target, self.level)
+            for i in range(len(self.parts) - len(self.shared)):
+                self._store.discard(self.parts[i], self.target, self._levels[i])
         return self._then(whole)
 
-    def _whole(self) -> bytes:
-        objects = [one for data in self._objects if data is not None for one in objects_of(data)]
-        return objects[0] if len(objects) == 1 else join(objects)
+    @staticmethod
+    def _joined(objects: Iterable[bytes | None]) -> bytes:
+        every = [one for data in objects if data is not None for one in objects_of(data)]
+        return every[0] if len(every) == 1 else join(every)
 
 
 def _worth_helpers(characters: int, level: int) -> bool:

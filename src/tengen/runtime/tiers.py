@@ -14,8 +14,10 @@ call is done at most (Q + SHARE * G) / P, and what a call of quick code loses, l
 for every N: Q and G are the processor time that LLVM takes for quick and for good code, P is the number of processors. Where
 programs are many and small, as in eager code, it is done earlier for every N, since one process compiles them one after the
 other, and the workers beside it. What is smaller than `SMALL` is compiled well at once: that takes no longer than to do it
-twice. So is a traced program that updates states, which is a step of a loop. A process that ends before good code is there leaves
-the text behind (`_leave_texts`), and what was made of it: the next one lowers and emits nothing either.
+twice. A traced program that updates states is a step of a loop, so its kernels are compiled well at once, but for those that
+do little (`module_parts.little_work`): of an EfficientNet-B0's step these take a third of LLVM's time, and a twenty-fifth of a
+run's. A process that ends before good code is there leaves the text behind (`_leave_texts`), and what was made of it: the next
+one lowers and emits nothing either.
 
 With the knob `quick_compile` at "only", quick code is all there is: for a process that compiles much and runs each program a few
 times, such as a suite of tests. It is kept in the cache apart from good code, under keys of its own.
@@ -46,7 +48,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +56,7 @@ from tengen.base.config import config
 from tengen.codegen.targets import Target
 from tengen.runtime import cache, launch_log, llvm, workers
 from tengen.runtime.compile import Loaded, load_object
-from tengen.runtime.module_parts import apart
+from tengen.runtime.module_parts import apart, little_work
 from tengen.runtime.parallel_compile import Build, background
 from tengen.runtime.progress import progress
 from tengen.runtime.provenance import CACHE, provenance
@@ -63,6 +65,7 @@ from tengen.runtime.workers import After
 SMALL = 1 << 13  # characters of a program that is compiled well at once: LLVM takes 10 ms
 S_PER_CHARACTER = 1e-6  # of LLVM's processor time for good code
 SHARE = 0.125  # of the time that the rest of its good code takes: so long a program may run quick code
+QUICK_TIME = 4.0  # times what good code takes: LeNet's step 4.3, EfficientNet-B0's 3.0, ResNet-18's 2.0
 
 progress.elsewhere = lambda: background.pending
 
@@ -114,11 +117,10 @@ def load(text: str, target: Target, receive: Callable[[bytes], None], again: boo
     data, how = cache.found(text, target, level), "from the cache"
     if data is None and getattr(_here, "postpones", False):
         raise Postponed(text, target, receive)
-    if data is None and not again and len(text) >= SMALL and quick_first(target):
-        quick = load_object(cache.compiled(text, target, llvm.QUICK), target, replaceable=True)
-        if quick.replaceable:
+    if data is None and len(text) >= SMALL and quick_first(target):
+        quick = _partly_quick(text, target) if again else _quick(text, target)
+        if quick is not None:
             statistics.quick += 1
-            quick.upgrade = Upgrade(quick, text, target)
             return quick, "with quick code"
     if data is None:
         data, how = cache.compiled(text, target, level), "compiled"
@@ -129,6 +131,30 @@ def load(text: str, target: Target, receive: Callable[[bytes], None], again: boo
     else:
         statistics.quick += 1
     return load_object(data, target), how
+
+
+def _quick(text: str, target: Target) -> Loaded | None:
+    """Quick code, and good code on its way into its place; None where code cannot be replaced."""
+    quick = load_object(cache.compiled(text, target, llvm.QUICK), target, replaceable=True)
+    if not quick.replaceable:
+        return None
+    Upgrade(text, target).serve(quick)
+    return quick
+
+
+def _partly_quick(text: str, target: Target) -> Loaded | None:
+    """Code of a step of a loop, with quick code for kernels that do little, and good code on its way into its place; None where there are no
+    such kernels, or code cannot be replaced."""
+    little, share = little_work(text)
+    if not little:
+        return None
+    upgrade = Upgrade(text, target, little, QUICK_TIME * share / (1 + (QUICK_TIME - 1) * share))
+    start = time.perf_counter()
+    with progress.compiling(text) as part_done:
+        quick = load_object(upgrade.build.beginning(part_done), target, replaceable=True)
+    provenance.compiled(time.perf_counter() - start, "compiled")
+    upgrade.serve(quick)
+    return quick if quick.replaceable else None
 
 
 # ---- programs that are wanted when their code is there
@@ -182,25 +208,40 @@ def when_compiled(make: Callable[[], None], target: Target) -> None:
 class Upgrade:
     """What brings good code into the place of a program's quick code, and bounds what is lost until it is there.
 
+    Args:
+        little: the kernels that have quick code; default: all. weight: of the time of a call, so much is spent in quick code.
+
     Attributes:
-        done: whether nothing is to be waited for: good code is there, or cannot be made. spent: seconds of calls of quick code.
+        build: the good code in the making. done: whether nothing is to be waited for: good code is there, or cannot be made.
+        spent: seconds of calls in quick code. weight: as above.
     """
 
-    def __init__(self, quick: Loaded, text: str, target: Target):
-        self._quick, self._text, self._target = quick, text, target
+    def __init__(self, text: str, target: Target, little: Collection[str] = (), weight: float = 1.0):
+        self._text, self._target, self.weight = text, target, weight
         self.done, self.spent = False, 0.0
         self._then: list[Callable[[], None]] = []
+        self._serving = threading.Lock()  # held by who looks which of the two is there already
+        self._quick: Loaded | None = None
+        self._whole: bytes | None = None
         _upgrades.add(self)
-        self._build = Build(text, target, llvm.GOOD, cache, self._received, self._failed, begun=True)
+        self.build = Build(text, target, llvm.GOOD, cache, self._received, self._failed, begun=True, little=little)
+
+    def serve(self, quick: Loaded) -> None:
+        """From now on, good code comes into the place of this."""
+        quick.upgrade = self
+        with self._serving:
+            self._quick, whole = quick, self._whole
+        if whole is not None:
+            self._replace(quick, whole)
 
     def before_call(self) -> None:
         """Waits for good code if calls of quick code have taken so long that this is worth it."""
-        share = SHARE * S_PER_CHARACTER * self._build.left / config.threads
+        share = SHARE * S_PER_CHARACTER * self.build.left / config.threads
         if self.spent <= share or workers.serving():
             return
         statistics.waited += 1
         with progress.compiling(self._text) as part_done:
-            self._build.finish(part_done)
+            self.build.finish(part_done)
         self.done = True
 
     def when_done(self, then: Callable[[], None]) -> None:
@@ -218,7 +259,14 @@ class Upgrade:
             cache.put_named(name, zlib.compress(self._text.encode(), 1))
 
     def _received(self, data: bytes) -> None:
-        self._quick.replace(load_object(data, self._target))
+        with self._serving:
+            quick, self._whole = self._quick, data
+        if quick is not None:
+            self._replace(quick, data)
+
+    def _replace(self, quick: Loaded, data: bytes) -> None:
+        self._whole = None
+        quick.replace(load_object(data, self._target))
         statistics.replaced += 1
         for module in (self._text, *apart(self._text)[1]):
             cache.discard(module, self._target, llvm.QUICK)
@@ -226,6 +274,8 @@ class Upgrade:
         self._end()
 
     def _failed(self, why: str) -> None:
+        if self._quick is None:  # nothing runs yet: who makes the code to begin with makes this part, too
+            return
         if not self.done:
             statistics.failed += 1
             _warn(why)
@@ -259,7 +309,7 @@ class Timed:
         try:
             return self.call(*buffers)
         finally:
-            upgrade.spent += time.perf_counter() - start
+            upgrade.spent += upgrade.weight * (time.perf_counter() - start)
 
 
 def timed(call: Callable, code: Loaded) -> Callable:

@@ -211,6 +211,12 @@ class Pool:
         for job in jobs:
             follow(job.then(Answer(None, "no thread can be started", alone=True)))
 
+    def prefer(self, jobs: Collection[Job]) -> None:
+        """From now on, those of these jobs that wait go before all others: somebody waits for them."""
+        with self._changed:
+            waiting = list(self._queue)
+            self._queue = deque(sorted(waiting, key=lambda job: job not in jobs))
+
     def claim(self, jobs: Collection[Job]) -> Job | None:
         """One of these jobs that no thread has begun with: it is the caller's, until `released`. If there is none, waits for those
         that are in work; None when all are done."""
