@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 
+import tengen.functional as F
 from tengen import Tensor, script, trace
 from tengen.base.errors import ScriptError
 from tests.each import each
@@ -221,6 +222,83 @@ def a_text_that_is_compared(x):
 
 def a_text_that_is_returned(x):
     return f"{x.sum()}"
+
+
+def add_one(v):
+    v += 1
+
+
+def names_of_one_tensor(change):
+    """A function in which y is z, or not, when one of them is changed."""
+
+    def f(x):
+        y = z = x * 1
+        if x.sum() > 0:
+            y = y * 2
+        change(y)
+        return y, z
+
+    return f
+
+
+def changed_by_another_name(x):
+    y = z = x * 1
+    if x.sum() > 0:
+        y = y * 2
+    w = y
+    w += 1
+    return y, z
+
+
+def changed_behind_a_loop(x):
+    y = z = x * 1
+    for v in x:
+        y = y * v
+    add_one(z)
+    return y, z
+
+
+def changed_by_a_method(x):
+    y = z = x * 1
+    if x.sum() > 0:
+        y = y * 2
+    y.add_(1)
+    return y, z
+
+
+def test_a_tensor_that_may_have_two_names_is_not_changed():
+    """Whoever changes it: the function itself, one that it calls, or through a list."""
+    for change in (add_one, lambda v: v.add_(1), lambda v: v._reset(v + 1), lambda v: v.__setitem__(0, 5.0)):
+        with pytest.raises(ScriptError, match="is changed in place that may be both `y` and `z`, as a tensor decides"):
+            script(names_of_one_tensor(change))(X)
+    with pytest.raises(ScriptError, match="is changed in place that may be both `y` and `z`, as a tensor decides"):
+        script(changed_behind_a_loop)(X)
+    for f in (changed_by_another_name, changed_by_a_method):
+        with pytest.raises(ScriptError, match="`y` and `z` are one tensor, and `[yw]` is changed in place"):
+            script(f)(X)
+
+
+def means_that_move(x, c):
+    steps = 0
+    for _ in range(5):
+        near = F.argmin((x.reshape(-1, 1) - c.reshape(1, -1)) ** 2, 1)
+        new = []
+        for j in range(2):
+            m = (near == j).astype("float32")
+            new.append((x * m).sum() / m.sum() if m.sum() > 0 else c[j])
+        new = F.stack(new)
+        moved = F.abs(new - c).max()
+        c, steps = new, steps + 1
+        if moved < 1e-4:
+            break
+    return c, steps
+
+
+def test_a_name_of_a_list_and_of_a_tensor():
+    """A list that grows changes no tensor in place."""
+    for c in (Tensor([0.0, 1.0]), Tensor([-5.0, 9.0])):
+        got, wanted = script(means_that_move)(X, c), means_that_move(X, c)
+        assert got[0].numpy().tobytes() == wanted[0].numpy().tobytes() and got[1].item() == wanted[1]
 
 
 REFUSED = {

@@ -25,6 +25,7 @@ from tengen.jit.script.convert import converted, innermost, with_source
 from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
 from tengen.jit.script.texts import with_lists
+from tengen.jit.script.variables import Twins
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
 
@@ -37,6 +38,7 @@ def _scripting(name: str) -> Iterator[None]:
     tracing.scripts[me] = runtime.fn
     if before is None:
         memo.begin()
+        tracing.writes[me] = Twins()
     try:
         yield
     except Raised as e:
@@ -61,7 +63,7 @@ def _scripting(name: str) -> Iterator[None]:
     finally:
         if before is None:
             memo.end()
-            del tracing.scripts[me]
+            del tracing.scripts[me], tracing.writes[me]
 
 
 class script(trace):

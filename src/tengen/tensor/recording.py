@@ -13,11 +13,13 @@ class _Tracing:
     Attributes:
         active: a recorder of any thread; None where no thread records.
         scripts: of each thread that records a script, by its id: what is called in the place of a module's `forward`.
+        writes: of each such thread, what is told of a tensor that is about to be written.
     """
 
     def __init__(self) -> None:
         self.active: Any = None
         self.scripts: dict[int, Callable[[Any], Any]] = {}
+        self.writes: dict[int, Callable[[Any], None]] = {}
         self._of: dict[int, Any] = {}
         self._lock = Lock()
 

@@ -354,6 +354,8 @@ def assign(target: Tensor, value: Tensor) -> None:
     """target takes value's value."""
     if watching:
         note(target)
+    if tracing.writes and (told := tracing.writes.get(get_ident())) is not None:
+        told(target)
     if type(value._layout) is Batched:
         check_same_mapping(target, value)
     elif type(value._layout) is Elsewhere:

@@ -18,7 +18,7 @@ from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
-from tengen.jit.script.variables import Variables, mapped, refuse_aliases
+from tengen.jit.script.variables import Variables, mapped, pairs_of, refuse_aliases
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision, run_cond
@@ -126,6 +126,7 @@ def branch(
         variables.restore()
     for n, (value, in_place) in template["values"].items():
         variables.put(n, built(value, made), in_place)
+    variables.note_twins(template["twins"])
     for is_then, e in template["raised"]:
         record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
     code, value = built(template["code"], made), built(template["value"], made)
@@ -139,6 +140,7 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
         raise ScriptError(f"{merge.where}: both branches raise an error; help: raise it before the `if`")
     gone = [isinstance(s.signal, Raised) or _is_last(s.signal) for s in (a, b)]
     values = {}
+    twins: list[tuple[str, str]] = []
     lines = dict(site.then_lines), dict(site.else_lines)
     for n in a.values:
         if all(g or s.same[n] for g, s in zip(gone, (a, b))):
@@ -146,6 +148,7 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
         for s, g in zip((a, b), gone):
             if not g and not all(side.here[n] for side in (a, b)):
                 refuse_aliases(merge.where, n, s.aliases, site.in_place)
+                twins += pairs_of(n, s.aliases)
         x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
         if any(gone) and not all(gone):
             values[n] = merge.either(x, y, n, (0, 0)), a.here[n] and b.here[n]
@@ -164,6 +167,7 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     value = merge.either(ends[0].value, ends[1].value, what, at)
     return {
         "values": values,
+        "twins": twins,
         "code": code,
         "value": value,
         "raised": [(i == 0, s.signal) for i, s in enumerate((a, b)) if raised[i]],

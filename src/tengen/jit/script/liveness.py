@@ -66,6 +66,29 @@ def changed(body: Sequence[ast.stmt]) -> Names:
     return frozenset(n for n in found if n)
 
 
+def written(f: ast.FunctionDef) -> tuple[str, ...]:
+    """The names whose tensors may be changed in place, by ``x += 1``, ``x[i] = ...`` or ``x.add_(1)``, and behind them those that
+    ``x = y`` makes names of one tensor with them."""
+    found, copies = {""}, []
+    for n in ast.walk(f):
+        match n:
+            case ast.AugAssign(ast.Name(name)):
+                found.add(name)
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                found.add(_base(n))
+            case ast.Call(ast.Attribute(attr=name) as called) if name == "_reset" or (name.endswith("_") and not name.endswith("__")):
+                found.add(_base(called))
+            case ast.Assign(targets, value):
+                names_ = [t.id for t in (*targets, value) if isinstance(t, ast.Name)]
+                copies += [names_] if isinstance(value, ast.Name) else []
+    first, before = sorted(found - {""}), 0
+    while before != len(found):
+        before = len(found)
+        for some in copies:
+            found |= set(some) if found & set(some) else set()
+    return (*first, *sorted(found - {"", *first}))
+
+
 def _base(n: Any) -> str:
     """x of ``x[i]`` and ``x.append``; "" for what begins with no name, or goes through an attribute of it."""
     n = n.value

@@ -17,7 +17,7 @@ from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import Signal
-from tengen.jit.script.variables import Variables, copied, refuse_aliases, set_cell, value_in
+from tengen.jit.script.variables import Variables, copied, pairs_of, refuse_aliases, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.control import decision, run_cond, run_scan, run_while
@@ -136,14 +136,17 @@ class State:
                     )
                 x = list(x) if isinstance(x, Stacked) else copied(x)
                 self.first[n] = _numbers(x) if n in known.deep else _number(x)
+        self.twins: list[tuple[str, str]] = []  # variables that are one tensor before the loop, of which it sets the first
         self.keys: dict[str, Any] = {}
         self.leaves: list[Tensor] = []
         self.counts: dict[str, int] = {}
 
     def settle(self) -> None:
         """Lays the state out."""
-        for n in self.first.keys() - set(self.loop.changed):
-            refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
+        groups = self.variables.aliases()
+        for n in sorted(self.first.keys() - set(self.loop.changed)):
+            refuse_aliases(user_line(), n, groups, self.loop.in_place)
+            self.twins += pairs_of(n, groups)
         self.leaves = []
         for n, x in self.first.items():
             mine: list[Tensor] = []
@@ -206,6 +209,7 @@ class State:
             mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
             at += self.counts[n]
             self.variables.put(n, unflatten(key, mine), n in self.loop.changed)
+        self.variables.note_twins(self.twins)
 
 
 def _keeps_itself(x: Any) -> bool:

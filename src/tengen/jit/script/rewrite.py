@@ -19,7 +19,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.jit.script.liveness import MUTATORS, Liveness, Names, changed, names, rebound
+from tengen.jit.script.liveness import MUTATORS, Liveness, Names, changed, names, rebound, written
 
 RUNTIME = "__script__"
 MADE = "__script_"  # how the names of functions that are made here begin
@@ -258,8 +258,7 @@ class Rewriter:
         self.stored = names(f.body, ast.Store)
         self.live = Liveness(f)
         self.owner = owner
-        adds = {n.target.id for n in ast.walk(f) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
-        self.in_place = tuple(sorted(changed(f.body) | adds))  # names of what may be changed in place
+        self.in_place = written(f)
         self.expressions = Expressions(self.stored | self.params, owner, params[0].arg if params else "self")
         self.count = 0
         self.whiles = 0  # loops with a condition around

@@ -10,15 +10,17 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from inspect import CO_OPTIMIZED
+from threading import get_ident
 from typing import Any
+from weakref import ref
 
-from tengen.base.errors import ScriptError
+from tengen.base.errors import ScriptError, user_line
 from tengen.base.users import is_users
 from tengen.jit.script.changes import Untouched
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import Number
 from tengen.jit.script.rewrite import MADE
-from tengen.tensor import Tensor, structure
+from tengen.tensor import Tensor, structure, tracing
 
 
 def cells_of(*functions: Callable) -> dict[str, types.CellType]:
@@ -100,6 +102,28 @@ def refilled(old: Any, new: Any) -> Any:
     return new
 
 
+class Twins:
+    """Tensors that plain Python may have as one, as a tensor decides, and that are two behind a region: neither may be written. The hook of
+    `tracing.writes`."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Any, Any, str]] = []
+
+    def note(self, a: Any, b: Any, names: str) -> None:
+        """Two values that may be one tensor."""
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b and not isinstance(a, Number):
+            self._pairs = [p for p in self._pairs if p[0]() is not None and p[1]() is not None]
+            self._pairs.append((ref(a), ref(b), names))
+
+    def __call__(self, target: Tensor) -> None:
+        for a, b, names in self._pairs:
+            if (target is a() and b() is not None) or (target is b() and a() is not None):
+                raise ScriptError(
+                    f"{user_line()}: a tensor is changed in place that may be both {names}, as a tensor decides: they were one where a branch "
+                    "or a loop set one of them; help: `x = x + ...` makes another tensor, and `x + 0` a copy"
+                )
+
+
 def _same_elements(a: Any, b: Any) -> bool:
     if type(a) in (list, tuple) and type(b) is type(a):
         return len(a) == len(b) and all(map(_same_elements, a, b))
@@ -113,11 +137,16 @@ def refuse_aliases(where: str | None, name: str, groups: list[list[str]], in_pla
     region they are two."""
     for group in groups:
         if name in group and not set(group).isdisjoint(in_place):
-            one = next(n for n in group if n in set(in_place))
+            one = next(n for n in in_place if n in group)
             raise ScriptError(
                 f"{where}: {' and '.join(f'`{n}`' for n in group)} are one tensor, and `{one}` is changed in place, which would change all "
                 f"of them, or not, as a tensor decides; help: `{one} = {one} + ...` makes another tensor, and `x + 0` a copy"
             )
+
+
+def pairs_of(name: str, groups: list[list[str]]) -> list[tuple[str, str]]:
+    """A name with each of those that are one tensor with it."""
+    return [(name, m) for group in groups if name in group for m in group if m != name]
 
 
 class Variables:
@@ -171,6 +200,14 @@ class Variables:
             if isinstance(x, Tensor) and not isinstance(x, Number):
                 found.setdefault(id(x), []).append(n)
         return [sorted(some) for some in found.values() if len(some) > 1]
+
+    def note_twins(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Tells the script of variables that may be one tensor: a region has set the first of each pair."""
+        twins = tracing.writes.get(get_ident())
+        for n, m in pairs:
+            other = value_in(self._all[m]) if m in self._all else self._others.get(m)
+            if isinstance(twins, Twins):
+                twins.note(value_in(self._all[n]), other, f"`{n}` and `{m}`")
 
     def put(self, name: str, x: Any, in_place: bool = False) -> None:
         """Gives one of them a value; in_place: the list or dict that it was gets the elements."""
