@@ -8,7 +8,7 @@ plan that is hot, because its calls have taken long, gets a program for its numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from time import perf_counter
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
+from tengen.base.record import record
 from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, ready
@@ -88,7 +89,7 @@ def device_of(layouts: Iterable[Layout | None]) -> Device:
     return common_device(a.device for a in layouts if a is not None)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Plan:
     """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one. zero:
     an attribute of its calls is 0.0, so that calls with -0.0, whose keys are equal, find it too, and must not take it."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tengen.base.errors import TengenError, TraceError
 from tengen.base.files import File, name_of
+from tengen.base.record import record
 from tengen.compiler.schedules import to_text
 from tengen.deploy.model import Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
@@ -31,7 +31,7 @@ from tengen.passes.cleanup import remove_dead_code
 FORMAT, VERSION = "tengen-model", "1"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dumped:
     """What was written. n_nodes: of the graph. bytes: of the file. inputs, outputs: what the model takes and gives."""
 

@@ -17,7 +17,6 @@ import mmap
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +25,7 @@ import numpy as np
 from tengen.base.dtype import DType, bool_, complex128, dtype
 from tengen.base.errors import FileFormatError, SizeError
 from tengen.base.files import File, is_open, name_of, open_regular, writing
+from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.ir.plain_json import load_json, weigh
 from tengen.ir.types import check_size
@@ -112,7 +112,7 @@ def _data(arrays: Mapping[str, np.ndarray], padded: bool) -> Iterator[memoryview
 # ---- reading -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
+@record
 class TensorFile:
     """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header."""
 

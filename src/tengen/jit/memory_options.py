@@ -6,10 +6,10 @@ In: options as users give them. Out: a `Budget`, or None.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.errors import ArgumentError
+from tengen.base.record import record
 from tengen.base.sizes import byte_size
 from tengen.compiler.memory_plan import Budget
 from tengen.runtime.paging import Pages, folder_of, key_of
@@ -24,7 +24,7 @@ def _at_least(owner: str, least: float, **given: Any) -> None:
             raise ValueError(f"{owner}: {name}={value!r} must be a number, at least {least}")
 
 
-@dataclass
+@record
 class SublinearMemoryConfig:
     """MegEngine's search for values to compute again in place of keeping them (Chen et al., arXiv 1604.06174): `trace` then plans for
     the least memory that no more than about a forward pass has to be computed again for.
@@ -45,7 +45,7 @@ class SublinearMemoryConfig:
         _at_least("SublinearMemoryConfig", 1, num_worker=self.num_worker)
 
 
-@dataclass
+@record
 class DTRConfig:
     """MegEngine's dynamic rematerialisation of a static program (Kirisame et al., arXiv 2006.09616): a memory budget that is aimed for.
 

@@ -8,9 +8,10 @@ the program of that serves all calls that match it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.loops.lang import var
 
@@ -20,7 +21,7 @@ Shapes = tuple[tuple[int, ...], ...]  # of the tensors of a call
 Place = tuple[int, int]  # (tensor, axis)
 
 
-@dataclass
+@record
 class Pattern:
     """Shapes with names for some extents.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.arguments import flags
 from tengen.base.errors import TraceError
+from tengen.base.record import record
 from tengen.jit.memory_options import DTRConfig, SublinearMemoryConfig
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
@@ -20,7 +20,7 @@ from tengen.tensor import tracing
 __all__ = ["DTRConfig", "GraphOptimizationConfig", "SublinearMemoryConfig", "exclude_from_trace", "partial_trace"]
 
 
-@dataclass
+@record
 class GraphOptimizationConfig:
     """Which rewrites MegEngine's graph compiler makes: None, False or True of each."""
 

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from tengen.base import errors
 from tengen.base.device import Device
 from tengen.base.errors import TengenError, TraceWarning, user_line
+from tengen.base.record import record
 from tengen.ir.graph import Constant, Graph, Node, Value, attr_key, graph_key
 from tengen.jit.calls import Calls, Source, expanded
 from tengen.ops.define import lookup
@@ -33,7 +34,7 @@ VARIANTS = 4  # programs of one structure that are kept
 STRUCTURES = 256  # that are kept
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PartStats:
     """One part of a traced function that asks for values.
 
@@ -53,7 +54,7 @@ class PartStats:
         return f"part of {self.nodes} ops up to {end}: run {self.calls} times, {self.programs} program{'' if self.programs == 1 else 's'}"
 
 
-@dataclass
+@record
 class Program:
     """A compiled part. outputs: positions of the values that it gives. numbers: of the constants, by position; those in `open` are
     operands."""
@@ -75,7 +76,7 @@ class Program:
         return dict(zip(self.outputs, self.run(buffers)))
 
 
-@dataclass
+@record
 class Part:
     """What is known of one structure."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tengen.autodiff import GradManager
 from tengen.base.dtype import bool_
 from tengen.base.errors import Undecided, VerifyError
+from tengen.base.record import record
 from tengen.ir.graph import Check, Graph
 from tengen.ir.types import TensorType
 from tengen.jit.guards import Guards
@@ -100,7 +101,7 @@ def attached_to(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> l
     return found
 
 
-@dataclass
+@record
 class Recording:
     """One recorded and compiled signature."""
 

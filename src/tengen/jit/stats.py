@@ -6,9 +6,9 @@ In: recordings. Out: for each what it was specialised on, which extents are open
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tengen.base.record import record
 from tengen.compiler.memory_plan import MemoryPlan
 from tengen.jit.dynamic import parameter_of_each
 from tengen.jit.parts import Parts, PartStats
@@ -17,7 +17,7 @@ from tengen.jit.recording import Recording
 MOST_CHARACTERS = 80  # of a condition that is printed
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecordingStats:
     """One recording of a traced function.
 

@@ -6,13 +6,13 @@ In: a network with `_states`, `_decoded` and `_logits` (GPT, Llama), and prompts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.base.record import record
 from tengen.jit.trace import trace
 from tengen.models.transformer import Cache
 from tengen.tensor import Tensor
@@ -23,7 +23,7 @@ COLDEST = 1e-30  # logits divided by less would be infinite in float32
 MORE = 4  # tokens beyond the bytes of a stop string, in which it is looked for
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sampling:
     """How a token is chosen. temperature 0 takes the likeliest. The filters follow one another: top_k, top_p, min_p."""
 

@@ -16,8 +16,9 @@ Fusion never changes a bit: the same scalar operations run on the same values.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tengen.base.record import record
 from tengen.ir.graph import Graph, Node, Value, attrs_key
 from tengen.ir.rewrite import sort_nodes
 from tengen.kernels.axes import STREAMED_BYTES
@@ -32,7 +33,7 @@ MAX_PROLOGUE_NODES = 6  # nodes of a prologue: it is computed each time that an 
 MAX_NODES = 40  # nodes of a group that computes something that other groups compute, too
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Group:
     """Nodes that will be one kernel; it iterates over `shape`."""
 

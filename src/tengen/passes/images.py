@@ -14,9 +14,10 @@ only the order in which results are computed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
 
+from tengen.base.record import record
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, product
@@ -29,7 +30,7 @@ MOST_LARGE_ITERATIONS = 8  # that compute a value of LAST_CACHE_BYTES: each is t
 PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it alone
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Loop:
     """Nodes that run `count` times, each time for `some` images.
 

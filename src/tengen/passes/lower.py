@@ -8,12 +8,13 @@ which nodes are a loop over images; the last one launches kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
 from tengen.ir.text import labels, print_graph
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
@@ -33,7 +34,7 @@ from tengen.passes.regions import lower_graph
 from tengen.passes.run import Form, Pass, run_passes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Placed:
     """A graph, and where its values lie.
 

@@ -8,7 +8,7 @@ and, for units in any order and any number of times, the graph that runs them so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tengen.base.dtype import bool_, int64
@@ -41,7 +41,7 @@ class Run:
     wanted: tuple[int, ...]
 
 
-@dataclass
+@record
 class Units:
     """The units of a graph, in its order, and their values by number.
 

@@ -8,12 +8,12 @@ new value among the outputs. What a run must not meet in a body (an index out of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import TraceError, VmapError, user_line
+from tengen.base.record import record
 from tengen.ir.graph import Check, Graph, Value, graph_key
 from tengen.ir.types import TensorType
 from tengen.ops.define import Op
@@ -145,7 +145,7 @@ def shared(body: Graph) -> Graph:
     return _known.setdefault((graph_key(body), lines), body)
 
 
-@dataclass
+@record
 class Recorded:
     """A body: `arguments` -> `results`, with what it reads and changes of what is outside."""
 

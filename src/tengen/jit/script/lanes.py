@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tengen.base.dtype import int64
 from tengen.base.errors import ScriptError, user_line
+from tengen.base.record import record
 from tengen.jit.script.numbers import Number, strong
 from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor, tracing
@@ -25,7 +26,7 @@ def unknown(x: Any) -> bool:
     return isinstance(x, Tensor) and (tracing.recorder is not None or mapping_of(x) is not None)
 
 
-@dataclass
+@record
 class Lanes:
     """Tensors whose slices along axis 0 are the items.
 
@@ -81,7 +82,7 @@ def pieces(x: Tensor, size: int, axis: int) -> Lanes | None:
     return Lanes(full, [first], lambda xs: REGISTRY["moveaxis"].call(xs[0], 0, axis), tail)
 
 
-@dataclass
+@record
 class Count:
     """``range`` with a bound that is a tensor or a number of the program."""
 

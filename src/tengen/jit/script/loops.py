@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.dtype import int64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
+from tengen.base.record import record
 from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
@@ -53,7 +54,7 @@ class Leaves(Exception):
     """A scan whose body may leave the loop."""
 
 
-@dataclass
+@record
 class Known:
     """What is known of a loop's state, after it has been recorded without success.
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError
+from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.jit.script.numbers import NUMBERS, Number, strong
 from tengen.ops.define import REGISTRY
@@ -56,7 +57,7 @@ def same(a: Any, b: Any) -> bool:
     return False
 
 
-@dataclass
+@record
 class Leaf:
     """A tensor of the branch: which of its results, and whether it is a number."""
 
@@ -64,7 +65,7 @@ class Leaf:
     number: bool
 
 
-@dataclass
+@record
 class Merge:
     """Puts values together.
 
