@@ -108,6 +108,22 @@ def test_parts_of_open_extents():
         assert [p.numpy().tolist() for p in load(m)(X)] == [X[..., :3].tolist(), X[..., 3:].tolist()]
 
 
+def test_a_table_is_cut_to_an_open_length():
+    """Positions of a text, as PyTorch's exporter cuts them; and a shape beside -1, as it writes expand."""
+    m = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> g (float[b, t, d] x) => (float[b, t, d] z)
+        <int64[1, 9] positions = {0, 1, 2, 3, 4, 5, 6, 7, 8},
+         float[9, 2] table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}> {
+        s = Shape(x)  one = Constant <value_ints = [1]> ()  zero = Constant <value_ints = [0]> ()  minus = Constant <value_int = -1> ()
+        t = Gather(s, one)  p = Slice(positions, zero, t, one, one)  q = Gather(table, p)
+        is = Equal(s, minus)  ones = ConstantOfShape <value = int64[1] {1}> (three)  three = Constant <value_ints = [3]> ()
+        shape = Where(is, ones, s)  w = Expand(q, shape)  z = Add(x, w) }""")
+    program, module = load(m), to_module(m)
+    for t in (1, 4, 9):
+        x = R.standard_normal((2, t, 2)).astype(np.float32)
+        want = x + np.arange(18, dtype=np.float32).reshape(9, 2)[:t]
+        assert (program(x).numpy() == want).all() and (module(x).numpy() == want).all()
+
+
 def test_shapes_of_open_extents_are_outputs():
     beside_onnxruntime("Shape", [X], 15, start=-3)
     beside_onnxruntime("Size", [X], 13)

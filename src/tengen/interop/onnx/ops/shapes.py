@@ -180,6 +180,8 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
         where, by = (ints(axes) if axes is not None else None), (ints(steps) if steps is not None else None)
     where = list(range(len(begin))) if where is None else where
     by = [1] * len(begin) if by is None else by
+    if isinstance(x, np.ndarray) and x.dtype != object and any(isinstance(v, Expr) for v in (*begin, *end)):
+        x = as_tensor(x)  # as much of a table of positions as there are places
     s = shape_of(x)
     index: list[Any] = [slice(None)] * len(s)
     flipped: list[int] = []
