@@ -48,7 +48,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
         do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
     Numerics: weights are rounded to `dtype`: float16 and bfloat16 become float32 exactly. In float32 results are transformers' but for
         rounding; in float16 and bfloat16 every operation rounds its results to them, and computes in float32.
-    Memory: that of the weights in `dtype`, and 64 MB.
+    Memory: that of the weights in `dtype`, in float16 and bfloat16 twice that, and 64 MB.
 
     >>> import tempfile, tengen
     >>> folder = tempfile.mkdtemp()

@@ -7,7 +7,7 @@ Files that can hold programs (pickles) are not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tengen.tensor import Tensor, from_numpy
 __all__ = ["layouts", "load", "options", "save", "state"]
 
 SHOWN = 12  # names of each kind that a message lists
+PIECE = 8 << 20  # bytes of an array that are looked at, or cast, together
 TOGETHER = 32 << 20  # bytes of a mapped file that are turned or joined before its pages are given back
 
 
@@ -157,8 +158,23 @@ def _tied(given: Mapping[str, np.ndarray], table: Table, used: set[str]) -> set[
 
 def _loaded(e: Entry, parts: list[np.ndarray]) -> Tensor:
     """The parts as a tensor of the network's dtype. The caller's arrays may change, and are copied; a mapped file's are not."""
-    a = np.ascontiguousarray(e.loaded(parts), e.tensor.dtype.numpy).reshape(e.tensor.shape)
+    a, d = e.loaded(parts), e.tensor.dtype.numpy
+    if a.dtype != d and a.flags.c_contiguous:
+        made = np.empty(a.size, d)
+        for at, piece in _pieces(a):
+            made[at : at + piece.size] = piece
+        a = made
+    a = np.ascontiguousarray(a, d).reshape(e.tensor.shape)
     return from_numpy(a, copy=not mapped.is_mapped(a) and any(np.may_share_memory(a, part) for part in parts))
+
+
+def _pieces(a: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """An array's elements in pieces of 8 MB, each with the place where it begins; the pages of a mapped file are given back behind each."""
+    flat, count = a.reshape(-1), PIECE // a.itemsize
+    for at in range(0, flat.size, count):
+        yield at, flat[at : at + count]
+        if mapped.is_mapped(a):
+            mapped.trim()
 
 
 def _family(net: Module) -> dict[str, Table]:
@@ -230,7 +246,7 @@ def _unusable(a: np.ndarray, d: DType) -> str:
         return f"{a.dtype} are no weights of {d}"
     if not d.is_inexact or a.itemsize <= d.size or not a.size:
         return ""
-    most = np.max(np.abs(a), where=np.isfinite(a), initial=0)
+    most = max((np.max(np.abs(part), where=np.isfinite(part), initial=0) for _, part in _pieces(a)), default=a.dtype.type(0))
     with np.errstate(over="ignore"):
         return "" if np.isfinite(most.astype(d.numpy)) else f"{most:.3g} is larger than what {d} holds"
 
