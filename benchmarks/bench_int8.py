@@ -57,7 +57,9 @@ def inference(name: str, batch: int) -> Case:
     made = ptq(mine.net, x)
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/int8.tgn"
-        made.save(file)
+        graph = made.graph.copy()
+        graph.set_batch(batch)  # as the float32 program's is known
+        graph.save(file)
         run = tengen.load_graph(file)
         found: dict[str, Callable] = {"tengen": lambda: run(x), "float32": mine.traced}
         if torch and ort:

@@ -225,4 +225,7 @@ def test_a_constant_filter_of_integers_is_multiplied_in_tiles(image):
     want = np.clip(np.rint(want.astype("float32") * np.float32(0.001)), 0, 255)
     with tengen.profile() as p:
         np.testing.assert_array_equal(layer(Tensor(x.astype("uint8"))).numpy(), want)
-    assert Target.host().computes("dot2i") == ("conv_filter" in [row.kernel for row in p.rows])
+    assert "conv_filter" not in [row.kernel for row in p.rows]  # it was transformed once, before
+    setup = next(iter(layer._recordings.values()))[0].run.program.setup
+    transformed = setup is not None and max(setup.output_bytes) > 5 * f.size  # 25 points of 2 bytes for 9 taps; packed ones are smaller
+    assert Target.host().computes("dot2i") == transformed

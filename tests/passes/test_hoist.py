@@ -5,11 +5,14 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
+from tengen.base.dtype import int8, int32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Launch
+from tengen.ops.conv_strategies import RESULTS, Convolution
+from tengen.ops.conv_strategies import lower as convolve
 from tengen.passes.hoist import hoist
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
@@ -86,3 +89,15 @@ def test_an_operand_that_was_written_is_packed_again():
     w._reset(before)
     for a, b in zip(trace(f)(x), want):
         assert a.numpy().tobytes() == b.tobytes()
+
+
+def test_filters_of_integers_are_prepared():
+    """A filter of 8 bits in Winograd's tiles of 3 x 3 takes 5.6 times its bytes; transforming it in every run took a twentieth of ResNet-18."""
+    lo, w = Lowering(Target.named("x86-64-v3")), ("const", "w")
+    last = lambda c, h: ((1, c, h, h), (c * h * h, 1, c * h, c))
+    image, out = Array("x", uint8, *last(64, 32)), Array("y", int32, *last(64, 32))
+    filters = Array(w, int8, (64, 64, 3, 3), (576, 9, 3, 1))
+    convolve(RESULTS, Convolution(lo, image, filters, out, (1, 1), (1, 1), (1, 1), 1, "direct", "int32"))
+    setup, _ = hoist(lo, {w: 64 * 64 * 9})
+    names = lambda some: [launch.kernel.name for launch in some.launches]
+    assert "conv_filter" in names(setup) and "conv_filter" not in names(lo)

@@ -100,13 +100,13 @@ def requantize_linear(
     """
 
 
-MOST_NEAREST = 1 << 22  # the largest integer that `nearest_integer` gives
+_MOST_NEAREST = 1 << 22  # the largest integer that `nearest_integer` gives
 
 
 def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
     """A number in units of the scale, as an integer: rounded, saturated, and moved by the zero point. A NaN becomes that. Bounds are
     integers, so that what is cut off before it is rounded is what would be after."""
-    if zero is None and -MOST_NEAREST <= low <= high <= MOST_NEAREST:
+    if zero is None and -_MOST_NEAREST <= low <= high <= _MOST_NEAREST:
         if low == 0:  # what a NaN becomes; -0.25 is rounded to it, and LLVM takes one instruction for this maximum, for that with 0 two
             v = select(v > -0.25, v, -0.25)
         else:

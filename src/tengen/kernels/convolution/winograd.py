@@ -55,7 +55,7 @@ L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transfor
 UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where numbers of channels and of image tiles are known
 OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
 # Of `pays_in_integers`: multiplications that a transformed value costs, and reading a transformed weight; the least gain.
-INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 5, 1.1
+INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 3, 1.1
 OPEN_IMAGE_BYTES = 800 << 10  # of a piece's transformed tiles where the number of channels is open: as many as there is room for
 
 
