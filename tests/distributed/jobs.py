@@ -836,6 +836,12 @@ def wrong_meshes():
         net = dist.DataParallel(placed(), mesh.group("data"))
         next(net.micro_batches(np.full((4, 4), mesh.at[1], np.float32)))
 
+    def callback():
+        net = placed()
+        gm = autodiff.GradManager().attach(net.parameters(), callbacks=[dist.make_allreduce_cb("sum")])
+        with gm:
+            gm.backward(net(tg.Tensor(np.ones((2, 4), np.float32))).sum())
+
     def shared(net):
         return dist.shard(net, optim.SGD(net.parameters(), lr=0.1), stage=3)
 
@@ -847,7 +853,7 @@ def wrong_meshes():
         "norm": said(lambda: dist.DataParallel(placed(M.SyncBatchNorm(2)), group)),
         "stage 3": said(lambda: shared(dist.DataParallel(placed(), group))),
         "stage 3 of a pipeline": said(lambda: shared(dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, group=group))),
-        "batch": said(batch),
+        "callback": said(callback), "batch": said(batch),  # which ends the group
     }  # fmt: skip
 
 

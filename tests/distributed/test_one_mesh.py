@@ -91,5 +91,6 @@ def test_meshes_that_do_not_fit():
         assert "0.weight is cut along 'model'" in said["pipeline"] and said["later"].startswith("DataParallel: parameters were placed on")
         assert "count the same samples several times" in said["norm"] and "has no dimension 'pipe'" in said["name"]
         assert "the ranks disagree" in said["batch"] and "a step of layers in parts on" in said["batch"]
+        assert "is cut along 'model'" in said["callback"]
         assert "6 processes are wanted, there are 4" in said["size"]
         assert "in parts on a mesh already" in said["stage 3"] and "which stay; help: stage=2" in said["stage 3 of a pipeline"]

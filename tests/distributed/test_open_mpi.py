@@ -24,6 +24,9 @@ from mpi4py import MPI
 from tengen import distributed as dist
 import hashlib
 bits = [jobs.trained(), jobs.trained(steps=3, sharded=3), jobs.pipelined()["values"]]
+if dist.get_world_size() == 4:
+    want = jobs.meshed({{"data": 2, "model": 2}}, stage=2)
+    assert jobs.meshed({{"pipe": 2, "model": 2}})[:3] == want[:3]
 total = dist.functional.all_reduce_sum(jobs.tg.Tensor([dist.get_rank() + 1.0])).item()
 text = hashlib.sha256(repr(bits).encode()).hexdigest()[:16]
 sys.stdout.write(f"rank {{dist.get_rank()}} of {{dist.get_world_size()}}: {{total}} {{text}} {{MPI.Get_library_version()[:8]}}\\n")
@@ -53,7 +56,7 @@ def run(tmp_path_factory):
     return start
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_bits_are_those_of_one_process(run, ranks):
     import hashlib
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tengen.base.errors import DistributedError
 from tengen.distributed.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint, save_checkpoint_async
-from tengen.distributed.data_parallel import DataParallel, broadcast_tensors
+from tengen.distributed.data_parallel import DataParallel, broadcast_tensors, check_parts
 from tengen.distributed.embedding import EmbeddingTable
 from tengen.distributed.launch import launcher
 from tengen.distributed.mesh import Broadcast, Mesh, Partial, Split
@@ -186,7 +186,7 @@ def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | N
 
     Args: reduce_method: "sum" or "mean". group: the processes. backend: MegEngine's; it is checked, and nothing depends on it.
     Numerics: added in the order of the ranks, and for the mean divided by their number then.
-    Errors: ValueError for another method or backend.
+    Errors: ValueError for another method or backend; DistributedError where the processes have different parts of a placed parameter.
 
     >>> from tengen import Parameter
     >>> from tengen.autodiff import GradManager
@@ -204,6 +204,7 @@ def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | N
     mean = reduce_method.lower() == "mean"
 
     def callback(param: Tensor, grad: Tensor) -> Tensor:
+        check_parts(param.name or "a parameter", param, group)
         total = functional.all_reduce_sum(grad, group)
         return total / group.size if mean and group.size > 1 else total
 

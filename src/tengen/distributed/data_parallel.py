@@ -68,6 +68,16 @@ def nothing(p: Tensor) -> Tensor:
     return -zeros_like(p.detach())
 
 
+def check_parts(name: str, t: Tensor, group: Group) -> None:
+    """Errors: DistributedError where processes of a group, which share out samples, have different parts of a placed tensor."""
+    mesh: Any = t._layout.owner if type(t._layout) is Placed else None
+    if mesh is not None and (cuts := mesh.cuts(t, group)):
+        raise DistributedError(
+            f"{name} is cut along {cuts[0]!r} of {mesh!r}, and the processes of {group!r}, which share out the samples, have different "
+            f"parts of it; help: group=mesh.group({', '.join(repr(n) for n in mesh.names if n not in cuts)})"
+        )
+
+
 def beside(net: Module, group: Group) -> Group | None:
     """The processes, this one among them, that compute what a process of the group has to, because they have parts of the same tensors on a
     `Mesh`; None where all of a network is here.
@@ -77,13 +87,8 @@ def beside(net: Module, group: Group) -> Group | None:
     found = None
     for name, t in net.named_tensors():
         if type(t._layout) is Placed:
-            mesh: Any = t._layout.owner
-            if cuts := mesh.cuts(t, group):
-                raise DistributedError(
-                    f"{name} is cut along {cuts[0]!r} of {mesh!r}, and the processes of {group!r}, which share out the samples, have different "
-                    f"parts of it; help: group=mesh.group({', '.join(repr(n) for n in mesh.names if n not in cuts)})"
-                )
-            found = mesh.beside(group)
+            check_parts(name, t, group)
+            found = t._layout.owner.beside(group)
     if found is None or found.size == 1:
         return None
     if any(isinstance(m, SyncBatchNorm) and (m.group or WORLD).proc_ranks != group.proc_ranks for m in net.modules()):

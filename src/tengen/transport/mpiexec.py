@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tengen.base.errors import DistributedError
@@ -81,7 +81,7 @@ def run_program(program: str, arguments: Sequence[str], ranks: int, least: int |
         if code == 0 and not lost:
             return code
         code = code or 1  # of one that left the others by os._exit(0), mpiexec thinks well
-        what = waited[0] if waited else f"{_ranks(lost)} lost" if lost else "a process was lost"
+        what = waited[0].partition(": ")[2] if waited else f"{_ranks(lost)} lost" if lost else "a process was lost"
         if least is None or errors or ranks == least:
             if least is not None:
                 why = f"the program has ended itself ({errors[0]})" if errors else f"{what}, and {least} processes are the least"
@@ -97,8 +97,9 @@ def leave_word(kind: str, rank: int, text: str) -> None:
     """What a process of a job tells `run_program`."""
     if folder := os.environ.get(JOB):
         part = Path(folder, f".{kind}-{rank}")
-        part.write_text(text)
-        part.rename(Path(folder, f"{kind}-{rank}"))
+        with suppress(OSError):  # the folder is gone: nobody listens
+            part.write_text(text)
+            part.rename(Path(folder, f"{kind}-{rank}"))
 
 
 def _said(folder: Path, kind: str) -> list[str]:
@@ -114,7 +115,11 @@ def _ranks(lost: Sequence[int]) -> str:
 def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     """Waits until the process of mpiexec has ended. Returns: the ranks whose processes were the first to end without a word; mpiexec ends
     the others then. Several where they ended at once."""
-    poll, job, lost = select.poll(), os.pidfd_open(pid), list[int]()
+    try:
+        job = os.pidfd_open(pid)
+    except OSError:  # a kernel, or a container, that has no such call
+        return []
+    poll, lost = select.poll(), list[int]()
     rank_of: dict[int, int] = {}
     poll.register(job, select.POLLIN)
     ended = False
