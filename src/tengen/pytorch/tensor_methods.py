@@ -36,11 +36,6 @@ def data_ptr(self: Tensor) -> int:
     return self.numpy().__array_interface__["data"][0]
 
 
-def get_device(self: Tensor) -> int:
-    """-1: the number of the GPU, of a tensor that is on none."""
-    return -1
-
-
 def adjoint(self: Tensor) -> Tensor:
     """Each matrix transposed and conjugated."""
     return self.mH
@@ -81,7 +76,7 @@ def install(torch: ModuleType) -> None:
     """Puts them on Tensor. Args: torch: the package, whose functions they call."""
     found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
-    found |= {f.__name__: f for f in (data_ptr, get_device, adjoint, is_nonzero, fill_diagonal_)}
+    found |= {f.__name__: f for f in (data_ptr, adjoint, is_nonzero, fill_diagonal_)}
     found |= dict.fromkeys(["pin_memory", "share_memory_", "coalesce", "to_dense"], itself)
     found["is_pinned"] = found["is_shared"] = found["is_inference"] = found["is_conj"] = found["is_neg"] = lambda self: False
     found |= {name: property(lambda self, value=value: value, doc=f"{value!r} here.") for name, value in ALWAYS.items()}

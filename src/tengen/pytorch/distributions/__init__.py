@@ -30,12 +30,17 @@ from tengen.distributions import (
     Laplace,
     LogNormal,
     MixtureSameFamily,
+    Multinomial,
     MultivariateNormal,
+    NegativeBinomial,
     Normal,
     OneHotCategorical,
+    OneHotCategoricalStraightThrough,
     Pareto,
     Poisson,
     PowerTransform,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
     SigmoidTransform,
     SoftplusTransform,
     StudentT,
@@ -43,6 +48,7 @@ from tengen.distributions import (
     Transform,
     TransformedDistribution,
     Uniform,
+    VonMises,
     Weibull,
     kl_divergence,
     register_kl,
@@ -55,6 +61,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric",
     "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
     "FisherSnedecor", "HalfCauchy",
