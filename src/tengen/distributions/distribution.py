@@ -94,7 +94,7 @@ class Distribution:
         """Every constructor takes PyTorch's `validate_args`: False leaves the look at the parameters out."""
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
-            cls.__init__ = _with_validation(cls.__init__)  # type: ignore[method-assign]  # mypy takes it for a method
+            cls.__init__ = _with_validation(cls.__init__)
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()):
         self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)

@@ -89,7 +89,7 @@ class Multinomial(Distribution):
         super().__init__(self._categorical.batch_shape, (self.probs.shape[-1],))
 
     @property
-    def support(self) -> Any:
+    def support(self):
         """Counts whose sum is the number of trials."""
         n = float(self.total_count)
         whole = lambda x: F.logical_and(x >= 0.0, F.equal(F.floor(x), x)).all(-1)

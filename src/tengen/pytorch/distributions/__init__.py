@@ -53,7 +53,7 @@ from tengen.distributions import (
     kl_divergence,
     register_kl,
 )
-from tengen.pytorch.distributions import transforms
+from tengen.pytorch.distributions import constraints, transforms
 
 
 def __getattr__(name: str) -> object:
@@ -67,5 +67,5 @@ __all__ = [
     "FisherSnedecor", "HalfCauchy",
     "InverseGamma", "Kumaraswamy", "Pareto", "Poisson", "StudentT", "Uniform", "Weibull", "kl_divergence", "register_kl",
     "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform",
-    "Transform", "TransformedDistribution", "transforms",
+    "Transform", "TransformedDistribution", "constraints", "transforms",
 ]  # fmt: skip

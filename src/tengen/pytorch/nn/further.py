@@ -86,9 +86,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draws all weights anew."""
         self.head.reset_parameters()
-        for first, second in self.tail:
-            first.reset_parameters()
-            second.reset_parameters()
+        for cluster in self.tail:
+            for layer in cluster:
+                layer.reset_parameters()
 
     def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes: (N, in_features) -> (N, n_classes)."""
