@@ -25,6 +25,7 @@ WRITING = (
     "hypot i0 lcm ldexp le less less_equal lgamma logical_xor logit lt ne nextafter not_equal rad2deg renorm sgn sinc "
     "subtract true_divide xlogy absolute"
 ).split()
+OF_THE_DIALECT: set[str] = set()  # what was put on Tensor: the stubs of its methods, which every program has, leave it out
 ALWAYS = {
     "is_cpu": True, "is_sparse": False, "is_quantized": False, "is_meta": False, "is_mps": False, "is_xpu": False, "is_mkldnn": False,
     "is_nested": False, "is_sparse_csr": False, "layout": "strided",
@@ -83,7 +84,9 @@ def install(torch: ModuleType) -> None:
     found["nbytes"] = property(lambda self: self.numel() * self.element_size(), doc="The bytes of all elements.")
     found["itemsize"] = property(lambda self: self.element_size(), doc="The bytes of an element.")
     found["H"] = property(lambda self: REGISTRY["conj"](self.T) if self.dtype.is_complex else self.T, doc="Transposed and conjugated.")
-    put({name: f for name, f in found.items() if not _is_there(name)})
+    new = {name: f for name, f in found.items() if not _is_there(name)}
+    OF_THE_DIALECT.update(new)
+    put(new)
 
 
 def _is_there(name: str) -> bool:
