@@ -106,3 +106,9 @@ def test_bools_of_other_libraries_are_bools():
         with pytest.raises(TypeError, match=r"f: (turn|maybe)=.* must be True or False"):
             f(1, **bad)
     assert M.Linear(2, 2).train(np.False_).training == False  # noqa: E712  (NumPy's)
+
+
+def test_a_number_of_steps_is_whole():
+    with pytest.raises(TypeError):
+        tengen.amp.GradScaler(growth_interval=0.5)
+    assert tengen.amp.GradScaler(growth_interval=np.int64(5)).growth_interval == 5
