@@ -136,7 +136,7 @@ def ndtri(input: Tensor) -> Tensor:
     """
 
     def found(p: Tensor) -> Tensor:
-        small = F.minimum(p, 1.0 - p)
+        small = F.where(p > 0.5, 1.0 - p, p)
         return F.where(p > 0.5, -1.0, 1.0) * _quantile(small, small - 0.5)
 
     return _narrow(input, found)
@@ -147,7 +147,7 @@ def erfinv(input: Tensor) -> Tensor:
 
     def found(x: Tensor) -> Tensor:
         y = math.sqrt(0.5) * _quantile(0.5 * (1.0 - F.abs(x)), -0.5 * F.abs(x))
-        return -F.copysign(1.0, x) * y
+        return F.where(F.equal(x, 0), x * (math.sqrt(math.pi) / 2), -F.copysign(1.0, x) * y)  # |x| has no slope at 0
 
     return _narrow(input, found)
 
@@ -191,8 +191,7 @@ def erfcx(input: Tensor) -> Tensor:
     """exp(x^2) erfc(x), without underflow: by the product below 5, by a continued fraction of 40 terms above."""
 
     def found(x: Tensor) -> Tensor:
-        near = F.minimum(x, 5.0)
-        far = F.maximum(x, 5.0)
+        near, far = F.minimum(5.0, x), F.maximum(5.0, x)  # in a tie the gradient goes to x
         total: Any = far
         for k in range(60, 0, -1):
             total = far + (0.5 * k) / total
@@ -205,7 +204,7 @@ def log_ndtr(input: Tensor) -> Tensor:
     """The logarithm of `ndtr`, also where that is 0."""
 
     def found(x: Tensor) -> Tensor:
-        low, high = F.minimum(x, -1.0), F.maximum(x, -1.0)
+        low, high = F.minimum(-1.0, x), F.maximum(-1.0, x)
         below = F.log(0.5 * erfcx(low * -math.sqrt(0.5))) - 0.5 * low * low
         return F.where(x < -1, below, F.log1p(-0.5 * F.erfc(high * math.sqrt(0.5))))
 
@@ -248,7 +247,7 @@ def _regularised_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gammainc(input: Any, other: Any) -> Tensor:
-    """The regularised lower incomplete gamma function P(a, x). Gradients reach x alone in a useful way: differentiate a by differences.
+    """The regularised lower incomplete gamma function P(a, x), of a > 0 and x >= 0, with gradients of both.
 
     Errors: TraceError in a recorded function: the number of its terms depends on the largest a
     """
