@@ -163,6 +163,8 @@ def is_ours(value: object) -> bool:
 def installed() -> Iterator[tuple[str, object]]:
     """Names and values that `methods.py` puts on Tensor, operators first."""
     own = own_names()
+    dialect = getattr(sys.modules.get("tengen.pytorch.tensor_methods"), "OF_THE_DIALECT", ())
+    own = own | {*dialect}
     found = {k: v for k, v in vars(Tensor).items() if k not in own and (callable(v) or isinstance(v, property)) and is_ours(v)}
     for k in ("__hash__", "__weakref__", "__class_getitem__"):
         found.pop(k, None)

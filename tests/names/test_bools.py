@@ -18,8 +18,8 @@ NAMESPACES = (
     "functional linalg fft optimizer data module random autodiff jit amp pytorch pytorch.nn pytorch.nn.functional pytorch.optim pytorch.linalg "
     "pytorch.autograd pytorch.func pytorch.utils.data pytorch.amp"
 ).split()
-ELSEWHERE = {  # it is looked at behind the first line, by what is computed then, or nothing depends on it
-    "MapSampler", "GraphOptimizationConfig",
+ELSEWHERE = {  # abstract; its own error; and one that says that a dtype is meant
+    "MapSampler", "GraphOptimizationConfig", "autocast",
 }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("value", ["False", 0.5])
 def test_what_is_no_bool_is_an_error(name, value):
-    with pytest.raises(TypeError, match="must be (True or False|a bool)"):
+    with pytest.raises(TypeError, match="must be (True or False|a bool)|the first argument is `enabled`"):
         CALLS[name](value)
 
 
@@ -106,3 +106,9 @@ def test_bools_of_other_libraries_are_bools():
         with pytest.raises(TypeError, match=r"f: (turn|maybe)=.* must be True or False"):
             f(1, **bad)
     assert M.Linear(2, 2).train(np.False_).training == False  # noqa: E712  (NumPy's)
+
+
+def test_a_number_of_steps_is_whole():
+    with pytest.raises(TypeError):
+        tengen.amp.GradScaler(growth_interval=0.5)
+    assert tengen.amp.GradScaler(growth_interval=np.int64(5)).growth_interval == 5

@@ -109,6 +109,7 @@ def ours(full: str):
 def differences(full: str, theirs: Signature) -> dict[str, str]:
     """{a parameter that is not taken as MegEngine takes it: what is so}."""
     f, of_object = ours(full)
+    getattr(f, "_complete", lambda: None)()  # a record has its parameters from the first one on
     aliases, parameters = getattr(f, "aliases", {}), list(inspect.signature(f).parameters.values())[of_object:]
     by_name = {p.name: p for p in parameters}
     kinds = [p.kind for p in parameters]

@@ -317,7 +317,7 @@ F.kl_div(x, y.softmax(1), reduction="sum")
 nn.TripletMarginWithDistanceLoss(margin=2.0)(x, y, -x)
 nn.LazyConv2d(2, 3)(img).shape
 nn.LazyBatchNorm1d()(x).shape
-v.nbytes, v.itemsize, v.is_cpu, v.is_sparse, v.get_device()
+v.nbytes, v.itemsize, v.is_cpu, v.is_sparse
 v.clone().cumsum_(0)
 v.clone().clamp_max_(0.1).floor_divide_(0.3)
 (i.clone().eq_(1), x.clone().lt_(0), i.clone().bitwise_or_(4))

@@ -1,12 +1,15 @@
-"""Runs the programs of `strangers.py` with PyTorch and saves their numbers: ``python tests/pytorch/save_strangers.py``."""
+"""Runs the programs of `strangers.py` and `strangers_further.py` with PyTorch and saves their numbers:
+``python tests/pytorch/save_strangers.py``."""
 
 import json
 from pathlib import Path
 
 import strangers
+import strangers_further
 import torch
+import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-found = {f.__name__: [float(v) for v in f(torch)] for f in strangers.PROGRAMS}
+found = {f.__name__: [float(v) for v in f(torch)] for f in [*strangers.PROGRAMS, *strangers_further.PROGRAMS]}
 path = Path(__file__).with_name("saved_strangers.json")
 path.write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1) + "\n")

@@ -11,6 +11,14 @@ from tengen.base.errors import ArgumentError
 
 X = [1e-6, 0.3, 1.0, 2.5, 7.75, 29.9, 30.1, 120.0]
 CASES = {
+    "ndtri": (torch.special.ndtri, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1), [1e-5, 0.02, 0.3, 0.4375, 0.7, 0.999]),
+    "erfinv": (torch.special.erfinv, mpmath.erfinv, [-0.9999, -0.5, 1e-9, 1e-3, 0.4, 0.99]),
+    "erfcx": (torch.special.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), [-3.0, 0.0, 1.0, 4.9, 5.0, 5.1, 20.0, 1e5]),
+    "log_ndtr": (torch.special.log_ndtr, lambda x: mpmath.log(mpmath.ncdf(x)), [-30.0, -5.0, -1.01, -1.0, -0.99, 0.0, 3.0]),
+    "bessel_j0": (torch.special.bessel_j0, lambda x: mpmath.besselj(0, x), [-3.0, 0.0, 1.0, 10.0, 24.9, 25.1, 100.0]),
+    "bessel_j1": (torch.special.bessel_j1, lambda x: mpmath.besselj(1, x), [-3.0, 0.1, 1.0, 9.0, 24.0, 26.0, 100.0]),
+    "gammainc": (lambda x: torch.special.gammainc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, 0, x, True), [0.1, 3.0, 4.6, 20.0]),
+    "gammaincc": (lambda x: torch.special.gammaincc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, x, mpmath.inf, True), [0.1, 3.0, 4.6]),
     "entr": (torch.special.entr, lambda x: -x * mpmath.log(x), X),
     "ndtr": (torch.special.ndtr, mpmath.ncdf, [-30.0, -8.0, -1.5, 0.0, 0.5, 3.0]),
     "i0": (torch.special.i0, lambda x: mpmath.besseli(0, x), [-3.0, 0.0, *X]),
@@ -56,3 +64,24 @@ def test_edges():
         torch.special.polygamma(-1, x)
     with pytest.raises(AttributeError, match="i0"):
         torch.special.i0f  # noqa: B018  (the name is asked for)
+
+
+def test_gradients_of_inverses_and_of_incomplete_gamma_functions():
+    """Against the derivatives, also where a formula changes sides."""
+
+    def slopes(f, *xs):
+        ts = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in xs]
+        f(*ts).sum().backward()
+        return [t.grad.numpy() for t in ts]
+
+    p = [0.01, 0.3, 0.5, 0.9]
+    z = torch.special.ndtri(torch.tensor(p, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(slopes(torch.special.ndtri, p)[0], np.sqrt(2 * np.pi) * np.exp(z * z / 2), rtol=1e-12)
+    p = [-0.9, 0.0, 1e-3, 0.5]
+    z = torch.erfinv(torch.tensor(p, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(slopes(torch.erfinv, p)[0], np.sqrt(np.pi) / 2 * np.exp(z * z), rtol=1e-12)
+    a, x = np.array([0.5, 3.0, 60.0]), np.array([0.2, 5.0, 55.0])
+    of_a, of_x = slopes(torch.special.gammainc, a.tolist(), x.tolist())
+    np.testing.assert_allclose(of_x, np.exp((a - 1) * np.log(x) - x - [math.lgamma(v) for v in a]), rtol=1e-12)
+    near = [torch.special.gammainc(torch.tensor(a + h), torch.tensor(x)).numpy() for h in (1e-5, -1e-5)]
+    np.testing.assert_allclose(of_a, (near[0] - near[1]) / 2e-5, rtol=1e-6)

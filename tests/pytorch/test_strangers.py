@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strangers
+import strangers_further
 
 import tengen.pytorch as torch
 
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-@pytest.mark.parametrize("program", strangers.PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [*strangers.PROGRAMS, *strangers_further.PROGRAMS], ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
     found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
     assert len(found) == len(saved)

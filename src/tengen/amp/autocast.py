@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.arguments import Checked
+from tengen.base.arguments import check_flag
 from tengen.base.device import Device
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
@@ -35,7 +35,7 @@ class _Blocks(threading.local):
 _blocks = _Blocks()
 
 
-class autocast(Checked):
+class autocast:
     """Inside, ops are computed in the dtype that suits them: a context manager, and a decorator.
 
     Args:
@@ -73,6 +73,7 @@ class autocast(Checked):
         Device.named(device_type)
         if isinstance(enabled, (str, DType)):
             raise TypeError(f"autocast({enabled!r}): the first argument is `enabled`; help: autocast(dtype='bfloat16')")
+        check_flag("autocast", "enabled", enabled)
         self.enabled = bool(enabled)
         self.low_prec_dtype = _one_of(low_prec_dtype if dtype is None else dtype, float16, bfloat16)
         self.high_prec_dtype = _one_of(high_prec_dtype, float32, float64)

@@ -57,7 +57,8 @@ def nearest(name: str, known: Iterable[str], others: Mapping[str, str]) -> str:
 
     if name in others:
         return f"; help: here it is {others[name]}"
-    lower = {k.lower(): k for k in known if not k.startswith("_")}
+    alike = lambda k: k[:1].isupper() == name[:1].isupper()  # of two names that differ in case alone the one that begins as this
+    lower = {k.lower(): k for k in sorted(known, key=alike) if not k.startswith("_")}
     near = [lower[n] for n in difflib.get_close_matches(name.lower().replace("_", ""), lower, 2, 0.75)]
     near += [lower[n] for n in difflib.get_close_matches(name.lower(), lower, 2, 0.7) if lower[n] not in near]
     return f"; help: is it {' or '.join(near[:2])}?" if near else ""

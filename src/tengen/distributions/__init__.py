@@ -17,6 +17,14 @@ from tengen.distributions.continuous import (
 )
 from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
 from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
+from tengen.distributions.further import (
+    Multinomial,
+    NegativeBinomial,
+    OneHotCategoricalStraightThrough,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+    VonMises,
+)
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 from tengen.distributions.transforms import (
@@ -33,6 +41,7 @@ from tengen.distributions.transforms import (
 
 __getattr__ = modules_of(__name__)
 __all__ = [
+    "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
     "FisherSnedecor", "HalfCauchy", "Independent", "InverseGamma", "Kumaraswamy", "MixtureSameFamily", "Pareto", "Weibull",

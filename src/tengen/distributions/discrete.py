@@ -27,12 +27,12 @@ log, exp, log1p, lgamma, where = F.log, F.exp, F.log1p, F.lgamma, F.where
 softplus = F.softplus
 
 
-def _times_log(x: Tensor, p: Tensor) -> Tensor:
+def times_log(x: Tensor, p: Tensor) -> Tensor:
     """x log p, which is 0 where x is, also for p = 0."""
     return where(x == 0.0, 0.0, x * log(where(x == 0.0, 1.0, p)))
 
 
-class _Odds(Distribution):
+class Odds(Distribution):
     """What has a probability of success, given as `probs` or as `logits`."""
 
     parameters = ("probs",)
@@ -58,14 +58,14 @@ class _Odds(Distribution):
         """wins log p + losses log(1 - p)."""
         if self._logits is not None:
             return -(wins * softplus(-self._logits) + losses * softplus(self._logits))
-        return _times_log(wins, self.probs) + _times_log(losses, 1.0 - self.probs)
+        return times_log(wins, self.probs) + times_log(losses, 1.0 - self.probs)
 
     def _one_entropy(self) -> Tensor:
         """Of a single trial."""
         return -self._log_weights(self.probs, 1.0 - self.probs)
 
 
-class Bernoulli(_Odds):
+class Bernoulli(Odds):
     """1 with probability p, else 0."""
 
     support = boolean
@@ -93,7 +93,7 @@ class Bernoulli(_Odds):
         return self._one_entropy()
 
 
-class Geometric(_Odds):
+class Geometric(Odds):
     """The number of failures before the first success: 0, 1, ... with probability p (1 - p)^k."""
 
     support = nonnegative_integer
@@ -123,10 +123,10 @@ class Geometric(_Odds):
 
     def cdf(self, value):
         k = F.floor(F.maximum(as_float(value), -1.0))
-        return -F.expm1(_times_log(k + 1.0, 1.0 - self.probs))
+        return -F.expm1(times_log(k + 1.0, 1.0 - self.probs))
 
 
-class Binomial(_Odds):
+class Binomial(Odds):
     """The number of successes in `total_count` trials."""
 
     parameters = ("total_count", "probs")
@@ -184,7 +184,7 @@ class Poisson(Distribution):
 
     def log_prob(self, value):
         x = as_float(value)
-        return within(nonnegative_integer.check(x), x, lambda v: _times_log(v, self.rate) - self.rate - lgamma(v + 1.0), 0.0)
+        return within(nonnegative_integer.check(x), x, lambda v: times_log(v, self.rate) - self.rate - lgamma(v + 1.0), 0.0)
 
 
 class Categorical(Distribution):
@@ -234,7 +234,7 @@ class Categorical(Distribution):
         return where(inside, found, where(F.isnan(x), math.nan, -math.inf))
 
     def entropy(self):
-        return -_times_log(self.probs, self.probs).sum(-1)
+        return -times_log(self.probs, self.probs).sum(-1)
 
 
 class _Weights:
@@ -254,7 +254,7 @@ nonnegative_weights: Any = _Weights()
 # ---- divergences -------------------------------------------------------------------------------------------------------
 
 
-def _one_trial(p: _Odds, q: _Odds) -> Tensor:
+def _one_trial(p: Odds, q: Odds) -> Tensor:
     return p._log_weights(p.probs, 1.0 - p.probs) - q._log_weights(p.probs, 1.0 - p.probs)
 
 
@@ -282,4 +282,4 @@ def _(p, q):
 
 @register_kl(Categorical, Categorical)
 def _(p, q):
-    return (_times_log(p.probs, p.probs) - where(p.probs == 0.0, 0.0, p.probs * where(p.probs == 0.0, 0.0, q.logits))).sum(-1)
+    return (times_log(p.probs, p.probs) - where(p.probs == 0.0, 0.0, p.probs * where(p.probs == 0.0, 0.0, q.logits))).sum(-1)

@@ -7,6 +7,7 @@ all others are. A distribution has ``batch_shape`` independent copies of an even
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tengen import functional as F
+from tengen.base.arguments import check_flag
 from tengen.base.dtype import promote
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import Tensor, tracing
@@ -56,6 +58,21 @@ def integers(most: Any) -> Constraint:
     return Constraint("integer_interval", lambda x: _both(_both(x >= 0, x <= most), _whole(x)))
 
 
+def _with_validation(init: Callable) -> Callable:
+    """A constructor that takes `validate_args` where it does not name it itself."""
+    if "validate_args" in inspect.signature(init).parameters:
+        return init
+
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, validate_args: bool | None = None, **kwargs: Any) -> None:
+        if validate_args is not None:
+            check_flag(type(self).__name__, "validate_args", validate_args)
+            self._validates = bool(validate_args)
+        init(self, *args, **kwargs)
+
+    return construct
+
+
 class Distribution:
     """Base class.
 
@@ -70,6 +87,14 @@ class Distribution:
     has_rsample = False
     support = real
     parameters: tuple[str, ...] = ()  # what `repr` shows and `expand` broadcasts
+
+    _validates = True  # whether parameters are looked at
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Every constructor takes PyTorch's `validate_args`: False leaves the look at the parameters out."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _with_validation(cls.__init__)
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()):
         self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)
@@ -158,7 +183,7 @@ def together(owner: Distribution, given: dict[str, tuple[Any, Constraint]]) -> l
     d = functools.reduce(promote, (t.dtype for t in tensors))
     shape = broadcast_shapes(*(t.shape for t in tensors))
     for t, (name, (_, allowed)) in zip(tensors, given.items()):
-        if tracing.recorder is None and not np.all(allowed.check(t.detach()).numpy()):
+        if owner._validates and tracing.recorder is None and not np.all(allowed.check(t.detach()).numpy()):
             raise ValueError(f"{type(owner).__name__}: {name} must be {allowed}, got {_shown(t)}")
     tensors = [t if t.dtype is d else t.astype(d) for t in tensors]
     return [t if t.shape == shape else REGISTRY["broadcast_to"](t, shape) for t in tensors]

@@ -32,6 +32,7 @@ from tengen.pytorch import (
     distributions,
     fft,
     func,
+    inner_modules,
     jit,
     linalg,
     multiprocessing,
@@ -98,6 +99,7 @@ from tengen.tensor.nodes import leaves
 leaves.of_parameters(True)
 methods.put(dialect.methods())
 tensor_methods.install(sys.modules[__name__])
+inner_modules.install()
 __version__ = f"2.0+tengen.{VERSION}"
 pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"

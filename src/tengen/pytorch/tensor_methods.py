@@ -25,6 +25,7 @@ WRITING = (
     "hypot i0 lcm ldexp le less less_equal lgamma logical_xor logit lt ne nextafter not_equal rad2deg renorm sgn sinc "
     "subtract true_divide xlogy absolute"
 ).split()
+OF_THE_DIALECT: set[str] = set()  # what was put on Tensor: the stubs of its methods, which every program has, leave it out
 ALWAYS = {
     "is_cpu": True, "is_sparse": False, "is_quantized": False, "is_meta": False, "is_mps": False, "is_xpu": False, "is_mkldnn": False,
     "is_nested": False, "is_sparse_csr": False, "layout": "strided",
@@ -34,11 +35,6 @@ ALWAYS = {
 def data_ptr(self: Tensor) -> int:
     """The address of the first element, while the tensor keeps its value."""
     return self.numpy().__array_interface__["data"][0]
-
-
-def get_device(self: Tensor) -> int:
-    """-1: the number of the GPU, of a tensor that is on none."""
-    return -1
 
 
 def adjoint(self: Tensor) -> Tensor:
@@ -81,14 +77,16 @@ def install(torch: ModuleType) -> None:
     """Puts them on Tensor. Args: torch: the package, whose functions they call."""
     found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
-    found |= {f.__name__: f for f in (data_ptr, get_device, adjoint, is_nonzero, fill_diagonal_)}
+    found |= {f.__name__: f for f in (data_ptr, adjoint, is_nonzero, fill_diagonal_)}
     found |= dict.fromkeys(["pin_memory", "share_memory_", "coalesce", "to_dense"], itself)
     found["is_pinned"] = found["is_shared"] = found["is_inference"] = found["is_conj"] = found["is_neg"] = lambda self: False
     found |= {name: property(lambda self, value=value: value, doc=f"{value!r} here.") for name, value in ALWAYS.items()}
     found["nbytes"] = property(lambda self: self.numel() * self.element_size(), doc="The bytes of all elements.")
     found["itemsize"] = property(lambda self: self.element_size(), doc="The bytes of an element.")
     found["H"] = property(lambda self: REGISTRY["conj"](self.T) if self.dtype.is_complex else self.T, doc="Transposed and conjugated.")
-    put({name: f for name, f in found.items() if not _is_there(name)})
+    new = {name: f for name, f in found.items() if not _is_there(name)}
+    OF_THE_DIALECT.update(new)
+    put(new)
 
 
 def _is_there(name: str) -> bool:

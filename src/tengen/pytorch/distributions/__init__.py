@@ -30,12 +30,17 @@ from tengen.distributions import (
     Laplace,
     LogNormal,
     MixtureSameFamily,
+    Multinomial,
     MultivariateNormal,
+    NegativeBinomial,
     Normal,
     OneHotCategorical,
+    OneHotCategoricalStraightThrough,
     Pareto,
     Poisson,
     PowerTransform,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
     SigmoidTransform,
     SoftplusTransform,
     StudentT,
@@ -43,11 +48,12 @@ from tengen.distributions import (
     Transform,
     TransformedDistribution,
     Uniform,
+    VonMises,
     Weibull,
     kl_divergence,
     register_kl,
 )
-from tengen.pytorch.distributions import transforms
+from tengen.pytorch.distributions import constraints, transforms
 
 
 def __getattr__(name: str) -> object:
@@ -55,10 +61,11 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric",
     "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
     "FisherSnedecor", "HalfCauchy",
     "InverseGamma", "Kumaraswamy", "Pareto", "Poisson", "StudentT", "Uniform", "Weibull", "kl_divergence", "register_kl",
     "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform",
-    "Transform", "TransformedDistribution", "transforms",
+    "Transform", "TransformedDistribution", "constraints", "transforms",
 ]  # fmt: skip

@@ -108,7 +108,7 @@ absolute, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = abs, acos
 multiply, negative, fix, mm, mv, ger = mul, neg, trunc, matmul, matmul, outer
 
 
-def _tensor(x: Any, like: Any = None) -> Tensor:
+def as_operand(x: Any, like: Any = None) -> Tensor:
     """A number as a tensor of the other operand's dtype where that holds it."""
     if isinstance(x, Tensor):
         return x
@@ -139,7 +139,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         return F.floor_div(input, other)
     if rounding_mode != "trunc":
         raise ValueError(f"div: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
-    x, y = _tensor(input), _tensor(other)
+    x, y = as_operand(input), as_operand(other)
     if not x.dtype.is_inexact and not y.dtype.is_inexact:
         q, r = F.floor_div(x, y), F.mod(x, y)
         return q + F.logical_and(F.not_equal(r, 0), F.less(q, 0)).astype(q.dtype)
@@ -224,7 +224,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), 0 where input is 0."""
-    x, y = _tensor(input), _tensor(other)
+    x, y = as_operand(input), as_operand(other)
     return x.xlogy(y)
 
 
@@ -283,7 +283,7 @@ def isreal(input: Tensor) -> Tensor:
 
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among others."""
-    return F.isin(_tensor(elements), _tensor(test_elements), invert)
+    return F.isin(as_operand(elements), as_operand(test_elements), invert)
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

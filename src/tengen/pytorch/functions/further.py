@@ -13,7 +13,7 @@ from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ops.calls import all_with_line
-from tengen.pytorch.functions.elementwise import _tensor
+from tengen.pytorch.functions.elementwise import as_operand
 from tengen.tensor import Tensor
 
 
@@ -107,7 +107,7 @@ def frexp(input: Tensor) -> _Frexp:
 def ldexp(input: Tensor, other: Any) -> Tensor:
     """input 2^other."""
     x = input if input.dtype.is_float else input.astype("float32")
-    return x * F.pow(Tensor(2.0, dtype=x.dtype), _tensor(other).astype(x.dtype))
+    return x * F.pow(Tensor(2.0, dtype=x.dtype), as_operand(other).astype(x.dtype))
 
 
 def gcd(input: Tensor, other: Any) -> Tensor:
@@ -135,7 +135,7 @@ def lcm(input: Tensor, other: Any) -> Tensor:
 
 
 def _integers(what: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
-    x, y = _tensor(input), _tensor(other)
+    x, y = as_operand(input), as_operand(other)
     if any(t.dtype.is_inexact or t.dtype == "bool" for t in (x, y)):
         raise DTypeError(f"{what} takes integers, got {x.dtype} and {y.dtype}")
     if x.dtype != y.dtype:

@@ -9,7 +9,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.pytorch.nn.layers import Linear
-from tengen.pytorch.nn.losses import _how
+from tengen.pytorch.nn.losses import reduction_of
 from tengen.pytorch.nn.module import Module, ModuleList, Sequential
 from tengen.pytorch.nn.rare import feature_alpha_dropout, multilabel_margin_loss, rrelu
 from tengen.tensor import Tensor
@@ -45,7 +45,7 @@ class MultiLabelMarginLoss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
-        self.reduction = _how(size_average, reduce, reduction)
+        self.reduction = reduction_of(size_average, reduce, reduction)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return multilabel_margin_loss(input, target, reduction=self.reduction)
@@ -86,9 +86,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draws all weights anew."""
         self.head.reset_parameters()
-        for first, second in self.tail:
-            first.reset_parameters()
-            second.reset_parameters()
+        for cluster in self.tail:
+            for layer in cluster:
+                layer.reset_parameters()
 
     def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes: (N, in_features) -> (N, n_classes)."""

@@ -13,7 +13,7 @@ from tengen.pytorch.nn.module import Module
 from tengen.tensor import Tensor
 
 
-def _how(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """The reduction, which older programs say by two bools."""
     if size_average is None and reduce is None:
         return reduction
@@ -28,7 +28,8 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The losses, their sum or their mean."""
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"reduction={reduction!r} must be 'mean', 'sum' or 'none'")
     return losses if reduction == "none" else F.mean(losses) if reduction == "mean" else F.sum(losses)
@@ -43,7 +44,7 @@ def cross_entropy(
     >>> cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item() == cross_entropy(Tensor([[0.0, 0.0]]), Tensor([[0.0, 1.0]])).item()
     True
     """
-    how, axis = _how(size_average, reduce, reduction), 1 if input.ndim > 1 else 0
+    how, axis = reduction_of(size_average, reduce, reduction), 1 if input.ndim > 1 else 0
     if not target.dtype.is_float:
         return _loss.cross_entropy(input, target, axis, True, label_smoothing, how, weight=weight, ignore_index=ignore_index)
     if target.shape != input.shape:
@@ -54,7 +55,7 @@ def cross_entropy(
     if weight is not None:
         logs = logs * weight.reshape((classes, *(1 for _ in input.shape[axis + 1 :])))
     losses = -F.sum(logs, axis)
-    return F.sum(losses) / (losses.size) if how == "mean" else _reduced(losses, how)
+    return F.sum(losses) / (losses.size) if how == "mean" else reduced(losses, how)
 
 
 def nll_loss(
@@ -63,7 +64,7 @@ def nll_loss(
 ) -> Tensor:  # fmt: skip
     """Of logarithms of probabilities (N, C, ...) and classes (N, ...)."""
     axis = 1 if input.ndim > 1 else 0
-    return _loss.nll_loss(input, target, axis, _how(size_average, reduce, reduction), weight=weight, ignore_index=ignore_index)
+    return _loss.nll_loss(input, target, axis, reduction_of(size_average, reduce, reduction), weight=weight, ignore_index=ignore_index)
 
 
 def binary_cross_entropy(
@@ -73,7 +74,7 @@ def binary_cross_entropy(
     """Of probabilities. Errors: ArgumentError where the target has another shape."""
     if input.shape != target.shape:
         raise ArgumentError(f"binary_cross_entropy: a target of shape {target.shape} for an input of shape {input.shape}")
-    return _loss.binary_cross_entropy(input, target, False, _how(size_average, reduce, reduction), weight=weight)
+    return _loss.binary_cross_entropy(input, target, False, reduction_of(size_average, reduce, reduction), weight=weight)
 
 
 def binary_cross_entropy_with_logits(
@@ -83,7 +84,7 @@ def binary_cross_entropy_with_logits(
     """Of scores. Errors: ArgumentError where the target has another shape."""
     if input.shape != target.shape:
         raise ArgumentError(f"binary_cross_entropy_with_logits: a target of shape {target.shape} for an input of shape {input.shape}")
-    how = _how(size_average, reduce, reduction)
+    how = reduction_of(size_average, reduce, reduction)
     return _loss.binary_cross_entropy(input, target, True, how, weight=weight, pos_weight=pos_weight)
 
 
@@ -94,13 +95,13 @@ def mse_loss(
     """The squares of differences."""
     _same_shape("mse_loss", input, target)
     squares = F.square(input - target)
-    return _reduced(squares if weight is None else squares * weight, _how(size_average, reduce, reduction))
+    return reduced(squares if weight is None else squares * weight, reduction_of(size_average, reduce, reduction))
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The absolute values of differences."""
     _same_shape("l1_loss", input, target)
-    return _reduced(F.abs(input - target), _how(size_average, reduce, reduction))
+    return reduced(F.abs(input - target), reduction_of(size_average, reduce, reduction))
 
 
 def smooth_l1_loss(
@@ -108,7 +109,7 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Squares below `beta`, lines above."""
     _same_shape("smooth_l1_loss", input, target)
-    return _loss.smooth_l1_loss(input, target, _how(size_average, reduce, reduction), beta)
+    return _loss.smooth_l1_loss(input, target, reduction_of(size_average, reduce, reduction), beta)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -122,7 +123,7 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:  # fmt: skip
     """Of logarithms of probabilities; reduction may be "batchmean"."""
-    return _loss.kl_div(input, target, _how(size_average, reduce, reduction), log_target)
+    return _loss.kl_div(input, target, reduction_of(size_average, reduce, reduction), log_target)
 
 
 def poisson_nll_loss(
@@ -130,7 +131,7 @@ def poisson_nll_loss(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """The negative logarithm of Poisson's probabilities."""
-    return _loss.poisson_nll_loss(input, target, log_input, full, eps, _how(size_average, reduce, reduction))
+    return _loss.poisson_nll_loss(input, target, log_input, full, eps, reduction_of(size_average, reduce, reduction))
 
 
 def gaussian_nll_loss(
@@ -145,7 +146,7 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, -target (input1 - input2) + margin)."""
-    return _loss.margin_ranking_loss(input1, input2, target, margin, _how(size_average, reduce, reduction))
+    return _loss.margin_ranking_loss(input1, input2, target, margin, reduction_of(size_average, reduce, reduction))
 
 
 def cosine_embedding_loss(
@@ -153,7 +154,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """1 - cos of pairs that are alike, max(0, cos - margin) of others."""
-    return _loss.cosine_embedding_loss(input1, input2, target, margin, _how(size_average, reduce, reduction))
+    return _loss.cosine_embedding_loss(input1, input2, target, margin, reduction_of(size_average, reduce, reduction))
 
 
 def triplet_margin_loss(
@@ -161,7 +162,7 @@ def triplet_margin_loss(
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, |anchor - positive| - |anchor - negative| + margin); with `swap` the smaller of |anchor - negative| and |positive - negative|."""
-    return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, _how(size_average, reduce, reduction), swap=swap)
+    return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, reduction_of(size_average, reduce, reduction), swap=swap)
 
 
 def multi_margin_loss(
@@ -175,7 +176,7 @@ def multi_margin_loss(
     rows, classes = (input, target) if input.ndim == 2 else (input.reshape(1, -1), target.reshape(1))
     each = _loss.multi_margin_loss(rows, classes, p, margin, "none")
     each = each if weight is None else each * F.gather(weight, 0, classes)
-    return _reduced(each if input.ndim == 2 else each.reshape(()), _how(size_average, reduce, reduction))
+    return reduced(each if input.ndim == 2 else each.reshape(()), reduction_of(size_average, reduce, reduction))
 
 
 def multilabel_soft_margin_loss(
@@ -183,7 +184,7 @@ def multilabel_soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """The mean over classes of the binary cross-entropy of scores, each class times its weight."""
-    return _loss.multilabel_soft_margin_loss(input, target, weight, _how(size_average, reduce, reduction))
+    return _loss.multilabel_soft_margin_loss(input, target, weight, reduction_of(size_average, reduce, reduction))
 
 
 def triplet_margin_with_distance_loss(
@@ -201,14 +202,14 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """x of pairs that are alike, max(0, margin - x) of others."""
-    return _loss.hinge_embedding_loss(input, target, margin, _how(size_average, reduce, reduction))
+    return _loss.hinge_embedding_loss(input, target, margin, reduction_of(size_average, reduce, reduction))
 
 
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """log(1 + exp(-target input))."""
-    return _loss.soft_margin_loss(input, target, _how(size_average, reduce, reduction))
+    return _loss.soft_margin_loss(input, target, reduction_of(size_average, reduce, reduction))
 
 
 def ctc_loss(
@@ -225,7 +226,7 @@ class _Weighted(Module):
 
     def __init__(self, weight: Tensor | None, size_average: bool | None, reduce: bool | None, reduction: str):
         super().__init__()
-        self.reduction = _how(size_average, reduce, reduction)
+        self.reduction = reduction_of(size_average, reduce, reduction)
         self.register_buffer("weight", weight, False)
 
 
@@ -291,7 +292,7 @@ class MSELoss(M.MSELoss):
     """`mse_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
-        super().__init__(_how(size_average, reduce, reduction))
+        super().__init__(reduction_of(size_average, reduce, reduction))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return mse_loss(input, target, None, None, self.reduction)
@@ -301,7 +302,7 @@ class L1Loss(M.L1Loss):
     """`l1_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
-        super().__init__(_how(size_average, reduce, reduction))
+        super().__init__(reduction_of(size_average, reduce, reduction))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return l1_loss(input, target, None, None, self.reduction)

@@ -11,7 +11,7 @@ from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import embedding_bag as _bag
 from tengen.functional import max_unpool1d, max_unpool2d, max_unpool3d
 from tengen.ops.calls import all_with_line
-from tengen.pytorch.nn.losses import _how, _reduced
+from tengen.pytorch.nn.losses import reduced, reduction_of
 from tengen.random import uniform
 from tengen.tensor import Tensor
 
@@ -67,7 +67,7 @@ def multilabel_margin_loss(
     margins = F.relu(1.0 - (F.expand_dims(chosen, 2) - F.expand_dims(x, 1)))  # (N, labels, C)
     counted = F.expand_dims(counts.astype(x.dtype), 2) * F.expand_dims(1.0 - is_label, 1)
     losses = (margins * counted).sum((1, 2)) / x.shape[1]
-    return _reduced(losses if input.ndim == 2 else losses[0], _how(size_average, reduce, reduction))
+    return reduced(losses if input.ndim == 2 else losses[0], reduction_of(size_average, reduce, reduction))
 
 
 def embedding_bag(

@@ -17,8 +17,6 @@ from tengen.data import (
     IterableDataset,
     StackDataset,
     Subset,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
     get_worker_info,
     random_split,
 )
@@ -93,11 +91,21 @@ class Sampler(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} needs __iter__()")
 
 
-class SequentialSampler(D.SequentialSampler):
-    """The indices in order."""
+class SequentialSampler(Sampler):
+    """The indices in order.
+
+    >>> list(SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Any):
-        super().__init__(data_source, world_size=1, rank=0)
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
 
 
 class RandomSampler(Sampler):
@@ -115,6 +123,50 @@ class RandomSampler(Sampler):
         while len(order) < self.num_samples:
             order += rng.permutation(n).tolist()
         return iter(order[: self.num_samples])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler):
+    """The given indices in a new random order each time.
+
+    >>> sorted(SubsetRandomSampler([7, 2, 5]))
+    [2, 5, 7]
+    """
+
+    def __init__(self, indices: Sequence[int], generator: Any = None):
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[Any]:
+        rng = default_rng if self.generator is None else self.generator
+        return (self.indices[i] for i in rng.permutation(len(self.indices)).tolist())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """`num_samples` indices in proportion to weights, drawn anew each time.
+
+    Errors: ValueError for weights that are negative, not finite or all 0, and for more samples without replacement than weights that are not 0
+
+    >>> list(WeightedRandomSampler([0.0, 2.0], 3))
+    [1, 1, 1]
+    """
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Any = None):
+        self.weights = Tensor(np.asarray(_array(weights), np.float64))
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+        w = self.weights.numpy()
+        if w.ndim != 1 or not np.isfinite(w).all() or (w < 0).any() or not w.any():
+            raise ValueError(f"WeightedRandomSampler: weights of shape {w.shape} must be numbers along one axis, not negative and not all 0")
+        if num_samples < 1 or (not replacement and num_samples > np.count_nonzero(w)):
+            raise ValueError(f"WeightedRandomSampler: num_samples={num_samples} of {np.count_nonzero(w)} weights that are not 0")
+
+    def __iter__(self) -> Iterator[int]:
+        rng = default_rng if self.generator is None else self.generator
+        return iter(rng.multinomial(self.weights, self.num_samples, self.replacement).tolist())
 
     def __len__(self) -> int:
         return self.num_samples

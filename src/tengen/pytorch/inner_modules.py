@@ -1,0 +1,55 @@
+"""The modules in which PyTorch keeps what its packages show: ``from torch.distributions.normal import Normal``,
+``from torch.optim.optimizer import Optimizer``. Here each is a view of its package: it has the package's names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+VIEWS = {  # a package: the modules inside it that show its names
+    "distributions": (
+        "bernoulli beta binomial categorical cauchy chi2 dirichlet distribution exponential fishersnedecor gamma geometric gumbel half_cauchy "
+        "half_normal independent inverse_gamma kl kumaraswamy laplace log_normal mixture_same_family multinomial multivariate_normal "
+        "negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT transformed_distribution "
+        "uniform von_mises weibull"
+    ),
+    "optim": "adadelta adafactor adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd",
+    "nn": (
+        "modules.activation modules.channelshuffle modules.container modules.conv modules.distance modules.dropout modules.flatten "
+        "modules.fold modules.instancenorm modules.lazy modules.linear modules.loss modules.normalization modules.padding modules.pixelshuffle "
+        "modules.pooling modules.rnn modules.sparse modules.transformer modules.upsampling"
+    ),
+    "nn.utils": "clip_grad convert_parameters spectral_norm weight_norm",
+    "utils.data": "dataloader",
+    "autograd": "variable grad_mode",
+}
+
+
+class View(ModuleType):
+    """A module with the names of another."""
+
+    def __init__(self, name: str, of: ModuleType):
+        super().__init__(name, f"`{name.replace('tengen.pytorch', 'torch')}`: the names of `{of.__name__}`.")
+        self.__dict__["_of"] = of
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what the import system asks of modules
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(self.__dict__["_of"], name)
+
+    def __dir__(self) -> Iterable[str]:
+        return dir(self.__dict__["_of"])
+
+
+def install() -> None:
+    """Makes them importable. An attribute that the package has already, such as the function `nn.utils.weight_norm`, stays what it is."""
+    for package, names in VIEWS.items():
+        of = sys.modules[f"tengen.pytorch.{package}"]
+        for inner in names.split():
+            full = f"tengen.pytorch.{package}.{inner}"
+            view = sys.modules[full] = View(full, of)
+            home, _, last = full.rpartition(".")
+            if last not in vars(sys.modules[home]):
+                setattr(sys.modules[home], last, view)
