@@ -76,6 +76,26 @@ def test_a_damaged_file_becomes_a_program_or_an_error(data):
         pass
 
 
+@pytest.mark.parametrize("read", [to_module, load])
+def test_a_variable_of_another_shape_than_its_first_value(read):
+    """What the file itself gives a variable does not fit it: the file is damaged, whoever reads it."""
+    text = bytearray(GOOD["counter"])
+    places = [i for i in range(0, len(text) - 4, 4) if _refused(read, text, i)]
+    assert places, "no change of one word to 0 makes such a file"
+
+
+def _refused(read, text: bytearray, i: int) -> bool:
+    changed = bytearray(text)
+    struct.pack_into("<I", changed, i, 0)
+    try:
+        read(bytes(changed))
+    except FileFormatError as e:
+        return "/Variable" in str(e) and "is given a value of shape" in str(e)
+    except (ArgumentError, TraceError):
+        pass
+    return False
+
+
 def model(**changed):
     """A file with a graph that is changed."""
     tensor = {"Shape": np.array([2], np.int32), "Name": "x"}

@@ -16,7 +16,18 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, VerifyError
 from tengen.base.files import File
-from tengen.deploy.deriving import PROBE, as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
+from tengen.deploy.deriving import (
+    PROBE,
+    as_extent,
+    as_plain,
+    attributes_of,
+    by_name,
+    check_complete,
+    derive,
+    is_open,
+    recorded,
+    scale_batch,
+)
 from tengen.deploy.dump import Dumped, dump, portable
 from tengen.deploy.loader import derived_types, load_graph
 from tengen.deploy.model import Model
@@ -399,10 +410,10 @@ class Graph(Plain):
             old, v.name = v.name, name
             if old in self.constants and self.constants[old].value is v:
                 self.constants[old].name = name
-                self.constants = {c.name: c for c in _distinct(self.constants.values())}
+                self.constants = by_name(self.constants.values())
             elif old in self.states and self.states[old].read is v:
                 self.states[old].name = name
-                self.states = {s.name: s for s in _distinct(self.states.values())}
+                self.states = by_name(self.states.values())
                 self.initial = {name if k == old else k: a for k, a in self.initial.items()}
 
     def set(self, node: Node, inputs: Sequence[Value | str | None] | None = None, op: str | None = None, **attrs: Any) -> None:
@@ -441,7 +452,7 @@ class Graph(Plain):
                 raise VerifyError(f"graph {self.name}: its inputs have no batch in common: {told}; help: set_batch(n, inputs=[...])")
             new = as_extent(size)
             # what has to follow an open extent is found for a number, since what does not fit one is seen in a run only
-            for n in (PROBE, new) if _is_open(new) and not _is_open(b) else (new,):
+            for n in (PROBE, new) if is_open(new) and not is_open(b) else (new,):
                 before = {v: v.type for v in chosen}
                 for v in chosen:
                     v.type = TensorType((n, *v.type.shape[1:]), v.type.dtype)
@@ -558,7 +569,7 @@ class Graph(Plain):
         with self.edits():
             fed = {names[k]: self._value(v) for k, v in inputs.items()}
             for a, b in fed.items():
-                if a.type is not b.type and not any(map(_is_open, a.type.shape)):
+                if a.type is not b.type and not any(map(is_open, a.type.shape)):
                     raise VerifyError(f"graph {other.name}: its input {a.name!r} is {a.type}, it was given {b!r}")
             mapping = editing.append(self, other, fed)
             for s in other.states.values():
@@ -592,19 +603,8 @@ class Graph(Plain):
         return dump(as_plain(self), self.initial, file)
 
 
-def _distinct(parts: Iterable[Any]) -> list[Any]:
-    found = list(parts)
-    if len({p.name for p in found}) != len(found):
-        raise VerifyError(f"a name is given twice: {', '.join(sorted(p.name for p in found))}")
-    return found
-
-
 def _unpickled(data: bytes) -> Graph:
     return Graph.load(io.BytesIO(data))
-
-
-def _is_open(d: Any) -> bool:
-    return not isinstance(d, int)
 
 
 __all__ = ["Graph", "Node", "TensorType", "Value"]

@@ -220,7 +220,7 @@ class Upgrade:
         self._text, self._target, self.weight = text, target, weight
         self.done, self.spent = False, 0.0
         self._then: list[Callable[[], None]] = []
-        self._serving = threading.Lock()  # held by who looks which of the two is there already
+        self._turn = [True]  # taken by whoever finds both there, by one operation: a lock might be held while another thread forks
         self._quick: Loaded | None = None
         self._whole: bytes | None = None
         _upgrades.add(self)
@@ -229,10 +229,8 @@ class Upgrade:
     def serve(self, quick: Loaded) -> None:
         """From now on, good code comes into the place of this."""
         quick.upgrade = self
-        with self._serving:
-            self._quick, whole = quick, self._whole
-        if whole is not None:
-            self._replace(quick, whole)
+        self._quick = quick
+        self._meet()
 
     def before_call(self) -> None:
         """Waits for good code if calls of quick code have taken so long that this is worth it."""
@@ -259,13 +257,22 @@ class Upgrade:
             cache.put_named(name, zlib.compress(self._text.encode(), 1))
 
     def _received(self, data: bytes) -> None:
-        with self._serving:
-            quick, self._whole = self._quick, data
-        if quick is not None:
-            self._replace(quick, data)
+        self._whole = data
+        self._meet()
+
+    def _meet(self) -> None:
+        """Replaces quick code by good code, when both are there: whichever comes last."""
+        quick, whole = self._quick, self._whole
+        if quick is None or whole is None:
+            return
+        try:
+            self._turn.pop()
+        except IndexError:
+            return
+        self._whole = None
+        self._replace(quick, whole)
 
     def _replace(self, quick: Loaded, data: bytes) -> None:
-        self._whole = None
         quick.replace(load_object(data, self._target))
         statistics.replaced += 1
         for module in (self._text, *apart(self._text)[1]):

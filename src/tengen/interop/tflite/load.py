@@ -34,9 +34,9 @@ def to_module(source: Any) -> TfliteNetwork:
     found = read(source)
     try:
         return TfliteNetwork(found)
-    except TengenError:
+    except (FileFormatError, ArgumentError):
         raise
-    except DAMAGED as e:
+    except (TengenError, *DAMAGED) as e:
         raise FileFormatError(
             f"the file's operators have not the inputs and outputs that they need: {type(e).__name__}: {e}"
         ) from e
