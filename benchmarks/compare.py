@@ -416,7 +416,9 @@ def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], a
 
 
 def duration(s: float) -> str:
-    """Seconds for people."""
+    """Seconds for people. A difference of two measurements may be negative."""
+    if s < 0:
+        return f"-{duration(-s)}"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
         if s >= scale:
             return f"{s / scale:.3g} {unit}" if s < 1000 * scale else f"{s / scale:.0f} {unit}"
