@@ -127,7 +127,10 @@ FRONT = [  # of the README of the repository: what is asked most, with a case th
 def front(base: Path) -> str:
     """Six cases on each machine that measured them with two threads: Tengen's time, and the ratio to the best peer's."""
     columns = [c for c in measured(base) if c.threads == 2]
-    text = ["| | " + " | ".join(f"{c.heading}, {c.date}" for c in columns) + " |", "| --- |" + " --- |" * len(columns)]
+    shown = {bench for bench, _ in FRONT}
+    dates = [max((r["machine"]["date"] for n, r in c.all().items() if n in shown), default="") for c in columns]
+    heads = [f"{c.heading}, {date}".rstrip(", ") for c, date in zip(columns, dates)]
+    text = ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(columns)]
     for bench, case in FRONT:
         found = [next((r for r in (c.results(bench) or {"rows": []})["rows"] if r.name == case), None) for c in columns]
         text.append(f"| {bench}: {case} | " + " | ".join(map(against_best, found)) + " |")
