@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,19 +236,6 @@ def _repeated(g: Plain, v: Value, new: Dim, changed: dict[Value, TensorType]) ->
     g.replace_value(v, n.outputs[0])
     changed[n.outputs[0]] = v.type
     return True
-
-
-def is_open(d: Dim) -> bool:
-    """Whether an extent is no number yet."""
-    return not isinstance(d, int)
-
-
-def by_name(parts: Iterable[Any]) -> dict[str, Any]:
-    """Constants, or states, by their names. Errors: VerifyError where two have one."""
-    found = list(parts)
-    if len({p.name for p in found}) != len(found):
-        raise VerifyError(f"a name is given twice: {', '.join(sorted(p.name for p in found))}")
-    return {p.name: p for p in found}
 
 
 def same_extent(a: Any, b: Any) -> bool:

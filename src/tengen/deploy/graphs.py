@@ -16,18 +16,7 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, VerifyError
 from tengen.base.files import File
-from tengen.deploy.deriving import (
-    PROBE,
-    as_extent,
-    as_plain,
-    attributes_of,
-    by_name,
-    check_complete,
-    derive,
-    is_open,
-    recorded,
-    scale_batch,
-)
+from tengen.deploy.deriving import PROBE, as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
 from tengen.deploy.dump import Dumped, dump, portable
 from tengen.deploy.loader import derived_types, load_graph
 from tengen.deploy.model import Model
@@ -410,10 +399,10 @@ class Graph(Plain):
             old, v.name = v.name, name
             if old in self.constants and self.constants[old].value is v:
                 self.constants[old].name = name
-                self.constants = by_name(self.constants.values())
+                self.constants = editing.by_name(self.constants.values())
             elif old in self.states and self.states[old].read is v:
                 self.states[old].name = name
-                self.states = by_name(self.states.values())
+                self.states = editing.by_name(self.states.values())
                 self.initial = {name if k == old else k: a for k, a in self.initial.items()}
 
     def set(self, node: Node, inputs: Sequence[Value | str | None] | None = None, op: str | None = None, **attrs: Any) -> None:
@@ -452,7 +441,7 @@ class Graph(Plain):
                 raise VerifyError(f"graph {self.name}: its inputs have no batch in common: {told}; help: set_batch(n, inputs=[...])")
             new = as_extent(size)
             # what has to follow an open extent is found for a number, since what does not fit one is seen in a run only
-            for n in (PROBE, new) if is_open(new) and not is_open(b) else (new,):
+            for n in (PROBE, new) if isinstance(b, int) and not isinstance(new, int) else (new,):
                 before = {v: v.type for v in chosen}
                 for v in chosen:
                     v.type = TensorType((n, *v.type.shape[1:]), v.type.dtype)
@@ -569,7 +558,7 @@ class Graph(Plain):
         with self.edits():
             fed = {names[k]: self._value(v) for k, v in inputs.items()}
             for a, b in fed.items():
-                if a.type is not b.type and not any(map(is_open, a.type.shape)):
+                if a.type is not b.type and all(isinstance(d, int) for d in a.type.shape):
                     raise VerifyError(f"graph {other.name}: its input {a.name!r} is {a.type}, it was given {b!r}")
             mapping = editing.append(self, other, fed)
             for s in other.states.values():

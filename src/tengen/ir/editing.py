@@ -209,3 +209,11 @@ def remove(graph: Graph, gone: set[Any]) -> None:
     graph.nodes = [n for n in graph.nodes if n not in gone]
     graph.constants = {k: c for k, c in graph.constants.items() if c not in gone}
     graph.states = {k: s for k, s in graph.states.items() if s not in gone}
+
+
+def by_name(parts: Iterable[Any]) -> dict[str, Any]:
+    """Constants, or states, by their names. Errors: VerifyError where two have one."""
+    found = list(parts)
+    if len({p.name for p in found}) != len(found):
+        raise VerifyError(f"a name is given twice: {', '.join(sorted(p.name for p in found))}")
+    return {p.name: p for p in found}
