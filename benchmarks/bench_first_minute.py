@@ -6,6 +6,9 @@ torch.compile and of JAX; the next process has those that the first has filled. 
 timed inside of a process that has done a step already. The processes of a round take turns. Ratios are of a round; a library that
 is not installed, or has no definition of a network, is skipped aloud.
 
+Where Tengen is installed from a wheel that carries packs of kernels (`make wheel`), the rows with empty caches show it with them and,
+as a contender of its own, without them, as an installation from sources runs. A traced step is one program, which no pack has.
+
 One more process of Tengen's for each row is watched, and says what its time was spent on: the stacked picture.
 
     python benchmarks/bench_first_minute.py                                  # everything: about an hour
@@ -42,6 +45,7 @@ ROUNDS = 5
 COMPILERS = {"torch": "torch.compile"}  # what a library's compiled task is called in the table
 SESSIONS = ("onnxruntime", "openvino")
 EAGER, COMPILED = ("torch", "MegEngine"), ("torch", "jax", "MegEngine")
+NO_PACKS = "tengen without packs"
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Task:
         name: its line in the table. peers: who else does it. cold, warm: seconds to stay below, None where nothing is asked.
         most: of a peer's time, at most so much: its name -> ratio, with empty caches. compiled: peers compile it.
         further: it is timed by itself, in a process that has warmed up, and should compile nothing.
-        quick: it is among the few of --quick.
+        quick: it is among the few of --quick. packs: its programs are among those that packs are made of.
     """
 
     method: str
@@ -64,21 +68,22 @@ class Task:
     compiled: bool = False
     further: bool = False
     quick: bool = False
+    packs: bool = False
 
 
 FASTER = (("torch.compile", 1.0), ("jax", 1.0))
 TASKS = [
     Task("imported", "import, beyond NumPy's", (*COMPILED, *SESSIONS), 0.1, 0.08, quick=True),
-    Task("operation", "first operation", COMPILED, None, 0.2, quick=True),
-    Task("operations", "20 common ops", COMPILED, 0.45, 0.35, quick=True),
-    Task("resnet18", "ResNet-18, training step, eager", EAGER, 3.0, 1.2, (("torch", 0.6),)),
+    Task("operation", "first operation", COMPILED, None, 0.2, quick=True, packs=True),
+    Task("operations", "20 common ops", COMPILED, 0.45, 0.35, quick=True, packs=True),
+    Task("resnet18", "ResNet-18, training step, eager", EAGER, 3.0, 1.2, (("torch", 0.6),), packs=True),
     Task("resnet18_compiled", "ResNet-18, training step, traced", COMPILED, 5.0, 0.7, FASTER, compiled=True),
-    Task("efficientnet", "EfficientNet-B0, two eager and two traced steps", COMPILED, 10.0, 2.5, FASTER, compiled=True),
-    Task("gpt", "GPT of two layers, training step, eager", EAGER, 2.0, 0.8, (("torch", 0.6),)),
+    Task("efficientnet", "EfficientNet-B0, two eager and two traced steps", COMPILED, 10.0, 2.5, FASTER, compiled=True, packs=True),
+    Task("gpt", "GPT of two layers, training step, eager", EAGER, 2.0, 0.8, (("torch", 0.6),), packs=True),
     Task("gpt_compiled", "GPT of two layers, training step, traced", COMPILED, 3.0, 0.6, FASTER, compiled=True),
     # not JAX: op by op it compiles each op for each length, which takes minutes
-    Task("generation", "GPT of two layers, 40 tokens, each of the whole text", ("torch",)),
-    Task("generation_with_caches", "GPT of two layers, 40 tokens by `generate`", (), 1.2, 0.8),
+    Task("generation", "GPT of two layers, 40 tokens, each of the whole text", ("torch",), packs=True),
+    Task("generation_with_caches", "GPT of two layers, 40 tokens by `generate`", (), 1.2, 0.8, packs=True),
     Task("lenet_compiled", "LeNet, training step, traced", COMPILED, most=FASTER, compiled=True, quick=True),
     Task("resnet50_compiled", "ResNet-50, training step, traced", COMPILED, most=FASTER, compiled=True),
     Task("resnet50_from_a_file", "ResNet-50, first answer from a file", ("torch", *SESSIONS), 1.5, 0.2),
@@ -106,6 +111,8 @@ def process(who: str, method: str, folder: str, cache: str, watched: bool = Fals
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip
     env.pop("PYTHONDONTWRITEBYTECODE", None)
+    if who == NO_PACKS:
+        who, env["TENGEN_PACK"] = "tengen", "0"
     command = [python, SCRIPT, who, method, folder, str(compare.THREADS), *(["causes"] if watched else [])]
     start = time.perf_counter()
     with (
@@ -122,6 +129,17 @@ def process(who: str, method: str, folder: str, cache: str, watched: bool = Fals
             errors.seek(0)
             raise Refused(f"{who}: {(errors.read().strip().splitlines() or [f'no answer in {seconds:.0f} s'])[-1][:200]}")
     return seconds, json.loads(said)
+
+
+def packs() -> bool:
+    """Whether Tengen has a pack of kernels for this processor, said aloud where it has none."""
+    from tengen.codegen.targets import Target
+    from tengen.runtime import pack
+
+    found = pack.current(Target.host()) is not None
+    if not found:
+        print("no pack of kernels is here: figures are those of an installation from sources", flush=True)
+    return found
 
 
 def installed(who: str) -> bool:
@@ -229,7 +247,7 @@ def row(task: Task, title: str, times: dict[str, list[float]], limit: float | No
     """A line of the table."""
     times = {COMPILERS.get(who, who) if task.compiled else who: t for who, t in times.items()}
     found = Row(title, seconds={who: float(np.median(t)) for who, t in times.items()}, rounds=len(times["tengen"]))
-    for who in times.keys() - {"tengen"}:
+    for who in times.keys() - {"tengen", NO_PACKS}:
         quartiles = np.percentile(np.array(times["tengen"]) / np.array(times[who]), [25, 50, 75])
         found.ratios[who] = tuple(float(q) for q in quartiles)
     asked = [f"< {compare.duration(limit)}"] if limit else []
@@ -320,7 +338,10 @@ def main() -> None:
     if args.megengine:
         os.environ["MEGENGINE_PYTHON"] = args.megengine
     missing = {who for who in dict.fromkeys((*COMPILED, *SESSIONS)) if not installed(who)}
-    tasks = [replace(t, peers=tuple(who for who in t.peers if who not in missing)) for t in chosen(args)]
+    beside = (NO_PACKS,) if packs() else ()
+    tasks = [
+        replace(t, peers=(*(beside if t.packs else ()), *(who for who in t.peers if who not in missing))) for t in chosen(args)
+    ]
     rounds = 1 if args.quick else min(args.rounds, ROUNDS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
