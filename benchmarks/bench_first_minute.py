@@ -55,7 +55,7 @@ class Task:
     Attributes:
         name: its line in the table. peers: who else does it. cold, warm: seconds to stay below, None where nothing is asked.
         most: of a peer's time, at most so much: its name -> ratio, with empty caches. compiled: peers compile it.
-        further: it is timed by itself, in a process that has warmed up, and should compile nothing.
+        further: it is timed by itself, in a process that has warmed up. opens: it may compile, which a further size should not.
         quick: it is among the few of --quick. packs: its programs are among those that packs are made of.
     """
 
@@ -67,11 +67,13 @@ class Task:
     most: tuple[tuple[str, float], ...] = ()
     compiled: bool = False
     further: bool = False
+    opens: bool = False
     quick: bool = False
     packs: bool = False
 
 
 FASTER = (("torch.compile", 1.0), ("jax", 1.0))
+OPENS = {"compiled": True, "further": True, "opens": True}
 TASKS = [
     Task("imported", "import, beyond NumPy's", (*COMPILED, *SESSIONS), 0.1, 0.08, quick=True),
     Task("operation", "first operation", COMPILED, None, 0.2, quick=True, packs=True),
@@ -87,9 +89,12 @@ TASKS = [
     Task("lenet_compiled", "LeNet, training step, traced", COMPILED, most=FASTER, compiled=True, quick=True),
     Task("resnet50_compiled", "ResNet-50, training step, traced", COMPILED, most=FASTER, compiled=True),
     Task("resnet50_from_a_file", "ResNet-50, first answer from a file", ("torch", *SESSIONS), 1.5, 0.2),
-    Task("resnet18_further", "ResNet-18, a further batch size, eager", EAGER, further=True),
-    Task("resnet18_further_compiled", "ResNet-18, a further batch size, traced", COMPILED, compiled=True, further=True),
-    Task("gpt_further_compiled", "GPT of two layers, a further length, traced", COMPILED, compiled=True, further=True),
+    Task("resnet18_further", "ResNet-18, a second batch size, eager", EAGER, further=True),
+    # what has met a second size compiles for all sizes, as torch.compile does
+    Task("resnet18_second_compiled", "ResNet-18, a second batch size, traced", COMPILED, most=FASTER, **OPENS),
+    Task("resnet18_further_compiled", "ResNet-18, a third batch size, traced", COMPILED, compiled=True, further=True),
+    Task("gpt_second_compiled", "GPT of two layers, a second length, traced", COMPILED, most=FASTER, **OPENS),
+    Task("gpt_further_compiled", "GPT of two layers, a third length, traced", COMPILED, compiled=True, further=True),
 ]
 
 
@@ -277,7 +282,8 @@ def rows_of(task: Task, samples: Samples) -> list[Row]:
     if not samples.rounds:
         return []
     if task.further:
-        return [row(task, task.name, samples.seconds[0], None, ()), count(f"{task.name}: modules compiled for it", samples.modules[0])]
+        timed = row(task, task.name, samples.seconds[0], None, task.most)
+        return [timed] if task.opens else [timed, count(f"{task.name}: modules compiled for it", samples.modules[0])]
     rows = [
         row(task, f"{task.name}, empty caches", samples.seconds[0], task.cold, task.most),
         row(task, f"{task.name}, warm caches", samples.seconds[1], task.warm, ()),

@@ -19,9 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-BATCH, FURTHER, SIDE = 2, 3, 224  # images; a second size of the batch; pixels
+BATCHES, SIDE = (2, 3, 4), 224  # images: a first, a second and a third size of the batch; pixels
+BATCH = BATCHES[0]
 GPT = {"layers": 2, "width": 192, "heads": 6, "context": 256, "vocabulary": 1000}
-TEXTS, TOKENS, LONGER = 4, 64, 80  # a batch of texts, their length, and a second one
+TEXTS, LENGTHS = 4, (64, 80, 96)  # a batch of texts; a first, a second and a third length
+TOKENS = LENGTHS[0]
 NEW = 40  # tokens that are generated
 RNG = np.random.default_rng(0)
 
@@ -58,15 +60,17 @@ class Library:
         """The first training step, compiled."""
         self.resnet18(True)
 
-    def resnet18_further(self, compiled: bool = False) -> tuple[float, int]:
-        """A training step with another size of the batch, after the first step: its seconds and modules."""
-        step = self.trainer("resnet18", compiled)
-        step(*images(BATCH))
-        return self.timed(lambda: step(*images(FURTHER)))
+    def resnet18_further(self) -> tuple[float, int]:
+        """A training step with a second size of the batch."""
+        return self.further(self.trainer("resnet18", False), *map(images, BATCHES[:2]))
+
+    def resnet18_second_compiled(self) -> tuple[float, int]:
+        """The same, compiled."""
+        return self.further(self.trainer("resnet18", True), *map(images, BATCHES[:2]))
 
     def resnet18_further_compiled(self) -> tuple[float, int]:
-        """The same, compiled."""
-        return self.resnet18_further(True)
+        """A compiled training step with a third size."""
+        return self.further(self.trainer("resnet18", True), *map(images, BATCHES))
 
     def efficientnet(self) -> None:
         """Two training steps, and two compiled ones of a network of its own."""
@@ -83,11 +87,13 @@ class Library:
         """The first training step, compiled."""
         self.gpt(True)
 
+    def gpt_second_compiled(self) -> tuple[float, int]:
+        """A compiled training step on texts of a second length."""
+        return self.further(self.trainer("gpt", True), *map(texts, LENGTHS[:2]))
+
     def gpt_further_compiled(self) -> tuple[float, int]:
-        """A compiled training step on longer texts, after the first step: its seconds and modules."""
-        step = self.trainer("gpt", True)
-        step(*texts(TOKENS))
-        return self.timed(lambda: step(*texts(LONGER)))
+        """A compiled training step on texts of a third length."""
+        return self.further(self.trainer("gpt", True), *map(texts, LENGTHS))
 
     def lenet_compiled(self) -> None:
         """The first training step, compiled."""
@@ -103,10 +109,13 @@ class Library:
         for _ in range(NEW):
             ids = np.concatenate([ids, follow(ids).argmax(-1)[:, None].astype(np.int32)], 1)
 
-    def timed(self, call) -> tuple[float, int]:
-        """Seconds of a call, and the modules that it has compiled."""
+    def further(self, step, *batches) -> tuple[float, int]:
+        """Seconds of a step on the last batch, after one on each other, and the modules that it has compiled."""
+        *others, last = batches
+        for batch in others:
+            step(*batch)
         start, before = time.perf_counter(), self.modules
-        call()
+        step(*last)
         return time.perf_counter() - start, self.modules - before
 
 
@@ -136,10 +145,10 @@ class Tengen(Library):
 
     @property
     def modules(self) -> int:
-        """Those of this process."""
-        from tengen.runtime import compile as compiler
+        """Those of this process, in whichever process or thread a compiler ran for it, quick code too."""
+        from tengen.runtime.provenance import CACHE, PACK, provenance
 
-        return compiler.compilations
+        return sum(n for how, n in provenance.counts.items() if how not in (CACHE, PACK))
 
     def operation(self) -> None:
         """An addition."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tengen
 from tengen.base.errors import FileFormatError, TengenError
 from tengen.deploy import Model
-from tengen.deploy.tensorfile import NO_SUM, parse_tensors, write_tensors
+from tengen.deploy.tensorfile import LONG, NO_SUM, fail, parse_tensors, write_tensors
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -211,6 +211,21 @@ def test_a_bool_is_zero_or_one(tmp_path):
     assert list(parse_tensors((tmp_path / "t").read_bytes()).arrays["b"]) == [False, True, True]
     with pytest.raises(FileFormatError, match="checksum"):
         parse_tensors((tmp_path / "t").read_bytes().replace(b"\0\1\1", b"\0\2\1"))
+
+
+def test_the_checksum_of_a_large_file_is_computed_beside_what_reads_it(tmp_path):
+    """A damaged file says so, whatever became of what was read meanwhile, and nothing that was made of it is handed out."""
+    write_tensors(tmp_path / "t", {"a": np.zeros(LONG + 1, np.uint8)}, {})
+    data = (tmp_path / "t").read_bytes()
+    assert parse_tensors(data, lambda found: found.arrays["a"].size) == LONG + 1
+    for at in (-1, -LONG, len(data) // 2):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        for use in (None, lambda found: found, lambda found: fail("it makes no sense"), lambda found: 1 / 0):
+            with pytest.raises(FileFormatError, match="its checksum does not fit its content"):
+                parse_tensors(bytes(damaged), use)
+    with pytest.raises(FileFormatError, match="it makes no sense"):
+        parse_tensors(data, lambda found: fail("it makes no sense"))
 
 
 def test_other_kinds_and_versions(good, load, tmp_path):

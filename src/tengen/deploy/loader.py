@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tengen.base.errors import FileFormatError, ScheduleError, TengenError, VerifyError
-from tengen.base.files import File, name_of
+from tengen.base.errors import ScheduleError, TengenError, VerifyError
+from tengen.base.files import File
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
@@ -41,11 +41,7 @@ def load_graph(file: File) -> Model:
     Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
     read.
     """
-    content = read_tensors(file)
-    try:
-        return model_of(content)
-    except FileFormatError as e:
-        raise FileFormatError(f"{name_of(file)}: {e}") from e
+    return read_tensors(file, model_of)
 
 
 def model_of(content: TensorFile) -> Model:

@@ -16,9 +16,10 @@ import json
 import mmap
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
@@ -36,6 +37,7 @@ HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
 WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."
 NO_SUM = "0" * 64
+LONG = 4 << 20  # bytes of a file whose checksum is worth a thread: SHA-256 of them takes 2 to 10 ms
 PAIRS = "tengen.complex128"  # the text that names tensors of complex128
 CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
@@ -43,6 +45,7 @@ CODES = {
 }  # fmt: skip
 CONVERTER = Path(__file__).parent.parent / "interop" / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
 NAMES = {name: code for code, name in CODES.items()}
+T = TypeVar("T")
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
@@ -126,7 +129,11 @@ def fail(message: str) -> NoReturn:
     raise FileFormatError(message)
 
 
-def read_tensors(file: File) -> TensorFile:
+@overload
+def read_tensors(file: File) -> TensorFile: ...
+@overload
+def read_tensors(file: File, use: Callable[[TensorFile], T]) -> T: ...
+def read_tensors(file: File, use: Callable[[TensorFile], Any] | None = None) -> Any:
     """Maps and checks a file of tensors. Nothing else is opened, and nothing is executed.
 
     A checksum, where there is one, is verified. The file must not change while its arrays are in use (files that Tengen writes
@@ -134,6 +141,8 @@ def read_tensors(file: File) -> TensorFile:
 
     Args:
         file: a path, or a file that is open for reading bytes: it is read from where it stands to its end.
+        use: makes of the content what is returned, while a thread computes the checksum. Default: the content itself. It must bear a
+            damaged file: where the checksum does not fit, that is the error, whatever `use` did.
 
     Errors: FileFormatError for any file that is not exactly such a file; OSError where it cannot be read.
     """
@@ -149,7 +158,7 @@ def read_tensors(file: File) -> TensorFile:
             except OSError as e:
                 raise OSError(e.errno, f"cannot read {name_of(file)}: {e.strerror}") from e
     try:
-        found = parse_tensors(memory)
+        found = parse_tensors(memory, use)
     except FileFormatError as e:
         raise FileFormatError(f"{name_of(file)}: {e}") from e
     mapped.trim()  # the checksum has read all of it
@@ -174,8 +183,8 @@ def line_that_converts(path: str | os.PathLike, framework: str = "torch") -> str
     return shlex.join(["python", str(CONVERTER), framework, str(path), os.path.splitext(path)[0] + ".safetensors"])
 
 
-def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
-    """The tensors in a mapped file, or in bytes. FileFormatError for anything else."""
+def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | None = None) -> Any:
+    """The tensors in a mapped file, or in bytes; with `use`, what that makes of them. FileFormatError for anything else."""
     size = len(memory)
     if size < 8:
         fail(f"it has {size} bytes; the shortest file of tensors has 10")
@@ -186,9 +195,12 @@ def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))
-    _verify_sum(memory, 8 + n, texts)
-    arrays = _paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]"))
-    return TensorFile(arrays, texts, size)
+    finish = _begin_sum(memory, 8 + n, texts)
+    try:
+        found = TensorFile(_paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]")), texts, size)
+        return found if use is None else use(found)
+    finally:
+        finish()
 
 
 def _header_text(memory: mmap.mmap | bytes, n: int) -> str:
@@ -210,20 +222,36 @@ def _texts(x: Any) -> dict[str, str]:
     return x
 
 
-def _verify_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) -> None:
-    """begin: of the data, behind the header."""
+def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) -> Callable[[], None]:
+    """Begins to compute the checksum, in a thread where that takes long; the function that waits for it, and fails where it does not fit.
+
+    begin: of the data, behind the header.
+    """
     if "checksum" not in texts:
-        return
-    mine = f'"{texts["checksum"][:65]}"'.encode(errors="replace")
+        return lambda: None
+    told = texts["checksum"]
+    mine = f'"{told[:65]}"'.encode(errors="replace")
     at = memory.find(mine, 8, begin) + 1
     if len(mine) != 66 or not at or memory.find(mine, at, begin) >= 0:
         fail("its checksum is not one; it is damaged")
-    with memoryview(memory) as whole:
-        digest = hashlib.sha256(whole[:at])
-        digest.update(NO_SUM.encode())
-        digest.update(whole[at + 64 :])
-    if digest.hexdigest() != texts["checksum"]:
-        fail("its checksum does not fit its content; it is damaged")
+    computed = []
+
+    def compute() -> None:
+        with memoryview(memory) as whole:
+            digest = hashlib.sha256(whole[:at])
+            digest.update(NO_SUM.encode())
+            digest.update(whole[at + 64 :])
+        computed.append(digest.hexdigest())
+
+    def finish() -> None:
+        if thread is not None:
+            thread.join()
+        if computed != [told]:
+            fail("its checksum does not fit its content; it is damaged")
+
+    thread = threading.Thread(target=compute, daemon=True) if len(memory) >= LONG else None
+    thread.start() if thread is not None else compute()
+    return finish
 
 
 def _arrays(memory, start: int, table: Mapping[str, Any]) -> dict[str, np.ndarray]:
