@@ -156,7 +156,7 @@ class Pipeline:
         mine = [c * self.stages + self.stage for c in range(chunks)]
         self.parts = [net[bounds[i] : bounds[i + 1]] for i in mine]
         copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
-        self.copies = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
+        self.copies = [DataParallel(part, copies, micro_batches, reduction, overlap=False) for part in self.parts]
         self._owner: Shared | None = None  # of the gradients' pieces, where the copies share them out
         self.kept = 0
         if group.size > 1:
