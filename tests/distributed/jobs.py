@@ -1011,3 +1011,36 @@ def overlap_refused():
     mesh.place_(net, {"weight": {"model": dist.Split(0)}})
     found = {"parts": said(lambda: dist.DataParallel(net, mesh.group("data"), overlap=True))}
     return found | {"differ": said(lambda: dist.DataParallel(M.Linear(4, 4), overlap=dist.get_rank() == 0))}
+
+
+def by_library():
+    """Sums by MPI itself: (each dtype's, one by the callback, what a graph calls it, what is said where ranks choose differently, and of
+    dtypes that MPI does not add)."""
+    D, r = F.distributed, dist.get_rank()
+    types = ("float32", "float64", "complex64", "float16")
+    found = {t: D.all_reduce_sum(tg.Tensor(values(r, 1000).astype(t)), reduction="library").numpy() for t in types}
+    found["integers"] = D.all_reduce_sum(tg.Tensor(np.arange(5) + r), reduction="library").numpy()
+    found["empty"] = D.all_reduce_sum(tg.Tensor(np.zeros((0, 2), np.float32)), reduction="library").numpy()
+    w = tg.Parameter(values(r, 3))
+    gm = autodiff.GradManager().attach([w], callbacks=[dist.make_allreduce_cb("sum", reduction="library")])
+
+    @tg.trace(symbolic=True)
+    def traced():
+        with gm:
+            gm.backward((w * (r + 1)).sum())
+
+    for _ in range(2):
+        traced()
+        found["gradient"], w.grad = w.grad.numpy().copy(), None
+    with tg.profile() as p:
+        traced()
+    found["named"] = "all_reduce_sum_by_library" in str(p)
+    for name, call in {
+        "bfloat16": lambda: D.all_reduce_sum(tg.Tensor([1.0]).astype("bfloat16"), reduction="library"),
+        "differ": lambda: D.all_reduce_sum(tg.Tensor(np.zeros(3, np.float32)), reduction=("ranks", "library")[r == 0]),
+    }.items():
+        try:
+            call()
+        except dist.DistributedError as e:
+            found[name] = str(e)
+    return found

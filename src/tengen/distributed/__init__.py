@@ -181,10 +181,13 @@ def bcast_list_(inps: Sequence[Tensor], group: Group = WORLD) -> None:
     broadcast_tensors(inps, group)
 
 
-def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | None = None) -> Callable:
+def make_allreduce_cb(
+    reduce_method: str, group: Group = WORLD, backend: str | None = None, reduction: str = "ranks"
+) -> Callable:  # fmt: skip
     """A callback for `GradManager.attach`, which makes a gradient the sum or the mean of all processes' gradients.
 
     Args: reduce_method: "sum" or "mean". group: the processes. backend: MegEngine's; it is checked, and nothing depends on it.
+        reduction: "ranks", or "library": MPI's own sum, whose bits are not those of one process (`functional.all_reduce_sum`).
     Numerics: added in the order of the ranks, and for the mean divided by their number then.
     Errors: ValueError for another method or backend; DistributedError where the processes have different parts of a placed parameter.
 
@@ -201,11 +204,12 @@ def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | N
         raise ValueError(f"make_allreduce_cb: reduce_method={reduce_method!r} must be 'sum' or 'mean'")
     if backend is not None:
         _check_backend(backend)
+    functional.check_reduction("make_allreduce_cb", reduction)
     mean = reduce_method.lower() == "mean"
 
     def callback(param: Tensor, grad: Tensor) -> Tensor:
         check_parts(param.name or "a parameter", param, group)
-        total = functional.all_reduce_sum(grad, group)
+        total = functional.all_reduce_sum(grad, group, reduction=reduction)
         return total / group.size if mean and group.size > 1 else total
 
     return callback

@@ -152,6 +152,11 @@ class DataParallel:
     def __init__(
         self, module: Module, group: Group = WORLD, micro_batches: int | None = None, reduction: str = "mean", overlap: bool | None = None,
     ):  # fmt: skip
+        if reduction == "library":
+            raise ValueError(
+                "DataParallel(reduction='library'): MPI's own sum has other bits than one process, which are what DataParallel and Pipeline "
+                "promise; help: GradManager().attach(..., callbacks=[make_allreduce_cb('mean', reduction='library')])"
+            )
         if reduction not in ("mean", "sum"):
             raise ValueError(f"DataParallel: reduction={reduction!r} must be 'mean' or 'sum'")
         count = group.size if micro_batches is None else micro_batches

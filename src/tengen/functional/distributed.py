@@ -35,6 +35,7 @@ MODES = (
     "reduce_sum", "scatter",
 )  # fmt: skip
 FACTS.append(lambda: f"sources {sources()[:12]}")
+REDUCTIONS = ("ranks", "library")
 SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
 
 
@@ -177,20 +178,36 @@ def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Te
     return tensor_over_row(_all_reduce(op, as_row(inp), group, _text(name, inp, note)), inp.shape)
 
 
-def all_reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
+def check_reduction(name: str, reduction: str) -> None:
+    """Errors: ValueError for a `reduction` that is not there."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{name}: reduction={reduction!r} must be 'ranks' (in the order of the ranks) or 'library' (as MPI adds)")
+
+
+def all_reduce_sum(inp: Tensor, group: Any = None, device: Any = None, reduction: str = "ranks") -> Tensor:
     """The sum of all processes' tensors, for each of them.
 
-    Numerics: added in the order of the ranks, in the tensor's dtype.
+    Args: reduction: "ranks" or "library": MPI's own sum, whose bits depend on the library, its version and the number of processes. It is
+        part of the operation's name, which profiles show, graphs hold and ranks compare.
+    Numerics: added in the order of the ranks, in the tensor's dtype; by the library in an order that it chooses.
+    Errors: ValueError for another `reduction`; DistributedError where there is no library (threads), or it adds no such dtype (bfloat16).
 
     >>> from tengen import functional as F
     >>> F.distributed.all_reduce_sum(F.ones(2)).tolist()
     [1.0, 1.0]
     """
+    check_reduction("all_reduce_sum", reduction)
     group = _group("all_reduce_sum", inp, group, device)
     if group.size == 1:
         return Tensor(inp)
-    run = functools.partial(_all_reduced, "all_reduce_sum", "add", group)
-    return _Collective("all_reduce_sum", run, lambda dy: all_reduce_sum(dy, group))(inp)
+    run, name = functools.partial(_all_reduced, "all_reduce_sum", "add", group), "all_reduce_sum"
+    if reduction == "library":
+        run, name = functools.partial(_added_by_library, group), "all_reduce_sum_by_library"
+    return _Collective(name, run, lambda dy: all_reduce_sum(dy, group, reduction=reduction))(inp)
+
+
+def _added_by_library(group: Group, inp: Tensor, note: str) -> Tensor:
+    return tensor_over_row(group.channel.library_sum(as_row(inp), _text("all_reduce_sum_by_library", inp, note)), inp.shape)
 
 
 def _extreme(name: str, op: str, inp: Tensor, group: Any, device: Any) -> Tensor:
