@@ -1,5 +1,6 @@
 """What the ranks of the tests do: functions that a launcher calls in each of them, and that return what is compared."""
 
+import math
 import time
 
 import numpy as np
@@ -550,6 +551,8 @@ def changed_by_the_program(stage):
         optim.clip_grad_value(net.parameters(), -0.4, 0.3)
         opt.step().clear_grad()
         net.module[0].weight[0] = float(i)
+        net.module[2].bias.numpy()
+        net.module[2].bias._reset(tg.Tensor(np.arange(10, dtype=np.float32) + i)[3:9:3])  # a view
         found.append(net(tg.Tensor(x)).numpy().tobytes())
     return found, [p.numpy().tobytes() for p in net.parameters()]
 
@@ -769,6 +772,10 @@ def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=
         gm = autodiff.GradManager().attach(net.parameters())
     opt = optim.Adam(net.parameters(), lr=0.02)
     opt = dist.shard(net, opt, stage=stage) if stage else opt
+    copies = dims.get("data", 1)
+    if stage == 3 and copies > 1:  # what this process has of its parts, or stages, is a piece
+        own = [math.prod(mesh.local(p).shape) for p in net.parameters()]
+        assert opt.stage == 3 and opt.kept().parameters <= 4 * (sum(own) / copies + len(own))
     saved = net.states_of(opt) if "pipe" in dims else opt
     amp = tg.amp.GradScaler(init_scale=1024.0) if scaler else None
     begin = dist.load_checkpoint(read, net=net, opt=saved)["step"] if read is not None else 0
@@ -805,8 +812,64 @@ def meshes(folder):
     """What `meshed` gives on several meshes of four processes."""
     meshed({"pipe": 2, "model": 2}, steps=2, write=f"{folder}/run.tgc")
     found = [meshed(dims, stage=stage) for dims, stage in (({"data": 2, "model": 2}, 2), ({"pipe": 2, "model": 2}, 0))]
-    on = meshed({"pipe": 2, "data": 2}, read=f"{folder}/run.tgc", stage=1)
-    return [*found, (found[0][0][:2] + on[0], *on[1:])]
+    for dims, stage in (({"pipe": 2, "data": 2}, 1), ({"data": 2, "model": 2}, 3), ({"pipe": 2, "data": 2}, 3)):
+        on = meshed(dims, read=f"{folder}/run.tgc", stage=stage)
+        found.append((found[0][0][:2] + on[0], *on[1:]))
+    return found
+
+
+def memory_on_mesh(kind, width=256, pairs=4):
+    """Stage 3 on a mesh of four processes, layers in parts or a pipeline: (bytes of this process's parts of all parameters that it would keep
+    without, what it keeps, bytes that it holds when a micro-batch is at its loss, the most whole parameters at once). None where no loss is."""
+    import gc
+    import tracemalloc
+
+    from tengen import memory
+
+    def training():
+        tracemalloc.start()
+
+        def held():
+            gc.collect()
+            arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
+            return sum(s.size for s in arrays.statistics("filename")) + memory.get_allocated_memory()
+
+        found, base = [], held()
+        layers = [M.Linear(*((width, 2 * width) if i % 2 == 0 else (2 * width, width)), bias=False) for i in range(2 * pairs)]
+        net = M.Sequential(*layers)
+
+        def loss_of(y):
+            found.append(held() - base)
+            return (y**2).mean()
+
+        if kind == "parts":
+            mesh = dist.Mesh(data=2, model=2)
+            mesh.place_(net, {f"{i}.weight": {"model": dist.Split(i % 2)} for i in range(2 * pairs)})
+            net = dist.DataParallel(net, mesh.group("data"), micro_batches=4)
+        else:
+            mesh = dist.Mesh(pipe=2, data=2)
+            net = dist.Pipeline(net, loss_of, micro_batches=4, data=2)
+        del layers
+        own = sum(math.prod(mesh.local(p).shape) * 4 for p in net.parameters())
+        opt = dist.shard(net, optim.Adam(list(net.parameters()), lr=0.01), stage=3)
+        gm, x = autodiff.GradManager().attach(net.parameters()), np.ones((8, width), np.float32)
+        for _ in range(2):
+            if kind == "parts":
+                for (xb,) in net.micro_batches(x):
+                    with gm:
+                        gm.backward(loss_of(net(xb)))
+            else:
+                net.step(x)
+            opt.step().clear_grad()
+        tracemalloc.stop()
+        return own, opt.kept(), max(found, default=None), opt._sharing.most
+
+    training()  # what is made once, such as programs
+    return training()
+
+
+def memories_on_meshes():
+    return memory_on_mesh("parts"), memory_on_mesh("stages")
 
 
 def wrong_meshes():
@@ -842,28 +905,25 @@ def wrong_meshes():
         with gm:
             gm.backward(net(tg.Tensor(np.ones((2, 4), np.float32))).sum())
 
-    def shared(net):
-        return dist.shard(net, optim.SGD(net.parameters(), lr=0.1), stage=3)
-
     group = mesh.group("data")
     return {
         "all": said(lambda: dist.DataParallel(placed())), "name": said(lambda: mesh.group("pipe")), "later": said(later),
         "pipeline": said(lambda: dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, data=2)),
         "size": said(lambda: dist.Mesh(a=3, b=2)),
         "norm": said(lambda: dist.DataParallel(placed(M.SyncBatchNorm(2)), group)),
-        "stage 3": said(lambda: shared(dist.DataParallel(placed(), group))),
-        "stage 3 of a pipeline": said(lambda: shared(dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, group=group))),
         "callback": said(callback), "batch": said(batch),  # which ends the group
     }  # fmt: skip
 
 
-def moved_on_mesh(pairs=4, hidden=1024, micro_batches=4):
-    """Bytes that a step on a mesh of two copies of layers in two parts brings to this process: by conversions, and of gradients."""
+def moved_on_mesh(stage=0, pairs=4, hidden=1024, micro_batches=4):
+    """Bytes that a step on a mesh of two copies of layers in two parts brings to this process: by conversions, and of gradients and pieces."""
     net = M.Sequential(*[layer for _ in range(pairs) for layer in (M.Linear(64, hidden), M.ReLU(), M.Linear(hidden, 64))])
     mesh = dist.Mesh(data=2, model=2)
     columns = {f"{3 * i}.*": {"model": dist.Split(0)} for i in range(pairs)}
     mesh.place_(net, columns | {f"{3 * i + 2}.weight": {"model": dist.Split(1)} for i in range(pairs)})
     net = dist.DataParallel(net, mesh.group("data"), micro_batches=micro_batches)
+    if stage:
+        dist.shard(net, optim.Adam(net.parameters(), lr=0.01), stage=stage)
     gm, channel = autodiff.GradManager().attach(net.parameters()), mesh.group("data").channel
     before = channel.received
     for (xb,) in net.micro_batches(np.ones((16, 64), np.float32)):

@@ -313,6 +313,9 @@ class Totals:
         if self.early is not None:
             self.early.begin(self.weight(n), n > 0)
 
+    def forward_ended(self) -> None:
+        """The forward of a micro-batch has ended, whose backward comes later, in this process or in others alone (`Pipeline`)."""
+
     def weight(self, n: int) -> int:
         """How often the gradient of a micro-batch of n samples counts."""
         return n if n and self.reduction == "mean" and len(set(self.sizes)) > 1 else 1

@@ -510,6 +510,7 @@ class _Step:
                 with Statistics(self.totals[work.chunk], present):
                     if present[p.copy]:
                         self._forward(m, work.chunk)
+                    self.totals[work.chunk].forward_ended()
                 self.most = max(self.most, len(self.kept))
             else:
                 n = self.sizes[m] if present[p.copy] else 0
