@@ -339,7 +339,11 @@ def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **opti
     out = net.eval()(tg.Tensor(x)).numpy() if not parallel else net.module.eval()(tg.Tensor(x)).numpy()
     found = {"values": {k: np.asarray(v).tobytes() for k, v in state.items()}, "norm": losses[-1]}
     found |= {"out": out.tobytes(), "drawn": drawn.tobytes()}
-    return found if parallel else found | {"loss": losses[:-1:2], "kept": net.kept}
+    if parallel:
+        return found
+    if net.traced:
+        found["programs"] = [run.stats().programs for run in net.runs]
+    return found | {"loss": losses[:-1:2], "kept": net.kept}
 
 
 def wrong_pipelines():
@@ -354,10 +358,23 @@ def wrong_pipelines():
     pipe = lambda *layers: dist.Pipeline(M.Sequential(*layers), F.nn.cross_entropy, micro_batches=2)
     net = pipe(M.Linear(4, 4), M.Linear(4, 2))
     net.step(np.ones((4, 4), np.float32), np.zeros(4, np.int32))
+
+    def shared(stage):
+        traced = dist.Pipeline(M.Sequential(M.Linear(4, 4)), F.nn.cross_entropy, micro_batches=2, data=2, trace=True)
+        dist.shard(traced, optim.SGD(traced.parameters(), lr=0.1), stage=stage)
+
+    mesh = dist.Mesh(pipe=1, model=2)
+
+    def placed():
+        layers = M.Sequential(M.Linear(4, 4))
+        mesh.place_(layers, {"0.weight": {"model": dist.Split(0)}})
+        return layers
+
     return {
         "tied": said(lambda: pipe(tied, M.Linear(4, 4), tied)), "none": said(lambda: pipe(M.ReLU(), M.Linear(4, 4))),
         "sync": said(lambda: pipe(M.Linear(4, 4), M.SyncBatchNorm(4), M.Linear(4, 4))),
-        "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)),
+        "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)), "traced 3": said(lambda: shared(3)),
+        "traced on a mesh": said(lambda: dist.Pipeline(placed(), F.nn.cross_entropy, 2, group=mesh.group("pipe"), trace=True)),
     }  # fmt: skip
 
 
@@ -384,7 +401,8 @@ def half_a_pipeline():
 
 PIPELINES = {
     "1f1b": {}, "gpipe": {"schedule": "gpipe"}, "chunks": {"chunks": 2, "only": 3}, "cut": {"cuts": [1, 4, 6], "only": 4},
-    "copies": {"data": 2, "only": (2, 4)}, "few": {"samples": 3}, "copies and chunks": {"data": 2, "chunks": 2, "only": (2, 4)},
+    "copies": {"data": 2, "only": (2, 4)}, "traced": {"trace": True, "only": 2}, "few": {"samples": 3},
+    "copies and chunks": {"data": 2, "chunks": 2, "only": (2, 4)},
 }  # fmt: skip
 
 
