@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError
+from tengen.distributed import helper
 from tengen.distributed.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint, save_checkpoint_async
 from tengen.distributed.data_parallel import DataParallel, broadcast_tensors, check_parts
 from tengen.distributed.embedding import EmbeddingTable
@@ -30,7 +31,8 @@ __all__ = [
     "Broadcast", "Client", "DataParallel", "DistributedError", "EmbeddingTable", "Group", "Mesh", "Partial", "Pipeline",
     "Server", "Split", "WORLD", "backend", "balanced", "bcast_list_", "functional", "get_backend", "get_client",
     "get_local_device_id", "get_mm_server_addr", "get_py_server_addr", "get_rank", "get_world_size", "group_barrier",
-    "group_end", "group_start", "has_checkpoint", "init_process_group", "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb",
+    "group_end", "group_start", "has_checkpoint", "helper",
+    "init_process_group", "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb",
     "new_group", "override_backend", "save_checkpoint", "save_checkpoint_async", "shard", "synchronized",
 ]  # fmt: skip
 

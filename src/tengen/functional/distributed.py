@@ -19,7 +19,7 @@ import numpy as np
 from tengen.autodiff.function import Function
 from tengen.base.device import Device
 from tengen.base.dtype import dtype as dtype_named
-from tengen.base.errors import AxisError, DeviceError, DistributedError, ShapeError, TraceError, user_line
+from tengen.base.errors import AxisError, DeviceError, DistributedError, DTypeError, ShapeError, TraceError, user_line
 from tengen.compiler.arrays import buffer_over
 from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
@@ -496,5 +496,41 @@ def remote_recv(src_rank: int, device: Any = None, inp: Tensor | None = None) ->
     return _Collective("remote_recv", lambda x, note: Tensor(x), back)(_on_tape_as_root(out, recorded))
 
 
-__all__ = [*MODES, "collective_comm", "remote_recv", "remote_send"]
-all_with_line(globals(), __all__)
+class RemoteSend:
+    """MegEngine's operation object: `RemoteSend(rank_to=1)(x)` is `remote_send(x, 1)`.
+
+    Args: rank_to: who gets the tensor. key, addr, port, backend: MegEngine's, of its own transport; nothing depends on them.
+    """
+
+    def __init__(self, key: str = "", addr: str = "", port: int = 0, rank_to: int = 0, backend: str = "auto"):
+        self.key, self.addr, self.port, self.rank_to, self.backend = key, addr, port, rank_to, backend
+
+    def __call__(self, inp: Tensor) -> None:
+        return remote_send(inp, self.rank_to)
+
+
+class RemoteRecv:
+    """MegEngine's operation object: `RemoteRecv(rank_from=0)()` is `remote_recv(0)`.
+
+    Args: rank_from: who sends the tensor. shape, dtype: what it is said to be; None: anything. key, addr, port, cn, backend: MegEngine's.
+    Errors: ShapeError, DTypeError where another tensor comes.
+    """
+
+    def __init__(
+        self, key: str = "", addr: str = "", port: int = 0, rank_from: int = 0, cn: str = "", shape: Any = None, dtype: Any = None,
+        backend: str = "auto",
+    ):  # fmt: skip
+        self.key, self.addr, self.port, self.rank_from, self.cn = key, addr, port, rank_from, cn
+        self.shape, self.dtype, self.backend = shape, dtype, backend
+
+    def __call__(self, inp: Tensor | None = None) -> Tensor:
+        out = remote_recv(self.rank_from, self.cn or None, inp)
+        if self.shape is not None and out.shape != tuple(self.shape):
+            raise ShapeError(f"RemoteRecv: rank {self.rank_from} has sent {out._layout.type!r}, and shape={tuple(self.shape)} was expected")
+        if self.dtype is not None and out.dtype is not dtype_named(self.dtype):
+            raise DTypeError(f"RemoteRecv: rank {self.rank_from} has sent {out._layout.type!r}, and dtype={self.dtype} was expected")
+        return out
+
+
+__all__ = [*MODES, "RemoteRecv", "RemoteSend", "collective_comm", "remote_recv", "remote_send"]
+all_with_line(globals(), [name for name in __all__ if not name.startswith("Remote")])
