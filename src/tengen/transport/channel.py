@@ -225,7 +225,7 @@ class Channel:
         pauses for longer, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the
         time-out, with the ranks that are missing."""
         start, announced, said = time.monotonic(), False, False
-        while not request.test():
+        while not self._ended(request, text):
             waited = time.monotonic() - start
             if waited < (ACTIVE if present else SPIN):
                 os.sched_yield()
@@ -240,6 +240,18 @@ class Channel:
             if waited > config.distributed_timeout:
                 raise self._fail(self._missing(text) if peer is None else self._alone(text, peer), LostRankError)
             time.sleep(PAUSE)
+
+    def _ended(self, request: Request, text: str) -> bool:
+        """Whether a transfer has ended. Errors: LostRankError where the network has failed, which ends this group."""
+        try:
+            return request.test()
+        except DistributedError:
+            raise
+        except (OSError, RuntimeError) as e:  # MPI.Exception is a RuntimeError
+            rank = self.ranks[self.rank]
+            why = f"rank {rank}: {text} failed in the middle ({type(e).__name__}: {e}), in operation {self._number}"
+            cure = "help: look at the network and at the other ranks, and go on from the last checkpoint"
+            raise self._fail(f"{why}; {cure}", LostRankError) from e
 
     def _announce(self) -> None:
         self._sent = [
