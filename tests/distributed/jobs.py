@@ -1,5 +1,6 @@
 """What the ranks of the tests do: functions that a launcher calls in each of them, and that return what is compared."""
 
+import math
 import time
 
 import numpy as np
@@ -338,7 +339,11 @@ def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **opti
     out = net.eval()(tg.Tensor(x)).numpy() if not parallel else net.module.eval()(tg.Tensor(x)).numpy()
     found = {"values": {k: np.asarray(v).tobytes() for k, v in state.items()}, "norm": losses[-1]}
     found |= {"out": out.tobytes(), "drawn": drawn.tobytes()}
-    return found if parallel else found | {"loss": losses[:-1:2], "kept": net.kept}
+    if parallel:
+        return found
+    if net.traced:
+        found["programs"] = [run.stats().programs for run in net.runs]
+    return found | {"loss": losses[:-1:2], "kept": net.kept}
 
 
 def wrong_pipelines():
@@ -353,10 +358,23 @@ def wrong_pipelines():
     pipe = lambda *layers: dist.Pipeline(M.Sequential(*layers), F.nn.cross_entropy, micro_batches=2)
     net = pipe(M.Linear(4, 4), M.Linear(4, 2))
     net.step(np.ones((4, 4), np.float32), np.zeros(4, np.int32))
+
+    def shared(stage):
+        traced = dist.Pipeline(M.Sequential(M.Linear(4, 4)), F.nn.cross_entropy, micro_batches=2, data=2, trace=True)
+        dist.shard(traced, optim.SGD(traced.parameters(), lr=0.1), stage=stage)
+
+    mesh = dist.Mesh(pipe=1, model=2)
+
+    def placed():
+        layers = M.Sequential(M.Linear(4, 4))
+        mesh.place_(layers, {"0.weight": {"model": dist.Split(0)}})
+        return layers
+
     return {
         "tied": said(lambda: pipe(tied, M.Linear(4, 4), tied)), "none": said(lambda: pipe(M.ReLU(), M.Linear(4, 4))),
         "sync": said(lambda: pipe(M.Linear(4, 4), M.SyncBatchNorm(4), M.Linear(4, 4))),
-        "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)),
+        "some": said(lambda: optim.clip_grad_norm(net.parameters()[:1], 1.0)), "traced 3": said(lambda: shared(3)),
+        "traced on a mesh": said(lambda: dist.Pipeline(placed(), F.nn.cross_entropy, 2, group=mesh.group("pipe"), trace=True)),
     }  # fmt: skip
 
 
@@ -383,7 +401,8 @@ def half_a_pipeline():
 
 PIPELINES = {
     "1f1b": {}, "gpipe": {"schedule": "gpipe"}, "chunks": {"chunks": 2, "only": 3}, "cut": {"cuts": [1, 4, 6], "only": 4},
-    "copies": {"data": 2, "only": (2, 4)}, "few": {"samples": 3}, "copies and chunks": {"data": 2, "chunks": 2, "only": (2, 4)},
+    "copies": {"data": 2, "only": (2, 4)}, "traced": {"trace": True, "only": 2}, "few": {"samples": 3},
+    "copies and chunks": {"data": 2, "chunks": 2, "only": (2, 4)},
 }  # fmt: skip
 
 
@@ -550,6 +569,8 @@ def changed_by_the_program(stage):
         optim.clip_grad_value(net.parameters(), -0.4, 0.3)
         opt.step().clear_grad()
         net.module[0].weight[0] = float(i)
+        net.module[2].bias.numpy()
+        net.module[2].bias._reset(tg.Tensor(np.arange(10, dtype=np.float32) + i)[3:9:3])  # a view
         found.append(net(tg.Tensor(x)).numpy().tobytes())
     return found, [p.numpy().tobytes() for p in net.parameters()]
 
@@ -769,6 +790,10 @@ def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=
         gm = autodiff.GradManager().attach(net.parameters())
     opt = optim.Adam(net.parameters(), lr=0.02)
     opt = dist.shard(net, opt, stage=stage) if stage else opt
+    copies = dims.get("data", 1)
+    if stage == 3 and copies > 1:  # what this process has of its parts, or stages, is a piece
+        own = [math.prod(mesh.local(p).shape) for p in net.parameters()]
+        assert opt.stage == 3 and opt.kept().parameters <= 4 * (sum(own) / copies + len(own))
     saved = net.states_of(opt) if "pipe" in dims else opt
     amp = tg.amp.GradScaler(init_scale=1024.0) if scaler else None
     begin = dist.load_checkpoint(read, net=net, opt=saved)["step"] if read is not None else 0
@@ -805,8 +830,64 @@ def meshes(folder):
     """What `meshed` gives on several meshes of four processes."""
     meshed({"pipe": 2, "model": 2}, steps=2, write=f"{folder}/run.tgc")
     found = [meshed(dims, stage=stage) for dims, stage in (({"data": 2, "model": 2}, 2), ({"pipe": 2, "model": 2}, 0))]
-    on = meshed({"pipe": 2, "data": 2}, read=f"{folder}/run.tgc", stage=1)
-    return [*found, (found[0][0][:2] + on[0], *on[1:])]
+    for dims, stage in (({"pipe": 2, "data": 2}, 1), ({"data": 2, "model": 2}, 3), ({"pipe": 2, "data": 2}, 3)):
+        on = meshed(dims, read=f"{folder}/run.tgc", stage=stage)
+        found.append((found[0][0][:2] + on[0], *on[1:]))
+    return found
+
+
+def memory_on_mesh(kind, width=256, pairs=4):
+    """Stage 3 on a mesh of four processes, layers in parts or a pipeline: (bytes of this process's parts of all parameters that it would keep
+    without, what it keeps, bytes that it holds when a micro-batch is at its loss, the most whole parameters at once). None where no loss is."""
+    import gc
+    import tracemalloc
+
+    from tengen import memory
+
+    def training():
+        tracemalloc.start()
+
+        def held():
+            gc.collect()
+            arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
+            return sum(s.size for s in arrays.statistics("filename")) + memory.get_allocated_memory()
+
+        found, base = [], held()
+        layers = [M.Linear(*((width, 2 * width) if i % 2 == 0 else (2 * width, width)), bias=False) for i in range(2 * pairs)]
+        net = M.Sequential(*layers)
+
+        def loss_of(y):
+            found.append(held() - base)
+            return (y**2).mean()
+
+        if kind == "parts":
+            mesh = dist.Mesh(data=2, model=2)
+            mesh.place_(net, {f"{i}.weight": {"model": dist.Split(i % 2)} for i in range(2 * pairs)})
+            net = dist.DataParallel(net, mesh.group("data"), micro_batches=4)
+        else:
+            mesh = dist.Mesh(pipe=2, data=2)
+            net = dist.Pipeline(net, loss_of, micro_batches=4, data=2)
+        del layers
+        own = sum(math.prod(mesh.local(p).shape) * 4 for p in net.parameters())
+        opt = dist.shard(net, optim.Adam(list(net.parameters()), lr=0.01), stage=3)
+        gm, x = autodiff.GradManager().attach(net.parameters()), np.ones((8, width), np.float32)
+        for _ in range(2):
+            if kind == "parts":
+                for (xb,) in net.micro_batches(x):
+                    with gm:
+                        gm.backward(loss_of(net(xb)))
+            else:
+                net.step(x)
+            opt.step().clear_grad()
+        tracemalloc.stop()
+        return own, opt.kept(), max(found, default=None), opt._sharing.most
+
+    training()  # what is made once, such as programs
+    return training()
+
+
+def memories_on_meshes():
+    return memory_on_mesh("parts"), memory_on_mesh("stages")
 
 
 def wrong_meshes():
@@ -842,31 +923,202 @@ def wrong_meshes():
         with gm:
             gm.backward(net(tg.Tensor(np.ones((2, 4), np.float32))).sum())
 
-    def shared(net):
-        return dist.shard(net, optim.SGD(net.parameters(), lr=0.1), stage=3)
-
     group = mesh.group("data")
     return {
         "all": said(lambda: dist.DataParallel(placed())), "name": said(lambda: mesh.group("pipe")), "later": said(later),
         "pipeline": said(lambda: dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, data=2)),
         "size": said(lambda: dist.Mesh(a=3, b=2)),
         "norm": said(lambda: dist.DataParallel(placed(M.SyncBatchNorm(2)), group)),
-        "stage 3": said(lambda: shared(dist.DataParallel(placed(), group))),
-        "stage 3 of a pipeline": said(lambda: shared(dist.Pipeline(placed(), F.nn.cross_entropy, micro_batches=2, group=group))),
         "callback": said(callback), "batch": said(batch),  # which ends the group
     }  # fmt: skip
 
 
-def moved_on_mesh(pairs=4, hidden=1024, micro_batches=4):
-    """Bytes that a step on a mesh of two copies of layers in two parts brings to this process: by conversions, and of gradients."""
+def moved_on_mesh(stage=0, pairs=4, hidden=1024, micro_batches=4):
+    """Bytes that a step on a mesh of two copies of layers in two parts brings to this process: by conversions, and of gradients and pieces."""
     net = M.Sequential(*[layer for _ in range(pairs) for layer in (M.Linear(64, hidden), M.ReLU(), M.Linear(hidden, 64))])
     mesh = dist.Mesh(data=2, model=2)
     columns = {f"{3 * i}.*": {"model": dist.Split(0)} for i in range(pairs)}
     mesh.place_(net, columns | {f"{3 * i + 2}.weight": {"model": dist.Split(1)} for i in range(pairs)})
     net = dist.DataParallel(net, mesh.group("data"), micro_batches=micro_batches)
+    if stage:
+        dist.shard(net, optim.Adam(net.parameters(), lr=0.01), stage=stage)
     gm, channel = autodiff.GradManager().attach(net.parameters()), mesh.group("data").channel
     before = channel.received
     for (xb,) in net.micro_batches(np.ones((16, 64), np.float32)):
         with gm:
             gm.backward(net(xb).sum())
     return mesh.moved, channel.received - before
+
+
+def overlapped(traced=False, micro_batches=4, samples=11, changes="", overlap=True, steps=3):
+    """Trains with gradients that go while the backward walk goes on, in buckets of 64 bytes. Returns: parameters and buffers as bytes; how many
+    buckets had gone before the end of each backward; warnings; and what the timeline says of the last step's transfers."""
+    import warnings
+
+    from tengen.distributed import buckets
+
+    buckets.BUCKET = 64
+    tg.random.seed(3)
+    net = Small()
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
+    net.never.frozen = True
+    net = dist.DataParallel(net, micro_batches=micro_batches, overlap=overlap)
+    gm = autodiff.GradManager().attach(p for p in net.parameters() if not p.frozen)
+    opt = optim.Adam([p for p in net.parameters() if not p.frozen], lr=0.01)
+    rng, gone, said = np.random.default_rng(0), [], []
+
+    def step(x, y):
+        with gm:
+            loss = F.nn.cross_entropy(net(x), y)
+            gm.backward(loss)
+        return loss
+
+    step = tg.jit.trace(step) if traced else step
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(steps):
+            x = np.abs(rng.standard_normal((samples, 2, 6, 6))).astype(np.float32)
+            if changes == "branches":
+                x[::3, 0, 0, 0] *= -1  # a parameter without a gradient, in some ranks
+            y = rng.integers(0, 3, samples).astype(np.int32)
+            for xb, yb in net.micro_batches(tg.Tensor(x), tg.Tensor(y)):
+                step(xb, yb)
+                if net._overlap is not None and net._overlap.now is not None:
+                    gone.append(len(net._overlap.now._sent))
+                if changes == "scaled" and dist.get_rank() == 0:
+                    net.fc.weight.grad = net.fc.weight.grad * 2
+                if changes == "twice":
+                    step(xb, yb)
+                if changes == "left" and i == 1:
+                    break
+            if changes == "left":
+                tg.random.seed(i)
+            opt.step().clear_grad()
+        said = [str(w.message) for w in caught if "overlap" in str(w.message)]
+    return [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())], gone, said
+
+
+def overlapped_in_processes():
+    return [overlapped(), overlapped(traced=True)]
+
+
+def _counting(net, exchanges):
+    """Counts what a group does together from now on."""
+    channel = net.group.channel
+    sides = [channel.transport] + ([channel._side] if channel._side is not None else [])
+    for transport in sides:
+        for verb, kind in (("allgather", None), ("alltoall", "data"), ("broadcast", "data")):
+            old = getattr(transport, verb)
+
+            def counted(*args, old=old, kind=kind):
+                exchanges[kind or ("agree" if args[0] is channel._mine else "data")] += 1
+                return old(*args)
+
+            setattr(transport, verb, counted)
+
+
+def counted_exchanges():
+    """(Bytes, exchanges) of a step whose gradients go late, and of one whose gradients go early; whether they go early by default on one
+    machine, and on several."""
+    from tengen.distributed import buckets
+
+    buckets.BUCKET = 64 * 64 * 4
+    found = []
+    for overlap in (False, True):
+        tg.random.seed(1)
+        net = dist.DataParallel(M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(3)]), micro_batches=4, overlap=overlap)
+        gm, exchanges = autodiff.GradManager().attach(net.parameters()), {"agree": 0, "data": 0}
+        _counting(net, exchanges)
+        before = net.group.channel.received
+        for (xb,) in net.micro_batches(np.ones((8, 64), np.float32)):
+            with gm:
+                gm.backward(net(xb).sum())
+        found.append((net.group.channel.received - before, exchanges))
+        for transport in (net.group.channel.transport, net.group.channel._side):
+            for verb in ("allgather", "alltoall", "broadcast"):
+                vars(transport or net).pop(verb, None)
+    on = dist.DataParallel(M.Linear(2, 2))._overlap is not None
+    from tengen.transport.group import world
+
+    world().machines = [f"machine {r}" for r in range(dist.get_world_size())]
+    return (*found, on, dist.DataParallel(M.Linear(2, 2))._overlap is not None)
+
+
+def overlap_timeline():
+    """The events of the timeline of a traced step."""
+    from tengen.distributed import buckets
+
+    buckets.BUCKET = 64 * 64 * 4
+    tg.random.seed(1)
+    net = dist.DataParallel(M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(3)]), overlap=True)
+    gm = autodiff.GradManager().attach(net.parameters())
+
+    def step(x):
+        with gm:
+            loss = (net(x) ** 2).sum()
+            gm.backward(loss)
+        return loss
+
+    def steps():
+        for (xb,) in net.micro_batches(np.ones((8, 64), np.float32)):
+            step(tg.Tensor(xb))
+
+    steps()
+    dist.group_barrier()
+    if dist.get_rank():  # a profile is one for all threads
+        steps()
+        dist.group_barrier()
+        return None
+    with tg.profile() as p:
+        steps()
+        dist.group_barrier()
+    return p._events()
+
+
+def overlap_refused():
+    """What is said of layers in parts, and of processes that differ."""
+
+    def said(make):
+        try:
+            make()
+        except dist.DistributedError as e:
+            return str(e)
+
+    mesh, net = dist.Mesh(data=1, model=2), M.Linear(4, 4)
+    mesh.place_(net, {"weight": {"model": dist.Split(0)}})
+    found = {"parts": said(lambda: dist.DataParallel(net, mesh.group("data"), overlap=True))}
+    return found | {"differ": said(lambda: dist.DataParallel(M.Linear(4, 4), overlap=dist.get_rank() == 0))}
+
+
+def by_library():
+    """Sums by MPI itself: (each dtype's, one by the callback, what a graph calls it, what is said where ranks choose differently, and of
+    dtypes that MPI does not add)."""
+    D, r = F.distributed, dist.get_rank()
+    types = ("float32", "float64", "complex64", "float16")
+    found = {t: D.all_reduce_sum(tg.Tensor(values(r, 1000).astype(t)), reduction="library").numpy() for t in types}
+    found["integers"] = D.all_reduce_sum(tg.Tensor(np.arange(5) + r), reduction="library").numpy()
+    found["empty"] = D.all_reduce_sum(tg.Tensor(np.zeros((0, 2), np.float32)), reduction="library").numpy()
+    w = tg.Parameter(values(r, 3))
+    gm = autodiff.GradManager().attach([w], callbacks=[dist.make_allreduce_cb("sum", reduction="library")])
+
+    @tg.trace(symbolic=True)
+    def traced():
+        with gm:
+            gm.backward((w * (r + 1)).sum())
+
+    for _ in range(2):
+        traced()
+        found["gradient"], w.grad = w.grad.numpy().copy(), None
+    with tg.profile() as p:
+        traced()
+    found["named"] = "all_reduce_sum_by_library" in str(p)
+    for name, call in {
+        "bfloat16": lambda: D.all_reduce_sum(tg.Tensor([1.0]).astype("bfloat16"), reduction="library"),
+        "differ": lambda: D.all_reduce_sum(tg.Tensor(np.zeros(3, np.float32)), reduction=("ranks", "library")[r == 0]),
+    }.items():
+        try:
+            call()
+        except dist.DistributedError as e:
+            found[name] = str(e)
+    return found

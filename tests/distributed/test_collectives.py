@@ -252,6 +252,35 @@ def test_operations_in_a_trace_are_nodes_of_one_program(ranks):
         assert r["operations"] == ([True] * 6, 1, True)
 
 
+def test_sums_of_the_library_are_a_choice_that_is_recorded():
+    _mpi()
+    for n in (2, 3):
+        for found in dist.launcher(jobs.by_library, n_gpus=n)():
+            for t in ("float32", "float64", "complex64", "float16"):
+                want = sum(values(r, 1000).astype(t).astype(np.complex128) for r in range(n))
+                eps = np.finfo(np.dtype(t)).eps * sum(np.abs(values(r, 1000)) for r in range(n))
+                assert found[t].dtype == t and (np.abs(found[t] - want) <= n * eps).all()
+            assert found["integers"].tolist() == (np.arange(5) * n + n * (n - 1) // 2).tolist() and found["empty"].shape == (0, 2)
+            assert found["gradient"].tolist() == [n * (n + 1) / 2] * 3 and found["named"]
+            assert "MPI has no sum of bfloat16" in found["bfloat16"]
+            assert "all_reduce_sum_by_library of f32[3]" in found["differ"] and "rank 1: operation" in found["differ"]
+
+
+def test_sums_of_the_library_are_refused_where_bits_are_promised():
+    with pytest.raises(ValueError, match="which are what DataParallel and Pipeline promise"):
+        dist.DataParallel(M.Linear(2, 2), reduction="library")
+    with pytest.raises(ValueError, match="which are what DataParallel and Pipeline promise"):
+        dist.Pipeline(M.Sequential(M.Linear(2, 2)), lambda y: y.sum(), micro_batches=1, reduction="library")
+    with pytest.raises(ValueError, match="must be 'ranks'"):
+        dist.make_allreduce_cb("sum", reduction="mpi")
+
+    def threads():
+        jobs.F.distributed.all_reduce_sum(jobs.tg.Tensor([1.0]), reduction="library")
+
+    with pytest.raises(DistributedError, match="threads have no sum of their own"):
+        dist.launcher(threads, n_gpus=2, backend="threads")()
+
+
 def test_ranks_that_disagree_are_told_what_each_wants():
     for said in dist.launcher(jobs.disagreeing, n_gpus=3, backend="threads")():
         assert "rank 0: operation 3, all_reduce_sum of f32[3]" in said and "rank 1: operation 3, all_reduce_sum of f32[4]" in said

@@ -6,13 +6,19 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
+from tengen import Tensor
+from tengen import distributed as dist
+from tengen import module as M
+from tengen.base.config import config
 from tengen.base.errors import DistributedError
+from tengen.base.version import VERSION
 from tengen.transport import mpiexec
 
 PROGRAM = """
-import os, sys, time
+import os, signal, sys, time
 from tengen import Tensor, distributed as dist, functional as F, module as M
 how, first = sys.argv[1], dist.get_rank() == 0
 F.distributed.all_reduce_sum(Tensor([1.0]))
@@ -22,6 +28,23 @@ if how == "ends" and not first:
     sys.exit()
 if how == "net":
     dist.DataParallel(M.Sequential(M.Linear(3, 4), M.Linear(4, 5 - first)))
+if how == "breaks" and not first:
+    from tengen.transport.group import world
+    class Broken:
+        def test(self):
+            raise RuntimeError("MPI_ERR_OTHER: the cable was pulled")
+    world().transport.alltoall = lambda *args: Broken()
+if how in ("breaks", "stops"):
+    net = dist.DataParallel(M.Linear(64, 64), micro_batches=2, overlap=how == "stops")
+    net.requires_grad_()
+    for x, in net.micro_batches(Tensor([[1.0] * 64] * 4)):
+        net(x).sum().backward()
+        if how == "stops" and not first:
+            os.kill(os.getpid(), signal.SIGSTOP)
+if how == "slow" and not first:
+    time.sleep(1.5)
+if how == "slow":
+    print("sum", F.distributed.all_reduce_sum(Tensor([1.0])).item(), flush=True)
 if how == "hangs":
     sys.stdout.write(f"begun {os.getpid()}\\n")
     sys.stdout.flush()
@@ -44,6 +67,65 @@ def job(tmp_path):
 
 def _ended(command, **env):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**mpiexec.environment(2), **env}, check=False)
+
+
+def test_a_network_that_fails_in_the_middle_of_a_collective_ends_all(job):
+    done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "breaks"])
+    assert done.returncode and "rank 1: gradients, 4160 elements of float32 failed in the middle" in done.stderr, done.stderr
+    assert "MPI_ERR_OTHER: the cable was pulled" in done.stderr and "go on from the last checkpoint" in done.stderr
+
+
+def test_a_rank_that_is_stopped_is_named_in_time(job):
+    """With its gradients on their way: the others do not wait longer than the time-out, and no process is left."""
+    begun = time.monotonic()
+    done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "stops"], TENGEN_DISTRIBUTED_TIMEOUT="3")
+    assert done.returncode and time.monotonic() - begun < 60
+    assert "rank 0 waited 3 s in operation" in done.stderr and "rank 1 has not come" in done.stderr, done.stderr
+
+
+def test_a_rank_that_is_slow_is_waited_for(job):
+    done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "slow"], TENGEN_DISTRIBUTED_TIMEOUT="30")
+    assert done.returncode == 0 and done.stdout.count("sum 2.0") == 2, done.stderr
+
+
+def test_ranks_of_other_versions_do_not_work_together(job):
+    rank = [sys.executable, "-m", "tengen.distributed.rank", "--program", job[0], "x"]
+    older = f"import sys, tengen.transport.group as g; g.VERSION = '0.0.7'; sys.argv = {rank[3:]!r}; "
+    older = older.replace("sys.argv = [", "sys.argv = ['rank', ") + "from tengen.distributed.rank import main; main()"
+    done = _ended([*job[1], "-n", "1", sys.executable, "-c", older, ":", "-n", "1", *rank])
+    assert done.returncode and "rank 0: operation 1, join with Tengen 0.0.7" in done.stderr, done.stderr
+    assert f"rank 1: operation 1, join with Tengen {VERSION}" in done.stderr
+
+
+def test_without_mpi_one_sentence_says_the_cure(tmp_path):
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("raise ImportError('No module named mpi4py')")
+    path = os.pathsep.join([str(tmp_path), *(p for p in sys.path if p)])
+    env = {**os.environ, "PYTHONPATH": path, "PMI_SIZE": "2", "PMI_RANK": "0"}
+    program = "from tengen import distributed; distributed.get_rank()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode and done.stderr.count("several processes need MPI, and it cannot be loaded") == 1, done.stderr
+    assert "help: pip install 'tengen[dist]'\n" in done.stderr
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_loop_that_one_rank_leaves_is_told(overlap, monkeypatch):
+    """Also where gradients are on their way: at once, not at the time-out."""
+    monkeypatch.setattr(config, "distributed_timeout", 20.0)
+
+    def leaves():
+        net = dist.DataParallel(M.Linear(4, 4), micro_batches=4, overlap=overlap)
+        net.requires_grad_()
+        for (x,) in net.micro_batches(Tensor(np.ones((4, 4), np.float32))):
+            net(x).sum().backward()
+            if dist.get_rank() == 1:
+                break
+        dist.group_barrier()
+
+    begun = time.monotonic()
+    with pytest.raises(DistributedError, match=r"the ranks disagree.* rank 0: operation \d, gradients.* rank 1: operation \d, barrier"):
+        dist.launcher(leaves, n_gpus=2, backend="threads")()
+    assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("how, words", [

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_what_would_be_wrong_in_silence_is_refused():
         assert "of part 1 of the network is in part 0 too" in said["tied"]
         assert "the layers of stage 0 have no parameters" in said["none"] and "SyncBatchNorm waits for all" in said["sync"]
         assert "help: clip_grad_norm(pipeline.parameters(), max_norm)" in said["some"]
+        assert "help: Pipeline(trace=False), or stage=2" in said["traced 3"] and "which no traced function takes" in said["traced on a mesh"]
+
+
+@pytest.mark.parametrize("ranks, options", [
+    (1, {}), (2, {"schedule": "gpipe"}), (3, {"chunks": 2}), (2, {"data": 2}), (4, {"data": 2, "chunks": 2}), (2, {"samples": 3}),
+])  # fmt: skip
+def test_stages_as_programs_have_the_bits_of_eager_layers(ranks, options):
+    """With dropout, batch norm, hooks of gradients and uneven micro-batches; each chunk is one program from the second size on."""
+    run = dist.launcher(jobs.pipelined, n_gpus=ranks, backend="threads")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a trace that runs op by op says so
+        for want, got in zip(run(**options), run(**options, trace=True)):
+            programs = got.pop("programs")
+            assert len(programs) == options.get("chunks", 1) and set(programs) <= {1, 2}  # for one size, and for all from the second on
+            assert got == want
 
 
 def test_a_step_is_no_part_of_a_trace():
@@ -152,7 +168,8 @@ def test_states_of_another_optimizer_and_missing_names():
         net.load_state_dict(net.state_dict() | {"other": np.zeros(1)})
 
 
-def test_parts_that_pass_tuples_and_what_has_no_gradient():
+@pytest.mark.parametrize("trace", [False, True])
+def test_parts_that_pass_tuples_and_what_has_no_gradient(trace):
     class Two(M.Module):
         def forward(self, x):
             return x * 2, x.detach() + 1
@@ -166,7 +183,7 @@ def test_parts_that_pass_tuples_and_what_has_no_gradient():
             return self.fc(both[0] + both[1])
 
     first = M.Linear(4, 4)
-    net = dist.Pipeline([first, Two(), Joined()], F.nn.cross_entropy, micro_batches=1, chunks=2, cuts=[2])
+    net = dist.Pipeline([first, Two(), Joined()], F.nn.cross_entropy, micro_batches=1, chunks=2, cuts=[2], trace=trace)
     x, t = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32), np.array([0, 1, 1], np.int32)
     net.step(x, t)
     got = {id(p): p.grad.numpy().tobytes() for p in net.parameters()}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError
+from tengen.distributed import helper
 from tengen.distributed.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint, save_checkpoint_async
 from tengen.distributed.data_parallel import DataParallel, broadcast_tensors, check_parts
 from tengen.distributed.embedding import EmbeddingTable
@@ -30,7 +31,8 @@ __all__ = [
     "Broadcast", "Client", "DataParallel", "DistributedError", "EmbeddingTable", "Group", "Mesh", "Partial", "Pipeline",
     "Server", "Split", "WORLD", "backend", "balanced", "bcast_list_", "functional", "get_backend", "get_client",
     "get_local_device_id", "get_mm_server_addr", "get_py_server_addr", "get_rank", "get_world_size", "group_barrier",
-    "group_end", "group_start", "has_checkpoint", "init_process_group", "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb",
+    "group_end", "group_start", "has_checkpoint", "helper",
+    "init_process_group", "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb",
     "new_group", "override_backend", "save_checkpoint", "save_checkpoint_async", "shard", "synchronized",
 ]  # fmt: skip
 
@@ -181,10 +183,13 @@ def bcast_list_(inps: Sequence[Tensor], group: Group = WORLD) -> None:
     broadcast_tensors(inps, group)
 
 
-def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | None = None) -> Callable:
+def make_allreduce_cb(
+    reduce_method: str, group: Group = WORLD, backend: str | None = None, reduction: str = "ranks"
+) -> Callable:  # fmt: skip
     """A callback for `GradManager.attach`, which makes a gradient the sum or the mean of all processes' gradients.
 
     Args: reduce_method: "sum" or "mean". group: the processes. backend: MegEngine's; it is checked, and nothing depends on it.
+        reduction: "ranks", or "library": MPI's own sum, whose bits are not those of one process (`functional.all_reduce_sum`).
     Numerics: added in the order of the ranks, and for the mean divided by their number then.
     Errors: ValueError for another method or backend; DistributedError where the processes have different parts of a placed parameter.
 
@@ -201,11 +206,12 @@ def make_allreduce_cb(reduce_method: str, group: Group = WORLD, backend: str | N
         raise ValueError(f"make_allreduce_cb: reduce_method={reduce_method!r} must be 'sum' or 'mean'")
     if backend is not None:
         _check_backend(backend)
+    functional.check_reduction("make_allreduce_cb", reduction)
     mean = reduce_method.lower() == "mean"
 
     def callback(param: Tensor, grad: Tensor) -> Tensor:
         check_parts(param.name or "a parameter", param, group)
-        total = functional.all_reduce_sum(grad, group)
+        total = functional.all_reduce_sum(grad, group, reduction=reduction)
         return total / group.size if mean and group.size > 1 else total
 
     return callback

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_once
+from tengen.distributed.buckets import Early, Overlap
 from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
@@ -121,7 +122,9 @@ class DataParallel:
         all; for a network in parts on a `Mesh` those that have the same parts, `mesh.group("data")`. micro_batches: into how many parts a
         step's batch is cut, default one for each process; it decides the bits, so keep it when the number of processes changes.
         reduction: "mean" or "sum" of the micro-batches' gradients. A mean over micro-batches of several sizes is that over samples:
-        each gradient counts as often as its micro-batch has samples.
+        each gradient counts as often as its micro-batch has samples. overlap: whether gradients go to the other processes while the
+        backward walk goes on, in eager steps and in traced ones; it changes no bit. Default: where the processes are on several machines. On
+        one machine its own cores copy what is sent, so that nothing would be gained; not for a network in parts on a `Mesh`.
 
     It is no module itself, so that names in checkpoints stay as they are: attributes and calls go to `module`.
 
@@ -146,7 +149,14 @@ class DataParallel:
     >>> _ = opt.step().clear_grad()
     """
 
-    def __init__(self, module: Module, group: Group = WORLD, micro_batches: int | None = None, reduction: str = "mean"):
+    def __init__(
+        self, module: Module, group: Group = WORLD, micro_batches: int | None = None, reduction: str = "mean", overlap: bool | None = None,
+    ):  # fmt: skip
+        if reduction == "library":
+            raise ValueError(
+                "DataParallel(reduction='library'): MPI's own sum has other bits than one process, which are what DataParallel and Pipeline "
+                "promise; help: GradManager().attach(..., callbacks=[make_allreduce_cb('mean', reduction='library')])"
+            )
         if reduction not in ("mean", "sum"):
             raise ValueError(f"DataParallel: reduction={reduction!r} must be 'mean' or 'sum'")
         count = group.size if micro_batches is None else micro_batches
@@ -157,10 +167,18 @@ class DataParallel:
         self._totals: Callable[[DataParallel, list[int]], Totals] = Totals
         if group.size > 1:
             states = [f"{name}: {t._layout.type!r}" for name, t in (*module.named_parameters(), *module.named_buffers())]
-            group.channel.agree_on(f"DataParallel of {type(module).__name__}, {count} micro-batches", states)
+            sends = {None: "by default", True: "early", False: "late"}[overlap]
+            group.channel.agree_on(f"DataParallel of {type(module).__name__}, {count} micro-batches, gradients sent {sends}", states)
         self._beside, self._placed = beside(module, group), [type(p._layout) is Placed for p in module.parameters()]
+        if overlap and any(self._placed):
+            raise DistributedError(
+                "DataParallel(overlap=True): layers in parts on a mesh send their gradients behind the backward; help: overlap=None"
+            )
+        self._overlap: Overlap | None = None
         if group.size > 1:
             broadcast_tensors([*module.parameters(), *module.buffers()], group)
+            if (not group.is_single_machine if overlap is None else overlap) and not any(self._placed):
+                self._overlap = Overlap(list(module.parameters()), group)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
@@ -204,7 +222,7 @@ class DataParallel:
 
     def share(self, totals: Callable[[DataParallel, list[int]], Totals]) -> None:
         """From now on gradients are added by what `totals` gives for each step (`distributed.shard`)."""
-        self._totals = totals
+        self._totals, self._overlap = totals, None
 
     def shared_by(self, owner: Shared) -> None:
         """From now on somebody else knows where the pieces of the gradients are."""
@@ -280,7 +298,9 @@ class Totals:
         self.before = [p.grad for p in self.parameters]
         for p in self.parameters:
             p.grad = None
-        self.kinds = _by_dtype(self.parameters)
+        over = parallel._overlap
+        self.early = Early(over, self) if over is not None and over.begins(self.parameters) else None
+        self.kinds = over.buckets if over is not None and self.early is not None else _by_dtype(self.parameters)
         self.totals: list[np.ndarray | None] = [None] * len(self.kinds)
         self.seen = np.zeros(len(self.parameters), np.uint8)
         self.statistics = [] if self.group.size == 1 else [s for m in module.modules() for s in running_statistics(m)]
@@ -290,57 +310,93 @@ class Totals:
 
     def begin(self, present: list[bool], n: int) -> None:
         """A round begins, of which this process has a micro-batch of n samples; present: which processes have one."""
+        if self.early is not None:
+            self.early.begin(self.weight(n), n > 0)
+
+    def forward_ended(self) -> None:
+        """The forward of a micro-batch has ended, whose backward comes later, in this process or in others alone (`Pipeline`)."""
 
     def weight(self, n: int) -> int:
         """How often the gradient of a micro-batch of n samples counts."""
         return n if n and self.reduction == "mean" and len(set(self.sizes)) > 1 else 1
 
     def add(self, present: list[bool], n: int) -> None:
-        """Adds a round's gradients; one that is not there is -0.0, which changes no sum. n: the samples of this process's."""
-        weight = self.weight(n)
+        """Adds a round's gradients. n: the samples of this process's."""
         for i, p in enumerate(self.parameters):
             self.seen[i] |= p.grad is not None
+        sent = None if self.early is None else self.early.end(present)
+        if sent is None:
+            self._sends_late()
         for k, which in enumerate(self.kinds):
-            some = [self.parameters[i] for i in which]
-            grads = [nothing(local(p)) if p.grad is None else part_of(p.grad, p) for p in some]
-            row = _packed([g * weight for g in grads] if weight != 1 else grads)
-            self.totals[k] = self._added(self.totals[k], row, present)
+            if sent is None:
+                rows = self._exchanged(self.row(which, [self.parameters[i].grad for i in which], self.weight(n)), present)
+            else:
+                rows = sent[k]
+            total = self.totals[k]
+            self.totals[k] = fold("add", rows if total is None else [total, *rows])
         for p in self.parameters:
             p.grad = None
 
-    def _added(self, total: np.ndarray | None, row: np.ndarray, present: list[bool]) -> np.ndarray:
+    def _sends_late(self) -> None:
+        """From now on gradients are sent once a micro-batch has ended."""
+        if self.early is not None:
+            self.early.overlap.ends()
+            self.early = None
+
+    def row(self, which: Sequence[int], grads: Sequence[Tensor | None], weight: int) -> np.ndarray:
+        """The elements of some parameters' gradients one after another; one that is not there is -0.0, which changes no sum."""
+        some = [self.parameters[i] for i in which]
+        there = [nothing(local(p)) if g is None else part_of(g, p) for p, g in zip(some, grads)]
+        return _packed([g * weight for g in there] if weight != 1 else there)
+
+    def _exchanged(self, row: np.ndarray, present: list[bool]) -> list[np.ndarray]:
+        """This process's piece of every process's gradients, of those that have a micro-batch."""
         size = self.group.size
         if size == 1:
-            rows = [row]
-        else:
-            parts = pieces(row.size, size)
-            mine = parts[self.group.rank]
-            whole = self.group.channel.all_to_all(row, parts, [mine] * size, f"gradients, {row.size} elements of {row.dtype}")
-            rows = [whole[r * mine : (r + 1) * mine] for r in range(size) if present[r]]
-        return fold("add", rows if total is None else [total, *rows])
+            return [row]
+        parts = pieces(row.size, size)
+        mine = parts[self.group.rank]
+        whole = self.group.channel.all_to_all(row, parts, [mine] * size, f"gradients, {row.size} elements of {row.dtype}")
+        return [whole[r * mine : (r + 1) * mine] for r in range(size) if present[r]]
 
     def give_up(self) -> None:
         """Gives the parameters the gradients that they had before."""
+        if self.early is not None:
+            self.early.give_up()
+        self._sends_late()
         for p, g in zip(self.parameters, self.before):
             p.grad = g
 
     def give(self) -> None:
         """Gives the parameters the gradients of the whole batch."""
+        self._sends_late()
         self._join_flags()
-        for k, which in enumerate(self.kinds):
-            row = self.totals[k]
-            if row is None:
-                continue
-            row = self.mean(row)
-            some = [self.parameters[i] for i in which]
-            if self.group.size > 1:
-                parts = pieces(sum(local(p).size for p in some), self.group.size)
-                row = self.group.channel.all_gather(row, parts, f"sums of gradients, {sum(parts)} elements of {row.dtype}")
-            for i, p, g in zip(which, some, _unpacked(row, some)):
-                p.grad = g if self.seen[i] else None
+        names = [self.parameters[which[0]].dtype.name for which in self.kinds]
+        for name in dict.fromkeys(names):
+            some = [k for k, n in enumerate(names) if n == name and self.totals[k] is not None]
+            for k, row in zip(some, self._gathered(some)):
+                which = self.kinds[k]
+                for i, g in zip(which, _unpacked(row, [self.parameters[i] for i in which])):
+                    self.parameters[i].grad = g if self.seen[i] else None
         for p, g in zip(self.parameters, self.before):
             if g is not None:
                 p.grad = g if p.grad is None else g + p.grad
+
+    def _gathered(self, kinds: Sequence[int]) -> list[np.ndarray]:
+        """The whole gradients of some kinds of one dtype, of which this process has its pieces: all in one exchange."""
+        mine = [self.mean(row) for k in kinds if (row := self.totals[k]) is not None]
+        size = self.group.size
+        if size == 1 or not mine:
+            return mine
+        parts = [pieces(sum(local(self.parameters[i]).size for i in self.kinds[k]), size) for k in kinds]
+        counts = [sum(column) for column in zip(*parts)]
+        row = mine[0] if len(mine) == 1 else np.concatenate(mine)
+        whole = self.group.channel.all_gather(row, counts, f"sums of gradients, {sum(counts)} elements of {row.dtype}")
+        if len(kinds) == 1:
+            return [whole]
+        ends = np.cumsum([0, *(n for column in zip(*parts) for n in column)])  # [process][kind]
+        cut = [whole[a:b] for a, b in zip(ends, ends[1:])]
+        return [np.concatenate(cut[i :: len(kinds)]) for i in range(len(kinds))]
 
     def mean(self, row: np.ndarray) -> np.ndarray:
         """The gradient of the batch from the sum of those of its micro-batches."""

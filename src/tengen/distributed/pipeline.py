@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tengen import jit
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
 from tengen.distributed.data_parallel import (
@@ -113,12 +115,14 @@ class Pipeline:
         the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
         counts; default: its number of parameters, and 1. group: the processes, default all; for layers in parts on a `Mesh` those that
         have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
-        micro-batches' gradients, as in `DataParallel`.
+        micro-batches' gradients, as in `DataParallel`. trace: whether the forward of a chunk of layers, with the loss behind the last one, is
+        one traced program in `step`, and its backward another, with the bits of eager layers.
 
     What passes from layer to layer is a float tensor, or a tuple of them. Attributes: parts: this process's chunks of layers. stage, stages:
     which one it is, and of how many. kept: the most micro-batches whose intermediate values it held at once in the last step.
 
-    Errors: ValueError for numbers that do not fit; DistributedError where the processes' networks differ.
+    Errors: ValueError for numbers that do not fit, and for trace=True with layers in parts on a mesh; DistributedError where the processes'
+        networks differ.
 
     >>> import numpy as np
     >>> from tengen import functional as F, module as M, optimizer as optim
@@ -131,6 +135,7 @@ class Pipeline:
     def __init__(
         self, net: Sequential | Sequence[Module], loss: Callable[..., Tensor], micro_batches: int, schedule: str = "1f1b", data: int = 1,
         chunks: int = 1, cuts: Sequence[int] | None = None, costs: Sequence[float] | None = None, group: Group = WORLD, reduction: str = "mean",
+        trace: bool = False,
     ):  # fmt: skip
         if schedule not in ("1f1b", "gpipe"):
             raise ValueError(f"Pipeline: schedule={schedule!r} must be '1f1b' or 'gpipe'")
@@ -147,20 +152,32 @@ class Pipeline:
         self._dtypes = [[p.dtype for p in net[a:b].parameters()] for a, b in zip(bounds, bounds[1:])]
         if group.size > 1:
             states = [f"{name}: {t._layout.type!r}" for name, t in net.named_tensors()]
-            what = f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}"
+            what = f"Pipeline of {len(net)} layers cut at {self.cuts}, {micro_batches} micro-batches, {schedule}, data={data}, trace={trace}"
             group.channel.agree_on(what, states)
         self._beside = beside(net, group)
         self.mesh = next((t._layout.owner for t in net.tensors() if type(t._layout) is Placed), None)
+        if trace and self.mesh is not None:
+            raise ValueError(
+                "Pipeline(trace=True): layers in parts on a mesh give one another parts of tensors, which no traced function takes; help: "
+                "trace=False"
+            )
         if group.size > 1:
             broadcast_tensors(list(net.tensors()), group)
         mine = [c * self.stages + self.stage for c in range(chunks)]
         self.parts = [net[bounds[i] : bounds[i + 1]] for i in mine]
         copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
-        self.copies = [DataParallel(part, copies, micro_batches, reduction) for part in self.parts]
+        self.copies = [DataParallel(part, copies, micro_batches, reduction, overlap=False) for part in self.parts]
+        runs = [partial(self._run, c * self.stages + self.stage == n - 1, part) for c, part in enumerate(self.parts)]
+        self.runs: list[Callable[..., Any]] = [jit.trace(run) for run in runs] if trace else list(runs)
+        self.traced = trace
         self._owner: Shared | None = None  # of the gradients' pieces, where the copies share them out
         self.kept = 0
         if group.size > 1:
             SHARED.update({id(p): self for p in self.parameters()})
+
+    def _run(self, last: bool, part: Sequential, value: Any, *targets: Tensor) -> Any:
+        """What a chunk of layers makes of a micro-batch: what the next one takes, or the loss."""
+        return self.loss(part(value), *targets) if last else part(value)
 
     def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
         if cuts is None:
@@ -510,6 +527,7 @@ class _Step:
                 with Statistics(self.totals[work.chunk], present):
                     if present[p.copy]:
                         self._forward(m, work.chunk)
+                    self.totals[work.chunk].forward_ended()
                 self.most = max(self.most, len(self.kept))
             else:
                 n = self.sizes[m] if present[p.copy] else 0
@@ -531,11 +549,10 @@ class _Step:
             value, given, draws = (message := self.mail.take("f", part, m, part - 1)).value, message.tensors, message.draws
         set_state(np.array(draws, np.uint64))
         places = [self.level.start(x) for x in given] if part else []
-        out = self.p.parts[chunk](value)
+        out = self.p.runs[chunk](value, *(self._rows(m, self.batch[1:]) if part == self.last else ()))
         if part < self.last:
             self.mail.put("f", part + 1, m, out)
         else:
-            out = self.p.loss(out, *self._rows(m, self.batch[1:]))
             if not isinstance(out, Tensor) or out.size != 1:
                 found = repr(out._layout.type) if isinstance(out, Tensor) else f"a {type(out).__name__}"
                 raise GradientError(f"Pipeline: the loss of a micro-batch is {found}, not a tensor of one element; help: .mean() or .sum()")

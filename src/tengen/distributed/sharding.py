@@ -23,7 +23,7 @@ from tengen.distributed.units import SharedTotals, Sharing, own_piece
 from tengen.functional.distributed import all_reduce_max, as_row, pieces, tensor_over_row
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
 from tengen.tensor import Parameter, Tensor
-from tengen.tensor.elsewhere import Placed, local, part_of, placed_as
+from tengen.tensor.elsewhere import local, part_of, placed_as
 
 
 class Kept(NamedTuple):
@@ -242,12 +242,12 @@ def shard(net: DataParallel | Pipeline, optimizer: Optimizer, stage: int = 1) ->
     """The optimizer with its states shared out among the processes, with the bits of the whole one.
 
     Args: net: what is trained, in copies: a network, or a pipeline's stages. optimizer: of its parameters; use the result in its place.
-        stage: 1: the optimizer's states; 2: gradients too; 3: parameters too, of a network that is neither a pipeline nor on a mesh.
+        stage: 1: the optimizer's states; 2: gradients too; 3: parameters too.
     From stage 2 on gradients are those of `net.micro_batches`, one backward in each; they are added while the backward goes on, and a
     parameter's `grad` stays None: `clip_grad_norm`, `clip_grad_value` and `GradScaler.unscale` of parameters know where the pieces are.
     At stage 3 a module's parameters are brought before its forward, and again where the gradient needs them, while the module that
     came next the last time is on its way; all processes read a parameter (`p.numpy()`, `state_dict()`) together; no trace.
-    Memory: `kept()` of the result. Errors: ValueError for another stage, or 3 where it is not there; DistributedError for an optimizer
+    Memory: `kept()` of the result. Errors: ValueError for another stage; DistributedError for an optimizer
     whose update of an element depends on others (LAMB, LBFGS).
 
     >>> from tengen import distributed as dist, module as M, optimizer as optim
@@ -258,10 +258,8 @@ def shard(net: DataParallel | Pipeline, optimizer: Optimizer, stage: int = 1) ->
     """
     if stage not in (1, 2, 3):
         raise ValueError(f"shard: stage={stage!r} must be 1 (the optimizer's states), 2 (gradients too) or 3 (parameters too)")
-    if stage == 3 and isinstance(net, Pipeline):
-        raise ValueError("shard(stage=3): a stage's micro-batches use its parameters in turns, which stay; help: stage=2")
-    if stage == 3 and any(type(p._layout) is Placed for p in net.parameters()):
-        raise ValueError("shard(stage=3): parameters are in parts on a mesh already, and are not shared out once more; help: stage=2")
+    if stage == 3 and isinstance(net, Pipeline) and net.traced:
+        raise ValueError("shard(stage=3): parameters are brought as they are used, and no trace does; help: Pipeline(trace=False), or stage=2")
     if not optimizer.elementwise:
         raise DistributedError(f"shard: {type(optimizer).__name__} needs whole parameters for its update; help: Adam, SGD and their like")
     return ShardedOptimizer(net, optimizer, stage)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError, TraceError, user_line
+from tengen.compiler.plans import Layout
 from tengen.distributed.data_parallel import DataParallel, Totals, nothing
 from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
@@ -80,13 +81,13 @@ class Unit:
         assert row is not None
         size, count = self.group.size, len(self.params)
         found = self.cut(row, [[n[r] for n in self.pieces] for r in range(size)])
-        self.whole = [tensor_over_row(np.concatenate(found[i::count]), p.shape) for i, p in enumerate(self.params)]
+        self.whole = [tensor_over_row(np.concatenate(found[i::count]), local(p).shape) for i, p in enumerate(self.params)]
         for p, t in zip(self.params, self.whole):
-            bring(p, t)
+            bring(local(p), t)
 
     def take_changes(self) -> None:
         """A parameter that the program has given another value: the shard takes its piece of it."""
-        for i, (p, s) in enumerate(zip(self.params, self.shards)):
+        for i, (p, s) in enumerate(zip(map(local, self.params), self.shards)):
             if type(p._layout) is not Absent and (self.whole is None or p._data is not self.whole[i]._data):
                 s._reset(tensor_over_row(as_row(p)[own_piece(p.size, self.group)].copy()))
                 self.version += 1
@@ -97,11 +98,13 @@ class Unit:
         parameter again."""
         self.take_changes()
         away = [fetch(self, i, self.version) for i in range(len(self.params))]
-        memory = [p._data for p in self.params]  # which is here until the end, so that an identity is that of one object
-        for p, f in zip(self.params, away):
+        brought = [] if self.whole is None else [t._data for t in self.whole]  # what the program has given a parameter stays on the tape
+        for p, f in zip(map(local, self.params), away):
+            if type(p._layout) is not Absent:
+                p._layout = Layout(p.shape, p.dtype)  # of what comes back, where the program has given it a view
             let_go(p, f)
         self.whole = None
-        forget(outputs, since, {id(m): f for m, f in zip(memory, away) if m is not None})
+        forget(outputs, since, {id(m): f for m, f in zip(brought, away)})
 
 
 class Sharing:
@@ -164,6 +167,10 @@ class Sharing:
         if (last := self._last.get(back)) is not None:
             self._next[back, last] = unit.number
         self._last[back] = unit.number
+        if back:
+            self._recent = [*(u for u in self._recent if u is not unit), unit]
+            while len(self._recent) > 2:
+                self.go(self._recent.pop(0))
         if unit.coming is None:
             self.do("bring", unit.number)
         ahead = self._next.get((back, unit.number))
@@ -171,10 +178,6 @@ class Sharing:
             self.do("bring", ahead)
         unit.put()
         self.most = max(self.most, sum(sum(u.bytes) for u in self.units if u.whole is not None or u.coming is not None))
-        if back:
-            self._recent = [u for u in self._recent if u is not unit] + [unit]
-            while len(self._recent) > 2:
-                self.go(self._recent.pop(0))
 
     def _fetch(self, unit: Unit, index: int, version: int) -> Callable[[], Any]:
         def fetch() -> Any:
@@ -183,7 +186,7 @@ class Sharing:
                     f"a parameter of {unit.name} is read as it was before a step, and is not kept; help: Tensor(p) and p.numpy() at that time"
                 )
             self.need(unit)
-            return unit.params[index]._data
+            return local(unit.params[index])._data
 
         return fetch
 
@@ -220,6 +223,10 @@ class Sharing:
             u.finished()
             u.release(self._fetch)
 
+    def forward_ended(self) -> None:
+        """What comes behind this forward is no part of it, and not to be brought for it the next time."""
+        self._last = {}
+
     def changed(self) -> None:
         """The shards have other values now."""
         for u in self.units:
@@ -234,7 +241,7 @@ class Sharing:
     def kept(self) -> tuple[int, int]:
         """Bytes of parameters, and of gradients, that this process holds."""
         params = [p for u in self.units for p in u.params]
-        held = [t for t in params if type(t._layout) is not Absent]
+        held = [t for t in params if type(local(t)._layout) is not Absent]
         if self.stage == 3:
             held += [s for u in self.units for s in u.shards]
         grads = [t.grad for u in self.units for t in (*u.params, *u.shards) if t.grad is not None]
@@ -264,6 +271,12 @@ class SharedTotals(Totals):
         self.due = [u.number for u in self.units]  # the last unit's gradients come first
         self.missing = {u.number: len(u.params) for u in self.units}
         self._in_round = True
+
+    def forward_ended(self) -> None:
+        """Copies of a stage leave a forward together: one that went on alone could wait for a stage that waits for another copy."""
+        if self.sharing.stage == 3:
+            self.sharing.do("end")
+            self.sharing.forward_ended()
 
     def arrived(self, p: Parameter) -> None:
         """A parameter's gradient is there; those of a unit are added as soon as they all are, and those of the units behind it."""

@@ -19,7 +19,7 @@ import numpy as np
 from tengen.autodiff.function import Function
 from tengen.base.device import Device
 from tengen.base.dtype import dtype as dtype_named
-from tengen.base.errors import AxisError, DeviceError, DistributedError, ShapeError, TraceError, user_line
+from tengen.base.errors import AxisError, DeviceError, DistributedError, DTypeError, ShapeError, TraceError, user_line
 from tengen.compiler.arrays import buffer_over
 from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
@@ -35,6 +35,7 @@ MODES = (
     "reduce_sum", "scatter",
 )  # fmt: skip
 FACTS.append(lambda: f"sources {sources()[:12]}")
+REDUCTIONS = ("ranks", "library")
 SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
 
 
@@ -177,20 +178,36 @@ def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Te
     return tensor_over_row(_all_reduce(op, as_row(inp), group, _text(name, inp, note)), inp.shape)
 
 
-def all_reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
+def check_reduction(name: str, reduction: str) -> None:
+    """Errors: ValueError for a `reduction` that is not there."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{name}: reduction={reduction!r} must be 'ranks' (in the order of the ranks) or 'library' (as MPI adds)")
+
+
+def all_reduce_sum(inp: Tensor, group: Any = None, device: Any = None, reduction: str = "ranks") -> Tensor:
     """The sum of all processes' tensors, for each of them.
 
-    Numerics: added in the order of the ranks, in the tensor's dtype.
+    Args: reduction: "ranks" or "library": MPI's own sum, whose bits depend on the library, its version and the number of processes. It is
+        part of the operation's name, which profiles show, graphs hold and ranks compare.
+    Numerics: added in the order of the ranks, in the tensor's dtype; by the library in an order that it chooses.
+    Errors: ValueError for another `reduction`; DistributedError where there is no library (threads), or it adds no such dtype (bfloat16).
 
     >>> from tengen import functional as F
     >>> F.distributed.all_reduce_sum(F.ones(2)).tolist()
     [1.0, 1.0]
     """
+    check_reduction("all_reduce_sum", reduction)
     group = _group("all_reduce_sum", inp, group, device)
     if group.size == 1:
         return Tensor(inp)
-    run = functools.partial(_all_reduced, "all_reduce_sum", "add", group)
-    return _Collective("all_reduce_sum", run, lambda dy: all_reduce_sum(dy, group))(inp)
+    run, name = functools.partial(_all_reduced, "all_reduce_sum", "add", group), "all_reduce_sum"
+    if reduction == "library":
+        run, name = functools.partial(_added_by_library, group), "all_reduce_sum_by_library"
+    return _Collective(name, run, lambda dy: all_reduce_sum(dy, group, reduction=reduction))(inp)
+
+
+def _added_by_library(group: Group, inp: Tensor, note: str) -> Tensor:
+    return tensor_over_row(group.channel.library_sum(as_row(inp), _text("all_reduce_sum_by_library", inp, note)), inp.shape)
 
 
 def _extreme(name: str, op: str, inp: Tensor, group: Any, device: Any) -> Tensor:
@@ -479,5 +496,41 @@ def remote_recv(src_rank: int, device: Any = None, inp: Tensor | None = None) ->
     return _Collective("remote_recv", lambda x, note: Tensor(x), back)(_on_tape_as_root(out, recorded))
 
 
-__all__ = [*MODES, "collective_comm", "remote_recv", "remote_send"]
-all_with_line(globals(), __all__)
+class RemoteSend:
+    """MegEngine's operation object: `RemoteSend(rank_to=1)(x)` is `remote_send(x, 1)`.
+
+    Args: rank_to: who gets the tensor. key, addr, port, backend: MegEngine's, of its own transport; nothing depends on them.
+    """
+
+    def __init__(self, key: str = "", addr: str = "", port: int = 0, rank_to: int = 0, backend: str = "auto"):
+        self.key, self.addr, self.port, self.rank_to, self.backend = key, addr, port, rank_to, backend
+
+    def __call__(self, inp: Tensor) -> None:
+        return remote_send(inp, self.rank_to)
+
+
+class RemoteRecv:
+    """MegEngine's operation object: `RemoteRecv(rank_from=0)()` is `remote_recv(0)`.
+
+    Args: rank_from: who sends the tensor. shape, dtype: what it is said to be; None: anything. key, addr, port, cn, backend: MegEngine's.
+    Errors: ShapeError, DTypeError where another tensor comes.
+    """
+
+    def __init__(
+        self, key: str = "", addr: str = "", port: int = 0, rank_from: int = 0, cn: str = "", shape: Any = None, dtype: Any = None,
+        backend: str = "auto",
+    ):  # fmt: skip
+        self.key, self.addr, self.port, self.rank_from, self.cn = key, addr, port, rank_from, cn
+        self.shape, self.dtype, self.backend = shape, dtype, backend
+
+    def __call__(self, inp: Tensor | None = None) -> Tensor:
+        out = remote_recv(self.rank_from, self.cn or None, inp)
+        if self.shape is not None and out.shape != tuple(self.shape):
+            raise ShapeError(f"RemoteRecv: rank {self.rank_from} has sent {out._layout.type!r}, and shape={tuple(self.shape)} was expected")
+        if self.dtype is not None and out.dtype is not dtype_named(self.dtype):
+            raise DTypeError(f"RemoteRecv: rank {self.rank_from} has sent {out._layout.type!r}, and dtype={self.dtype} was expected")
+        return out
+
+
+__all__ = [*MODES, "RemoteRecv", "RemoteSend", "collective_comm", "remote_recv", "remote_send"]
+all_with_line(globals(), [name for name in __all__ if not name.startswith("Remote")])

@@ -22,6 +22,7 @@ from tengen.profiling.roof import Roof, roof
 from tengen.runtime.launch_log import Entry, Log
 
 SORTS = ("time", "flops", "bytes", "calls")
+TRANSFERS = 1 << 20  # number of the first track of transfers, behind those of threads
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,12 @@ class Result:
         return Launches(r[:, 0], r[:, 1], r[:, 2], np.array(threads, np.int64), begin, end)
 
     @property
+    def transfers(self) -> list[tuple[str, float, float]]:
+        """(What is moved between processes, begin, end) in seconds since the profile began, in order of time. Transfers may overlap with
+        kernels and with one another."""
+        return sorted(((name, (a - self._start) / 1e9, (b - self._start) / 1e9) for name, a, b in self._log.spans), key=lambda s: s[1])
+
+    @property
     def kernel_seconds(self) -> float:
         """Time in kernels; the rest of `seconds` is Python's, or nobody's."""
         return sum(r.time for r in self.rows)
@@ -195,7 +202,8 @@ class Result:
 
     # -- files
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the timeline as JSON for ui.perfetto.dev or chrome://tracing: a track for launches, one for each thread's shares."""
+        """Writes the timeline as JSON for ui.perfetto.dev or chrome://tracing: a track for launches, one for each thread's shares, and one for
+        transfers between processes."""
         with replacing(path) as f:
             f.write(json.dumps({"traceEvents": self._events(), "displayTimeUnit": "ns"}).encode())
 
@@ -217,7 +225,18 @@ class Result:
                 c = _cost(entry, launch)
                 event["args"] = {"line": one.where or entry.where, "flops": c.flops, "bytes": c.bytes}
             events.append(event)
-        return events
+        return events + self._transfer_events()
+
+    def _transfer_events(self) -> list[dict]:
+        """Transfers on tracks of their own, as many as are on their way at once."""
+        events, free = [], []  # free: when each track is
+        for name, begin, end in self.transfers:
+            track = next((i for i, t in enumerate(free) if t <= begin), len(free))
+            free[track : track + 1] = [end]
+            tid = TRANSFERS + track
+            events.append({"ph": "X", "pid": 1, "tid": tid, "name": name, "cat": "transfer", "ts": 1e6 * begin, "dur": 1e6 * (end - begin)})
+        named = [{"ph": "M", "pid": 1, "tid": TRANSFERS + i, "name": "thread_name", "args": {"name": "transfers"}} for i in range(len(free))]
+        return named + events
 
     def plot(self, path: str | os.PathLike, kinds: int = 9) -> None:
         """Draws what each thread did when, as a picture (by its suffix: .png, .svg, .pdf); needs matplotlib.

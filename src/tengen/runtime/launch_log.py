@@ -19,6 +19,7 @@ import numpy as np
 
 from tengen.base.errors import user_line
 from tengen.base.record import record
+from tengen.base.spans import note_spans
 from tengen.runtime import native
 from tengen.runtime.compile import Loaded
 
@@ -141,12 +142,13 @@ class Log:
 
     Attributes:
         entries: plans by number. records: the events, rows of `WORDS` words, once the log is closed. lost: events that did not
-            fit.
+            fit. spans: what took how long besides: (name, begin, end) in ns.
     """
 
     entries: dict[int, Entry] = field(default_factory=dict)
     records: np.ndarray = field(default_factory=lambda: np.zeros((0, WORDS), np.int64))
     lost: int = 0
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 active: Log | None = None  # the log of the profile that is active
@@ -162,6 +164,7 @@ def open_log() -> Log:
     opened = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(_native().address("log_open"))
     opened(native.PARALLEL, _records().ctypes.data)
     active = Log()
+    note_spans(active.spans)
     return active
 
 
@@ -170,6 +173,7 @@ def close_log() -> Log:
     global active
     assert active is not None
     log, active = active, None
+    note_spans(None)
     n = _next().value
     rows = _records()[: min(n, CAPACITY)]
     log.records = rows[np.isin(rows[:, 0], list(log.entries))]

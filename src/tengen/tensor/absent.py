@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tengen.compiler.plans import Layout
+from tengen.tensor.elsewhere import Placed
 from tengen.tensor.nodes import node_of
 from tengen.tensor.tensor import Tensor
 
@@ -56,7 +57,10 @@ def forget(outputs: Sequence[Tensor], since: int, fetches: Mapping[int, Callable
     while stack:
         node = stack.pop()
         for i, s in enumerate(node.saved):
-            if s is not None and (fetch := fetches.get(id(s[0]))) is not None:
+            if s is not None and type(s[1]) is Placed:
+                if (fetch := fetches.get(id(s[0]._data))) is not None:
+                    let_go(s[0], fetch)
+            elif s is not None and (fetch := fetches.get(id(s[0]))) is not None:
                 node.saved[i] = (None, Absent(s[1], fetch), s[2])
         for m in node.parents():
             if id(m) not in seen and m.order >= since:

@@ -1,4 +1,5 @@
-"""The verbs of a transport: what moves bytes among ranks. None of them computes, so that bits never depend on a transport.
+"""The verbs of a transport: what moves bytes among ranks. None of them computes, so that bits never depend on a transport; but for the
+library's own sum, which has to be asked for (`reduction="library"`).
 
 Every verb starts a transfer and returns at once with a `Request`; `channel.Channel` waits for it, with a time-out. Buffers are
 one-dimensional, contiguous arrays of uint8, which stay as they are until the transfer has ended.
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+
+from tengen.base.errors import DistributedError
 
 
 class Request(Protocol):
@@ -45,6 +48,11 @@ class Transport(ABC):
     @abstractmethod
     def alltoall(self, send: np.ndarray, send_counts: Sequence[int], recv: np.ndarray, recv_counts: Sequence[int]) -> Request:
         """The r-th piece of `send` for rank r; the r-th piece of `recv` from rank r."""
+
+    def library_sum(self, send: np.ndarray, recv: np.ndarray) -> Request:
+        """The sum of all ranks' arrays by the library's own algorithm, in an order that it chooses, into every rank's `recv`. Errors:
+        DistributedError where there is none, or none of this dtype."""
+        raise DistributedError(f'reduction="library": {self.name} have no sum of their own; help: reduction="ranks"')
 
     @abstractmethod
     def send(self, buffer: np.ndarray, dest: int, tag: int) -> Request:

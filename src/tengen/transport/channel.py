@@ -16,6 +16,7 @@ import numpy as np
 from tengen.base.config import config
 from tengen.base.digest import blake2b
 from tengen.base.errors import DistributedError, LostRankError
+from tengen.base.spans import note_span
 from tengen.transport.base import Request, Transport
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
@@ -63,19 +64,27 @@ class Sending(NamedTuple):
     text: str
 
 
-class Gathering(NamedTuple):
-    """An exchange that was started: the arrays of all ranks, which are whole once it has ended."""
+class Gathering:
+    """An exchange that was started. whole: what comes of it, complete once it has ended. text: for messages and the timeline."""
 
-    request: Request
-    whole: np.ndarray
-    text: str
+    def __init__(self, request: Request, whole: np.ndarray, text: str):
+        self.whole, self.text = whole, text
+        self._request, self._begin, self._done = request, time.monotonic_ns(), False
+
+    def test(self) -> bool:
+        """Whether it has ended; never blocks. MPI moves the next part of a large message only when it is asked."""
+        if not self._done and self._request.test():
+            self._done = True
+            note_span(self.text, self._begin, time.monotonic_ns())
+        return self._done
 
 
 class Channel:
     """A group of ranks with the count of the operations that it has done.
 
     Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job. received: bytes of arrays that other ranks'
-        parts of exchanges have brought here.
+        parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants.
+        side_user: who sends by `start_all_to_all` now.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]):
@@ -88,6 +97,9 @@ class Channel:
         self._here: set[int] = set()  # ranks that have told this one that they wait in the operation at hand
         self._mine, self._all = np.zeros(MARK + LOAD, np.uint8), np.zeros((self.size, MARK + LOAD), np.uint8)
         self._counts = [MARK + LOAD] * self.size
+        self._side: Transport | None = None
+        self.side_user: object = None
+        self.left: list[Gathering] = []
 
     def agree(self, text: str, load: np.ndarray | None = None) -> np.ndarray:
         """Returns when all ranks have come here with the same text, which says what they do next.
@@ -121,7 +133,7 @@ class Channel:
         DistributedError where another one waits for this rank in an operation."""
         if self._broken is None:
             self._ending, pause, start = self._start(END), PAUSE, time.monotonic()
-            while not self._ending.test():
+            while not all(request.test() for request in (self._ending, *self.left)):
                 if time.monotonic() - start > config.distributed_timeout:
                     return
                 time.sleep(pause := min(2 * pause, 0.01))
@@ -173,9 +185,24 @@ class Channel:
         self.received += sum(counts) - counts[self.rank]
         return Gathering(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), whole, text)
 
+    def start_all_to_all(self, a: np.ndarray, sizes: Sequence[int], receives: Sequence[int], text: str) -> Gathering:
+        """`all_to_all` without agreement, which goes on while the ranks do other things together: it is on a way of its own, which `open_side`
+        has opened, where all ranks start the same exchanges in the same order. `gathered` ends it."""
+        assert self._side is not None
+        whole = np.empty(sum(receives), a.dtype)
+        send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
+        self.received += sum(recv_counts) - recv_counts[self.rank]
+        return Gathering(self._side.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), whole, text)
+
+    def open_side(self) -> None:
+        """Opens the way of `start_all_to_all`; all ranks together, once or more often."""
+        if self._side is None:
+            self.agree("open a way for gradients")
+            self._side = self.transport.subgroup(range(self.size))
+
     def gathered(self, gathering: Gathering) -> np.ndarray:
-        """All ranks' arrays one after another."""
-        self._wait(gathering.request, gathering.text, present=True)
+        """What an exchange that was started has brought."""
+        self._wait(gathering, gathering.text, present=True)
         return gathering.whole
 
     def _disagreed(self, said: Sequence[tuple[int, str]]) -> DistributedError:
@@ -187,11 +214,18 @@ class Channel:
         return kind(why)
 
     def _wait(self, request: Request, text: str, peer: int | None = None, present: bool = False) -> None:
+        """`_until_done`, with a span on the timeline for a transfer that was not started before."""
+        begin = time.monotonic_ns()
+        self._until_done(request, text, peer, present)
+        if (present or peer is not None) and type(request) is not Gathering:
+            note_span(text, begin, time.monotonic_ns())
+
+    def _until_done(self, request: Request, text: str, peer: int | None, present: bool) -> None:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
         pauses for longer, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the
         time-out, with the ranks that are missing."""
         start, announced, said = time.monotonic(), False, False
-        while not request.test():
+        while not self._ended(request, text):
             waited = time.monotonic() - start
             if waited < (ACTIVE if present else SPIN):
                 os.sched_yield()
@@ -206,6 +240,18 @@ class Channel:
             if waited > config.distributed_timeout:
                 raise self._fail(self._missing(text) if peer is None else self._alone(text, peer), LostRankError)
             time.sleep(PAUSE)
+
+    def _ended(self, request: Request, text: str) -> bool:
+        """Whether a transfer has ended. Errors: LostRankError where the network has failed, which ends this group."""
+        try:
+            return request.test()
+        except DistributedError:
+            raise
+        except (OSError, RuntimeError) as e:  # MPI.Exception is a RuntimeError
+            rank = self.ranks[self.rank]
+            why = f"rank {rank}: {text} failed in the middle ({type(e).__name__}: {e}), in operation {self._number}"
+            cure = "help: look at the network and at the other ranks, and go on from the last checkpoint"
+            raise self._fail(f"{why}; {cure}", LostRankError) from e
 
     def _announce(self) -> None:
         self._sent = [
@@ -261,6 +307,15 @@ class Channel:
             return whole
         self.agree(text)
         self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text, present=True)
+        return whole
+
+    def library_sum(self, a: np.ndarray, text: str) -> np.ndarray:
+        """The sum of all ranks' arrays as the transport's library adds them."""
+        self.agree(text)
+        whole = np.empty_like(a)
+        self.received += a.nbytes
+        if a.size:
+            self._wait(self.transport.library_sum(a, whole), text, present=True)
         return whole
 
     def all_to_all(self, a: np.ndarray, sizes: Sequence[int], receives: Sequence[int], text: str) -> np.ndarray:

@@ -195,6 +195,11 @@ class Group:
         return ",".join(map(str, self.proc_ranks))
 
     @property
+    def comp_node(self) -> str:
+        """The name of the device on which its operations run, as MegEngine has it."""
+        return "cpu0"
+
+    @property
     def is_single_machine(self) -> bool:
         """Whether all of its processes are on this machine."""
         return len({world().machines[r] for r in self.proc_ranks}) == 1

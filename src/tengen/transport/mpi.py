@@ -65,6 +65,12 @@ class MPITransport(Transport):
         incoming = [recv, list(recv_counts), _starts(recv_counts), byte]
         return _Transfer(self._comm.Ialltoallv(outgoing, incoming), send, recv)
 
+    def library_sum(self, send: np.ndarray, recv: np.ndarray) -> Request:
+        try:
+            return _Transfer(self._comm.Iallreduce(send, recv, self._mpi.SUM), send, recv)
+        except (KeyError, ValueError, TypeError, BufferError, self._mpi.Exception) as e:  # it has no type for it, or no sum
+            raise DistributedError(f'reduction="library": MPI has no sum of {send.dtype}; help: reduction="ranks"') from e
+
     def send(self, buffer: np.ndarray, dest: int, tag: int) -> Request:
         return _Transfer(self._comm.Isend([buffer, self._mpi.BYTE], dest, tag), buffer)
 

@@ -122,7 +122,7 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     poll, lost = select.poll(), list[int]()
     rank_of: dict[int, int] = {}
     poll.register(job, select.POLLIN)
-    ended = False
+    ended, silent = False, list[int]()
     try:
         while True:
             gone = []
@@ -137,12 +137,14 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
                     fd = -1 - rank  # it has ended already
                     gone.append(fd)
                 rank_of[fd] = rank
-            ready = [fd for fd, _ in poll.poll(0 if gone or ended else 1000 * LOOK if len(rank_of) < ranks else None)]
+            at_once = gone or ended or (silent and not lost)
+            ready = [fd for fd, _ in poll.poll(0 if at_once else 1000 * LOOK if len(rank_of) < ranks else None)]
             for fd in {*gone, *ready} - {job}:
                 if fd >= 0:
                     poll.unregister(fd)
-            silent = [rank_of[fd] for fd in {*gone, *ready} - {job} if not _has_word(folder, rank_of[fd])]
-            lost = lost or sorted(silent)
+            known = bool(silent) or len(rank_of) == ranks  # else one that is not known yet may have ended before: it looks once more
+            silent += [rank_of[fd] for fd in {*gone, *ready} - {job} if not _has_word(folder, rank_of[fd])]
+            lost = lost or (sorted(silent) if known or ended else [])
             if ended:
                 return lost
             ended = job in ready  # then once more, for what has begun and ended since the last look

@@ -206,7 +206,7 @@ def plan(
     )
     share = [1.0 if data == 1 or stage < s else 1 / data for s in (3, 2, 1)]  # of parameters, gradients, states
     layer = max((a.parameters / (tensor if a.widths else 1) for a in work.layers), default=0) * work.itemsize
-    whole = 2 * layer if stage == 3 and data > 1 else 0.0  # what is used, and what is on its way
+    whole = (2 if pipeline == 1 else 3) * layer if stage == 3 and data > 1 else 0.0  # what is used, what is on its way, and was used before
     activations = part("bytes") * b * min(micro_batches, pipeline)
     return Plan(
         data, tensor, pipeline, stage, micro_batches, micro_batches * each, (pipeline - 1) * (each + each_tensor + each_passed),
@@ -222,8 +222,7 @@ def plans(
     work: Work, network: Network, rate: float, batch: int, ranks: int, memory: float = inf, states: int = 2, algorithm: str = "all-to-all",
 ) -> Iterator[Plan]:  # fmt: skip
     """Every mesh of so many processes that fits: each copy has a sample at least, each stage a layer, each part of a sum whole chunks of
-    the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does, of which 3 is neither for
-    pipelines nor for layers in parts."""
+    the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does."""
     layers = sum(1 for a in work.layers if a.parameters)
     rows = [a.widths for a in work.layers if a.widths]
     summed = [w[0] for w in rows[::2]] + [w[1] for w in rows[1::2]]
@@ -236,8 +235,7 @@ def plans(
                 continue
             counts = sorted({m for m in (1, 2, 4, pipeline, 2 * pipeline, 4 * pipeline, 8 * pipeline) if m * data <= batch})
             for m in counts:
-                stages = (0,) if data == 1 else (0, 1, 2, 3) if pipeline == tensor == 1 else (0, 1, 2)
-                for stage in stages:
+                for stage in (0,) if data == 1 else (0, 1, 2, 3):
                     found = plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm)
                     if found.memory <= memory:
                         yield found
