@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import tengen
 import tengen.functional as F
+import tengen.quantization as Q
 from tengen import Tensor, trace
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx import load, to_proto
@@ -86,3 +88,29 @@ def test_products_of_codes_whose_zero_point_may_not_fit_are_refused():
     for f, more in ((lambda v: product(v, Tensor(-9, "int32")), ()), (product, (np.array(9, np.int32),))):
         with pytest.raises(ArgumentError, match="no 8-bit number less one known zero point"):
             written(f, a, *more)
+
+
+QUANTIZED = {"lenet": (1, 32, 32), "mlp": (3, 4, 4), "resnet": (3, 32, 32)}  # whose floats are sums and products alone
+OPTIONS = {"mlp": {"sizes": (48, 33, 10)}, "resnet": {"depths": (1, 1), "width": 8, "num_classes": 7, "bottleneck": True}}
+
+
+def quantized_networks(name):
+    """A network of the zoo, quantised after training and in it."""
+    net = getattr(tengen.models, name)(**OPTIONS.get(name, {}))
+    x = RNG.standard_normal((2, *QUANTIZED[name])).astype(np.float32)
+    yield Q.ptq(net.eval(), x, None), x
+    qat = Q.quantize_qat(net.train(), inplace=False)
+    for _ in range(2):
+        qat(Tensor(x))
+    deployed = Q.quantize(qat.eval(), inplace=False)
+    yield trace(deployed, example_input=Tensor(x)), x
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantised_networks_of_the_zoo_have_the_bits_of_onnxruntime(name):
+    """Also where onnxruntime makes weights unsigned, which it does once for each zero point: no two products share that of their weights."""
+    for net, x in quantized_networks(name):
+        proto = to_proto(net)
+        products = [n for n in proto.graph.node if n.op_type == "MatMulInteger"]
+        assert products and len({n.input[3] for n in products}) == len(products)
+        same(theirs(proto, x), [net(Tensor(x)).numpy()])

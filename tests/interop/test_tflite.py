@@ -148,6 +148,31 @@ def test_what_is_not_known_is_told_at_once():
     )
 
 
+def test_text_tables_of_hashes_and_lstms_of_other_integers_are_told_at_once():
+    """Each with its number, its result and what would help, before anything runs."""
+    scaled = lambda dtype, shape=(1, 1, 2): T(np.ones(shape, dtype), quant=(0.1, 0, 0))
+    states = [T(np.zeros((1, 2), "int16"), quant=(0.1, 0, 0), variable=True) for _ in range(2)]
+    weights = [scaled("int8", (2, 2)) for _ in range(8)] + [None] * 3 + [None] * 4 + [None, None]
+    words, hashes = T(dtype="text", shape=(1,)), T(dtype="table", shape=(1,))
+    cases = [
+        Case("HASHTABLE", [], [hashes], "HashtableOptions", {"TableId": 1}),
+        Case("HASHTABLE_FIND", [hashes, words, T(np.zeros(1, np.int64))], ["int64"], "HashtableFindOptions"),
+        Case("RESHAPE", [words, k([1, 1])], ["text"], "ReshapeOptions"),
+        Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [scaled("int16"), *weights, *states, *[None] * 4], [T(dtype="int16", quant=(0.1, 0, 0))],
+             "UnidirectionalSequenceLSTMOptions"),
+    ]  # fmt: skip
+    with pytest.raises(ArgumentError) as e:
+        to_module(network(cases))
+    for line in (
+        "4 operators of the network have no meaning here", "operator 0 -> HASHTABLE_0_out0: HASHTABLE, a table of hashes",
+        "operator 1 -> HASHTABLE_FIND_1_out0: HASHTABLE_FIND, a table of hashes",
+        "operator 2 -> RESHAPE_2_out0: RESHAPE, 'RESHAPE_2_in0' is text",
+        "operator 3 -> UNIDIRECTIONAL_SEQUENCE_LSTM_3_out0: UNIDIRECTIONAL_SEQUENCE_LSTM, an LSTM of INT16 with 0 intermediate results",
+        "help: look words up in the application", "; quantise the activations of the LSTM to int8",
+    ):  # fmt: skip
+        assert line in str(e.value)
+
+
 def test_integers_are_never_taken_for_numbers():
     """An operator that is known of floats alone is refused on integers with scales."""
     x = T(np.ones((2, 3), np.int8), quant=(0.5, 1, 0))

@@ -12,6 +12,7 @@ from tengen.interop.tflite import flat, schema
 KINDS = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
     "bool": "BOOL", "complex64": "COMPLEX64", "uint32": "UINT32", "uint16": "UINT16", "float64": "FLOAT64",
+    "text": "STRING", "table": "RESOURCE",
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 In: a seed. Out: the source of a function of a vector, a matrix, a number in a tensor and a Python number; with tuples, tensors that are
 changed in place, loops over ranges, tensors, `zip` and `enumerate`, `while`, `break`, `continue`, early returns, functions inside, lists and
-dicts that are carried, values that begin as None, divisions of ints, `in`, random numbers, `with`, and annotations.
+dicts that are carried, tensors with other names in them, values that begin as None, divisions of ints, `in`, random numbers, `with`, and
+annotations.
 As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
 """
 
@@ -124,7 +125,7 @@ class Program:
 
     def statement(self, depth: int, inside: int) -> None:
         r = self.r
-        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_] if inside < 3 else []
+        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_, self.named] if inside < 3 else []
         flat = [self.plain] * 4 + [self.augmented, self.swap, self.item, self.drawn] + ([self.leave] * 2 if inside else [])
         r.choice(flat + deep * (2 if inside < 2 else 1))(depth, inside)
 
@@ -234,6 +235,35 @@ class Program:
         self.line(depth, f"{out} = {scalar} + {vector}.sum() * {number} + m[0, 0] * 0")
         self.names["s"].append(out)
 
+    def named(self, depth: int, inside: int) -> None:
+        """A list or a dict of tensors that have other names too, a branch or a loop around what sets them or changes them in place."""
+        r, d, e, out = self.r, self.fresh("d"), self.fresh("e"), self.fresh("v")
+        x, y = self.fresh("v"), self.fresh("v")
+        self.line(depth, f"{x}, {y} = {self.pick('v')} * 1, {self.pick('v')} + 1")
+        first, second = ("['a']", "['b']") if r.random() < 0.5 else ("[0]", "[1]")
+        self.line(depth, f"{d} = {{'a': {x}, 'b': {y}}}" if first == "['a']" else f"{d} = [{x}, {r.choice([x, y])}]")
+        self.line(depth, f"{e} = {r.choice([d, f'[{d}{first}, {y}]', f'({x}, {d})', x, f'{y} * 2'])}")
+        kept = self.fresh("list")
+        self.line(depth, f"{kept} = []")
+        head = r.choice(["if", "if", "for _ in m:", f"while {x}.sum() < 9 and"])
+        self.line(depth, head if ":" in head else f"{head} {self.condition(1)}:")
+        one, two = f"{d}{first}", f"{d}{second}"
+        sets = [f"{one} = {one} * 0.5", f"{one} = {two}", f"{one} = {x}", f"{x} = {one}", f"{x} = {x} * 0.5 + 1", f"{two} = {y} + {one}",
+                f"{d} = [{two}, {x}]" if first == "[0]" else f"{d} = {{'a': {two}, 'b': {x}}}"]  # fmt: skip
+        writes = [f"{one} += 1", f"{x} += 1", f"{y} *= 0.5", f"{two}[0] = {self.pick('s')}", f"{e} = {x}"]
+        body = [r.choice(sets) for _ in range(r.randint(1, 2))] + [r.choice(writes)] * (r.random() < 0.3)
+        r.shuffle(body)
+        if "for" in head and r.random() < 0.5:
+            body.insert(r.randint(0, len(body)), f"{kept}.append({r.choice([x, one])})")
+        if "while" in head:
+            body.append(f"{x} = {x} + 4")
+        for text in body:
+            self.line(depth + 1, text)
+        if r.random() < 0.3:
+            self.line(depth, r.choice([*writes[:4], f"{one} = {one} + 1", f"for {out} in {kept}:\n{'    ' * (depth + 1)}{out} += 1"]))
+        self.line(depth, f"{out} = {one} + {two} * 0.5 + {x} * {y} + total({kept}) + total({e})")
+        self.names["v"].append(out)
+
     def with_(self, depth: int, inside: int) -> None:
         self.line(depth, "with no_grad():")
         self.block(depth + 1, inside + 1)
@@ -256,11 +286,18 @@ class Program:
         self.names["v"].append(out)
 
 
+def total(x):
+    """The sum of all numbers in lists, tuples and dicts."""
+    if isinstance(x, Tensor):
+        return x.sum()
+    return sum(total(v) for v in (x.values() if isinstance(x, dict) else x))
+
+
 def function(seed: int):
     """(the function, its source)."""
     text, name = Program(seed).text, f"<random script {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    scope = {"F": F, "random": tengen.random, "no_grad": no_grad, "__name__": __name__}
+    scope = {"F": F, "total": total, "random": tengen.random, "no_grad": no_grad, "__name__": __name__}
     exec(compile(text, name, "exec"), scope)
     return scope["f"], text
 

@@ -227,7 +227,7 @@ def another_name_by_an_expression(x):
 
 
 DISAGREE = [
-    (another_name_by_an_expression, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
+    (another_name_by_an_expression, ScriptError, "is changed in place that may be both `[yz]` and `[yz]`"),
     (changes_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over; help: go over a copy, `x . 0`"),
     (changes_and_sets_what_it_goes_over, ScriptError, "the loop changes a tensor in place that it goes over"),
     (shapes_of_branches, ShapeError, r"`y` is a tensor f32\[5,3\] where .* true \(line 2\) and a tensor f32\[3\] where .* false \(line 4\)"),
@@ -243,9 +243,9 @@ DISAGREE = [
     (several_elements, ShapeError, r"the condition is b1\[5,3\]; help: one bool"),
     (attribute_in_a_branch, ScriptError, "a Holder is changed where a condition is a tensor"),
     (global_list_in_a_loop, ScriptError, "a list that is no local variable is changed"),
-    (names_of_one_tensor, ScriptError, "`best` and `total` are one tensor, and `total` is changed in place"),
-    (another_name_behind_the_branch, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
-    (another_name_behind_the_loop, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
+    (names_of_one_tensor, ScriptError, "is changed in place that may be both `best` and `total`"),
+    (another_name_behind_the_branch, ScriptError, "is changed in place that may be both `[yz]` and `[yz]`"),
+    (another_name_behind_the_loop, ScriptError, "is changed in place that may be both `[yz]` and `[yz]`"),
     (endless_recursion, ScriptError, r"test_script_errors.py:\d+: endless_recursion calls itself without end while it is recorded(.*\n)+ *\^$"),
 ]  # fmt: skip
 

@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 import saved_outputs  # noqa: E402  (after the path is set)
 
 from tengen import Tensor, models, random  # noqa: E402  (after the path is set)
+from tengen.base.dtype import bfloat16  # noqa: E402  (after the path is set)
 from tengen.base.errors import ArgumentError, DownloadError, FileFormatError  # noqa: E402  (after the path is set)
 from tengen.cli.main import main  # noqa: E402  (after the path is set)
 from tengen.deploy.tensorfile import write_tensors  # noqa: E402  (after the path is set)
@@ -192,16 +193,24 @@ print(peak() - before)
 """
 
 
-def test_loading_takes_the_files_size_and_64_mb(tmp_path):
-    """Of GPT-2's weights most lie transposed in the file, and are copied."""
+def test_loading_takes_the_weights_size_and_64_mb(tmp_path):
+    """Of GPT-2's weights most lie transposed in the file, and are copied. Files of float32 and bfloat16, with a checksum of all."""
     with init.undrawn():
         models.save_pretrained(models.gpt(2, 1024, 8, 64, 6000, tied=True, activation="gelu_tanh"), tmp_path)
     size = (tmp_path / "model.safetensors").stat().st_size
     assert size > 110 << 20
-    for dtype, most in (("float32", size), ("float64", 2 * size), ("bfloat16", size)):  # the weights of bfloat16 are half, and there twice
-        done = subprocess.run([sys.executable, "-c", LOADING, str(tmp_path), dtype], capture_output=True, text=True)
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "config.json").write_bytes((tmp_path / "config.json").read_bytes())
+    state = {k: a.astype(bfloat16.numpy) for k, a in read_state(tmp_path).items()}
+    write_tensors(half / "model.safetensors", state, {}, padded=False)
+    for folder, dtype, most in (
+        (tmp_path, "float32", size), (tmp_path, "float64", 2 * size), (tmp_path, "bfloat16", size // 2), (half, "float32", size),
+        (half, "auto", size // 2),
+    ):  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", LOADING, str(folder), dtype], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert int(done.stdout) < most + (64 << 20), dtype
+        assert int(done.stdout) < most + (64 << 20), (folder.name, dtype, done.stdout)
 
 
 def test_the_dtype_that_a_network_is_loaded_in(tmp_path):

@@ -33,6 +33,7 @@ from tengen.ir.types import check_size
 from tengen.runtime import mapped
 
 ALIGN = 64
+PIECE = 8 << 20  # bytes whose checksum is computed before their pages are given back
 HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
 WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."
@@ -161,7 +162,6 @@ def read_tensors(file: File, use: Callable[[TensorFile], Any] | None = None) -> 
         found = parse_tensors(memory, use)
     except FileFormatError as e:
         raise FileFormatError(f"{name_of(file)}: {e}") from e
-    mapped.trim()  # the checksum has read all of it
     return found
 
 
@@ -240,7 +240,9 @@ def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) 
         with memoryview(memory) as whole:
             digest = hashlib.sha256(whole[:at])
             digest.update(NO_SUM.encode())
-            digest.update(whole[at + 64 :])
+            for part in range(at + 64, len(whole), PIECE):
+                digest.update(whole[part : part + PIECE])
+                mapped.trim(memory)  # so that reading all of a mapped file takes memory for a piece
         computed.append(digest.hexdigest())
 
     def finish() -> None:

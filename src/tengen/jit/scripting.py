@@ -20,12 +20,12 @@ from tengen.base.errors import ScriptError, TengenError, TraceError
 from tengen.jit.recording import Recording
 from tengen.jit.room import warn
 from tengen.jit.script import python_calls, runtime
+from tengen.jit.script.aliases import Twins
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted, innermost, with_source
 from tengen.jit.script.loops import memo
 from tengen.jit.script.python_calls import CallsPython
 from tengen.jit.script.texts import with_lists
-from tengen.jit.script.variables import Twins
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
 

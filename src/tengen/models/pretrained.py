@@ -24,7 +24,6 @@ from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, insid
 from tengen.models.configs import Fields, kind_for, kind_of
 from tengen.models.generation import LanguageModel
 from tengen.module import Module, init
-from tengen.tensor import from_numpy
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 PATTERNS = [CONFIG, GENERATION, TOKENIZER, "model*.safetensors", INDEX]
@@ -48,7 +47,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
         do not fit them; DownloadError where a repository cannot be had; ArgumentError for one without a revision.
     Numerics: weights are rounded to `dtype`: float16 and bfloat16 become float32 exactly. In float32 results are transformers' but for
         rounding; in float16 and bfloat16 every operation rounds its results to them, and computes in float32.
-    Memory: that of the weights in `dtype`, in float16 and bfloat16 twice that, and 64 MB.
+    Memory: that of the weights in `dtype`, and 64 MB; weights that the file holds in that dtype and as they lie here are the file's pages.
 
     >>> import tempfile, tengen
     >>> folder = tempfile.mkdtemp()
@@ -76,7 +75,7 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
             net = kind.build(**options)
             for t in net.tensors():
                 if t.dtype is not kept and t.dtype.is_inexact:
-                    t._reset(from_numpy(np.zeros(t.shape, kept.numpy), copy=False))
+                    t._reset(init.untouched(t.shape, kept))
         weights.fill(net, state, "transformers")
     except FileFormatError:
         raise

@@ -58,7 +58,7 @@ class ConvBase(Configured):
             raise ValueError(f"{type(self).__name__}: {what}; help: a divisor of both")
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
-        self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
+        self.weight = init.blank(*(shape if groups == 1 else (groups, *shape)))
         self.weight.spatial = self.n
         self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.n), np.float32)) if bias else None
         self._draw()

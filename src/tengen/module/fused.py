@@ -128,7 +128,7 @@ class BatchMatMulActivation(Configured):
         super().__init__(**kwargs)
         self.batch, self.in_features, self.out_features = batch, in_features, out_features
         self.nonlinear_mode = nonlinear_mode.lower()
-        self.weight = Parameter(np.zeros((batch, out_features, in_features), np.float32))
+        self.weight = init.blank(batch, out_features, in_features)
         self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
         init.normal_(self.weight, 0, float(1 / np.sqrt(in_features)))
 

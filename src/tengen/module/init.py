@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import mmap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
 
 from tengen import random
+from tengen.base.dtype import DType, float32
 from tengen.ops.define import REGISTRY
 from tengen.runtime import native
-from tengen.tensor import Tensor, from_numpy
+from tengen.tensor import Parameter, Tensor, from_numpy
 
+PAGES = 1 << 18  # bytes from which zeros are pages of their own
 _UNDRAWN = ContextVar("undrawn", default=False)
 
 
@@ -36,9 +39,26 @@ def undrawn() -> Iterator[None]:
         native.trim()  # what the tensors had before they were zeros
 
 
+def blank(*shape: int) -> Parameter:
+    """A parameter of float32 that is given its values next: zeros, for which no memory is taken before they are read.
+
+    >>> from tengen import module as M
+    >>> M.init.blank(1, 2).tolist()
+    [[0.0, 0.0]]
+    """
+    return Parameter(untouched(shape, float32))
+
+
+def untouched(shape: Sequence[int], dtype: DType) -> Tensor:
+    """Zeros over pages that the system gives when they are read. What the C library gives may have been used before, and then it writes zeros
+    there: large ones are pages of their own."""
+    size = math.prod(shape) * dtype.itemsize
+    a = np.zeros(shape, dtype.numpy) if size < PAGES else np.frombuffer(mmap.mmap(-1, size), dtype.numpy).reshape(shape)
+    return from_numpy(a, copy=False)
+
+
 def _unread(tensor: Tensor) -> None:
-    """Zeros over pages that the system gives when they are read."""
-    tensor._reset(from_numpy(np.zeros(tensor.shape, tensor.dtype.numpy), copy=False))
+    tensor._reset(untouched(tensor.shape, tensor.dtype))
 
 
 def fill_(tensor: Tensor, val: float) -> None:

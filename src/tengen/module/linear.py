@@ -23,7 +23,7 @@ class Linear(Configured):
     def __init__(self, in_features: int, out_features: int, bias: bool = True, compute_mode: str = "default", **kwargs):
         super().__init__(**kwargs)
         self.in_features, self.out_features, self.compute_mode = in_features, out_features, compute_mode
-        self.weight = Parameter(np.zeros((out_features, in_features), np.float32))
+        self.weight = init.blank(out_features, in_features)
         self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
         self._draw()
 
@@ -72,7 +72,7 @@ class Embedding(Configured):
         self.padding_idx = padding_idx
         shape = (num_embeddings, embedding_dim)
         if initial_weight is None:
-            self.weight = Parameter(np.zeros(shape, np.float32))
+            self.weight = init.blank(*shape)
             self.reset_parameters()
         else:
             if tuple(initial_weight.shape) != shape:

@@ -26,8 +26,8 @@ class _Cell(Configured):
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self.gates * hidden_size
-        self.weight_ih = Parameter(np.zeros((rows, input_size), np.float32))
-        self.weight_hh = Parameter(np.zeros((rows, hidden_size), np.float32))
+        self.weight_ih = init.blank(rows, input_size)
+        self.weight_hh = init.blank(rows, hidden_size)
         self.bias_ih = Parameter(np.zeros(rows, np.float32)) if bias else None
         self.bias_hh = Parameter(np.zeros(rows, np.float32)) if bias else None
         self.reset_parameters()

@@ -31,8 +31,10 @@ def is_mapped(a: np.ndarray) -> bool:
     return any(start <= at < start + len(memory) for start, memory in list(_live.items()))
 
 
-def trim() -> None:
-    """Gives back the memory that reading mapped files has taken; their pages come again when they are read."""
+def trim(only: object = None) -> None:
+    """Gives back the memory that reading mapped files has taken; their pages come again when they are read. only: the memory of one file, if
+    it is a mapped one; None: all."""
     if hasattr(mmap, "MADV_DONTNEED"):
         for memory in list(_live.values()):
-            memory.madvise(mmap.MADV_DONTNEED)
+            if only is None or memory is only:
+                memory.madvise(mmap.MADV_DONTNEED)

@@ -139,9 +139,10 @@ def dequantize_linear(w: Writer, n: Node, x: str, scale: str, zero: str | None =
 
 
 def centred(w: Writer, v: Value) -> tuple[str, str]:
-    """The codes and the zero point of an operand of an integer product."""
+    """The codes and the zero point of an operand of an integer product. A zero point of 0 is an array of each product's own: onnxruntime makes
+    weights and their zero points unsigned where `session.x64quantprecision` is 1, and stops at one that it has made so before."""
     if v.type.dtype.name in CODES:
-        return w.name(v), w.array(np.zeros((), v.type.dtype.numpy))
+        return w.name(v), w.array(np.zeros((), v.type.dtype.numpy), "zero_point")
     n = v.node
     if n is not None and n.op == "sub":
         wide, zero = n.inputs

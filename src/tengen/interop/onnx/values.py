@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import ArgumentError
+from tengen.base import extras
 from tengen.interop.networks.values import as_tensor, ints, known, not_a_tensor, recording, shape_array
 from tengen.tensor import Tensor
 
@@ -42,12 +42,8 @@ Value = Tensor | np.ndarray | Coded | list | dict | None
 
 
 def package() -> Any:
-    """The package onnx. Errors: ArgumentError where it is not installed."""
-    try:
-        import onnx
-    except ImportError as e:
-        raise ArgumentError(f"ONNX files need the package onnx ({e}); help: pip install 'tengen[onnx]'") from None
-    return onnx
+    """The package onnx. Errors: ArgumentError where it is not installed, or something else has its name."""
+    return extras.package("onnx", "ModelProto", "ONNX files need")
 
 
 def is_coded(dtype: np.dtype) -> bool:

@@ -258,17 +258,19 @@ def refuse_unknown(source: Source) -> None:
 
     Errors: ArgumentError with a line for each of them.
     """
-    lines = []
+    lines, helps = [], []
     for g, graph in enumerate(source.graphs):
         for o in graph.operators:
             if meaning(o) is None:
                 names = ", ".join(o.tensors[i].name for i in o.outputs)
-                lines.append(f"  graph {g}, operator {o.index} -> {names}: {o.op}, {why_not(o)}")
+                why, instead = why_not(o)
+                lines.append(f"  graph {g}, operator {o.index} -> {names}: {o.op}, {why}")
+                helps.append(instead)
     if lines:
         more = [] if len(lines) <= 40 else [f"  and {len(lines) - 40} more"]
         raise ArgumentError(
             "\n".join([f"{len(lines)} operators of the network have no meaning here:", *lines[:40], *more,
-            "help: convert without select TensorFlow ops, or add an operator by tengen.interop.tflite.ops.op"])
+            "help: " + "; ".join(dict.fromkeys(helps))])
         )  # fmt: skip
 
 

@@ -80,11 +80,28 @@ def lacking_scale(n: OpOf) -> TensorOf | None:
     return next((t for t in read if t.quant is None and t.dtype in (np.int8, np.uint8)), None)
 
 
+OUTSIDE = "look words up in the application, give the network their numbers, and cut the model behind its tables before it is converted"
+ANOTHER_WAY = "convert without select TensorFlow ops, or add an operator by tengen.interop.tflite.ops.op"
+INTEGER_LSTM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+
+
+def odd_lstm(n: OpOf) -> bool:
+    """Whether an LSTM of integers has other types than those for which TFLite's interpreter has a kernel that is known here."""
+    if n.op != INTEGER_LSTM or n.custom or not n.has(0) or not is_quantised(n.of(0)):
+        return False
+    return n.of(0).kind != "INT8" or len(n.intermediates) != 5
+
+
+def text_of(n: OpOf) -> TensorOf | None:
+    """A tensor of text that an operator reads or makes."""
+    return next((n.tensors[i] for i in (*n.inputs, *n.outputs) if i >= 0 and n.tensors[i].kind == "STRING"), None)
+
+
 def meaning(n: OpOf) -> Callable[..., Any] | None:
     """The function of an operator, by what its data and its weights are; None for one that is not known."""
     if n.custom:
         return OPS.get(f"custom {n.op}")
-    if lacking_scale(n) is not None:
+    if lacking_scale(n) is not None or odd_lstm(n) or text_of(n) is not None:
         return None
     data, weights = DATA.get(n.op, 0), WEIGHTS.get(n.op, 1)
     if n.op in QUANTISED and n.has(data) and (is_quantised(n.of(data)) or n.op == "QUANTIZE"):
@@ -96,10 +113,19 @@ def meaning(n: OpOf) -> Callable[..., Any] | None:
     return OPS.get(n.op)
 
 
-def why_not(n: OpOf) -> str:
-    """Why an operator has no meaning here."""
+def why_not(n: OpOf) -> tuple[str, str]:
+    """(Why an operator has no meaning here, what would help)."""
+    if n.op.startswith("HASHTABLE") and not n.custom:
+        return "a table of hashes", OUTSIDE
+    if (t := text_of(n)) is not None:
+        return f"{t.name!r} is text", OUTSIDE
     if n.custom:
-        return "a custom operator"
+        return "a custom operator", ANOTHER_WAY
+    if odd_lstm(n):
+        return (
+            f"an LSTM of {n.of(0).kind} with {len(n.intermediates)} intermediate results; known is one of INT8 with 5, whose cell is of INT16",
+            "quantise the activations of the LSTM to int8 (Optimize.DEFAULT with a representative data set), or leave it in floats",
+        )
     if (t := lacking_scale(n)) is not None:
-        return f"its input {t.name!r} of {t.kind} has no scale, so that nothing says what its integers stand for"
-    return "known of floats, not of integers with scales" if n.op in OPS else "no operator of this name is known"
+        return f"its input {t.name!r} of {t.kind} has no scale, so that nothing says what its integers stand for", ANOTHER_WAY
+    return "known of floats, not of integers with scales" if n.op in OPS else "no operator of this name is known", ANOTHER_WAY

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import ArgumentError
+from tengen.base import extras
 
 UNIONS = {  # field -> the enumeration that tells which table it holds, by the number in the field "<field>Type"
     "BuiltinOptions": "BuiltinOptions", "BuiltinOptions2": "BuiltinOptions2", "Details": "QuantizationDetails",
@@ -51,12 +51,8 @@ class Form:
 
 @functools.lru_cache(1)
 def package() -> ModuleType:
-    """The package tflite. Errors: ArgumentError where it is not installed."""
-    try:
-        import tflite
-    except ImportError as e:
-        raise ArgumentError(f"TFLite files need the package tflite ({e}); help: pip install 'tengen[tflite]'") from None
-    return tflite
+    """The package tflite. Errors: ArgumentError where it is not installed, or something else has its name."""
+    return extras.package("tflite", "Model", "TFLite files need")
 
 
 def numbers_of(enumeration: str) -> dict[str, int]:

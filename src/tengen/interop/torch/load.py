@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tengen.base import extras
 from tengen.base.errors import ArgumentError, FileFormatError
 from tengen.deploy.tensorfile import line_that_converts
 from tengen.interop.torch.network import Exported, TorchNetwork, Weight
@@ -27,12 +28,8 @@ WHOLE = (
 
 
 def package() -> Any:
-    """The package torch. Errors: ArgumentError where it is not installed."""
-    try:
-        import torch
-    except ImportError as e:
-        raise ArgumentError(f"PyTorch's networks need the package torch ({e}); help: pip install 'tengen[torch]'") from None
-    return torch
+    """The package torch. Errors: ArgumentError where it is not installed, or something else has its name."""
+    return extras.package("torch", "Tensor", "PyTorch's networks need")
 
 
 def decomposed(program: Any) -> Any:

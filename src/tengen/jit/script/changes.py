@@ -86,7 +86,7 @@ def _state(x: Any) -> tuple[Callable[[Any], Any] | None, Iterable[Any], bool]:
         return lambda g: None if g.gi_frame is None else g.gi_frame.f_lasti, (), False
     if isinstance(x, collections.abc.Iterator) and type(x).__module__ in ("builtins", "itertools"):
         return _position, _inside(x), False
-    if _of_user(type(x)) and hasattr(x, "__dict__"):
+    if of_user(type(x)) and hasattr(x, "__dict__"):
         return None, list(vars(x).values()), False
     return None, (), False
 
@@ -119,6 +119,7 @@ def _inside(x: Any) -> Iterable[Any]:
     return x.__reduce__()[1] if isinstance(x, (zip, map, filter, enumerate)) else ()
 
 
-def _of_user(kind: type) -> bool:
+def of_user(kind: type) -> bool:
+    """Whether a class is defined in a user's file."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return file is not None and is_users(file)

@@ -33,6 +33,11 @@ def is_converted(f: types.FunctionType) -> bool:
     return f.__code__ in _made
 
 
+def is_made(code: types.CodeType) -> bool:
+    """Whether code was made here."""
+    return code in _made
+
+
 def converted(f: types.FunctionType, runtime: Any) -> types.FunctionType:
     """The function that is recorded in place of f.
 

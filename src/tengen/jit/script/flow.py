@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tengen.base.errors import ScriptError, user_line
+from tengen.jit.script.aliases import Pair, Path, Place, note, pairs, refuse_shared, shared
 from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
 from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
-from tengen.jit.script.variables import Variables, mapped, pairs_of, refuse_aliases
+from tengen.jit.script.variables import Variables, mapped
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision, run_cond
@@ -79,8 +80,9 @@ class _Side(NamedTuple):
     signal: Any  # None, a Signal, or what was raised
     values: dict[str, Any]  # of the live variables
     same: dict[str, bool]  # whether they are what they were
-    here: dict[str, bool]  # whether they are the objects that they were
-    aliases: list[list[str]]  # names of one tensor
+    moved: dict[str, set[Path]]  # where they have other lists and dicts than they had
+    shared: list[tuple[Place, Place, type]]  # lists and dicts in them that have another name
+    pairs: list[Pair]  # places of one tensor, of which the first is in them
 
 
 def branch(
@@ -106,13 +108,7 @@ def branch(
             except Raised as e:
                 signal = e
             variables.check(user_line())
-            live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
-            region = tracing.recorder
-            if isinstance(signal, Signal) and signal.value is not UNSET:
-                signal = Signal(signal.code, mapped(signal.value, region.kept))
-            values = {n: mapped(x, region.kept) for n, x in variables.now(live).items()}
-            same, here = ({n: is_(n) for n in live} for is_ in (variables.is_untouched, variables.are_same))
-            return _Side(signal, values, same, here, variables.aliases())
+            return _side(signal, variables, site)
 
         return body
 
@@ -124,13 +120,26 @@ def branch(
         made = run_cond(test, side(then), side(other), [], settle)
     finally:
         variables.restore()
-    for n, (value, in_place) in template["values"].items():
-        variables.put(n, built(value, made), in_place)
-    variables.note_twins(template["twins"])
+    for n, (value, moved) in template["values"].items():
+        variables.put(n, built(value, made), moved)
     for is_then, e in template["raised"]:
         record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
+    note(template["pairs"], where)
     code, value = built(template["code"], made), built(template["value"], made)
-    return None if isinstance(code, int) and code == 0 else Signal(code, value)
+    return None if isinstance(code, int) and code == 0 else Signal(code, value, template["names"])
+
+
+def _side(signal: Any, variables: Variables, site: Branch) -> _Side:
+    """A branch that has ended with a signal, or an error."""
+    live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
+    region = tracing.recorder
+    read = [] if _is_gone(signal) else live  # behind it
+    moved = {n: {p.path for p, _ in variables.moved(n)} for n in read}
+    lists, names = shared([c for n in read for c in variables.containers(n)]), pairs(variables.getters(read))
+    if isinstance(signal, Signal) and signal.value is not UNSET:
+        signal = Signal(signal.code, mapped(signal.value, region.kept), signal.names.with_those_of(signal.value))
+    values = {n: mapped(x, region.kept) for n, x in variables.now(live).items()}
+    return _Side(signal, values, {n: variables.is_untouched(n) for n in live}, moved, lists, names)
 
 
 def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[str, Any]:
@@ -138,22 +147,19 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     raised = [isinstance(s.signal, Raised) for s in (a, b)]
     if all(raised):
         raise ScriptError(f"{merge.where}: both branches raise an error; help: raise it before the `if`")
-    gone = [isinstance(s.signal, Raised) or _is_last(s.signal) for s in (a, b)]
+    gone = [_is_gone(s.signal) for s in (a, b)]
     values = {}
-    twins: list[tuple[str, str]] = []
     lines = dict(site.then_lines), dict(site.else_lines)
     for n in a.values:
         if all(g or s.same[n] for g, s in zip(gone, (a, b))):
             continue  # neither has set it, or the region has noted what was written to it
-        for s, g in zip((a, b), gone):
-            if not g and not all(side.here[n] for side in (a, b)):
-                refuse_aliases(merge.where, n, s.aliases, site.in_place)
-                twins += pairs_of(n, s.aliases)
         x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
+        moved = a.moved.get(n, set()) | b.moved.get(n, set())
+        refuse_shared(merge.where, [x for s in (a, b) for x in s.shared if x[0].root == n and x[0].path in moved], site.in_place)
         if any(gone) and not all(gone):
-            values[n] = merge.either(x, y, n, (0, 0)), a.here[n] and b.here[n]
+            values[n] = merge.either(x, y, n, (0, 0)), moved
         elif not (x is UNSET and y is UNSET):
-            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.here[n] and b.here[n]
+            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), moved
     ends = [Signal(STOP if site.stops else None, UNSET) if r else s.signal or Signal(0, UNSET) for r, s in zip(raised, (a, b))]
     codes = [e.code for e in ends]
     if None in codes:
@@ -167,16 +173,17 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     value = merge.either(ends[0].value, ends[1].value, what, at)
     return {
         "values": values,
-        "twins": twins,
+        "pairs": [*a.pairs, *b.pairs],
+        "names": ends[0].names.joined(ends[1].names),
         "code": code,
         "value": value,
         "raised": [(i == 0, s.signal) for i, s in enumerate((a, b)) if raised[i]],
     }
 
 
-def _is_last(signal: Signal | None) -> bool:
+def _is_gone(signal: Any) -> bool:
     """Whether a branch ends the function, so that no variable is read behind it."""
-    return signal is not None and isinstance(signal.code, int) and signal.code in (RETURN, STOP)
+    return isinstance(signal, Raised) or signal is not None and isinstance(signal.code, int) and signal.code in (RETURN, STOP)
 
 
 def _int(code: Any) -> Any:
@@ -188,7 +195,7 @@ def choose(test: Any, then: Callable[[], Any], other: Callable[[], Any], what: s
     if not unknown(test):
         return then() if test else other()
     made = branch(test, lambda: returned(then()), lambda: returned(other()), Branch((), (), (), (), (), False, ()), what)
-    return None if made is None else made.value
+    return value(made)
 
 
 def after(signal: Signal | None, rest: Callable[[], Any], site: tuple, others: bool | None = None) -> Signal | None:
@@ -212,7 +219,10 @@ def _unless(
 
 def value(signal: Signal | None) -> Any:
     """What the whole function returns."""
-    return None if signal is None or signal.value is UNSET else signal.value
+    if signal is None or signal.value is UNSET:
+        return None
+    signal.names.note(signal.value)
+    return signal.value
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------

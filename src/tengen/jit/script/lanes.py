@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from threading import get_ident
 from typing import Any
 
 from tengen.base.dtype import int64
@@ -17,7 +18,7 @@ from tengen.jit.script.numbers import Number, strong
 from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.batched import mapping_of
-from tengen.tensor.structure import flatten, unflatten
+from tengen.tensor.structure import flatten, mapped, unflatten
 from tengen.tensor.tensor import as_tensor
 
 
@@ -111,15 +112,26 @@ class Stacked:
                         f"{user_line()}: the elements of a list that a loop has filled are asked for, and their number is open; help: "
                         "F.stack or F.concat of the list"
                     )
-                yield from (p.item(i) for i in range(p.length))
+                yield from (self._element(p, i) for i in range(p.length))
             else:
                 yield p
 
     def __getitem__(self, i: Any) -> Any:
         last = self.parts[-1] if self.parts else None
         if i == -1 and isinstance(last, Lanes):
-            return last.item(-1)
+            return self._element(last, -1)
         return list(self)[i]
+
+    def _element(self, p: Lanes, i: int) -> Any:
+        return self._made_anew(p.item(i))
+
+    def _made_anew(self, x: Any) -> Any:
+        """An element of a stacked tensor: it may not be changed in place, which the list would not show."""
+        told = tracing.writes.get(get_ident())
+        if told is not None:
+            where = user_line() or "?"
+            mapped(x, lambda t: told.note(t, self, "an element of a list that a loop has filled and the one in the list", where))
+        return x
 
     def append(self, x: Any) -> None:
         """Puts an element behind the others."""
@@ -171,7 +183,8 @@ def lanes(x: Any) -> Lanes | Count | None:
     if isinstance(x, (Lanes, Count)):
         return x
     if isinstance(x, Stacked):
-        return x.stacked() if any(isinstance(p, Lanes) for p in x.parts) else None
+        made = x.stacked() if any(isinstance(p, Lanes) for p in x.parts) else None
+        return made and Lanes(made.length, made.tensors, lambda xs: x._made_anew(xs[0]))
     return rows(x) if unknown(x) else None
 
 

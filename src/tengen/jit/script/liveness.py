@@ -67,8 +67,8 @@ def changed(body: Sequence[ast.stmt]) -> Names:
 
 
 def written(f: ast.FunctionDef) -> tuple[str, ...]:
-    """The names whose tensors may be changed in place, by ``x += 1``, ``x[i] = ...`` or ``x.add_(1)``, and behind them those that
-    ``x = y`` makes names of one tensor with them."""
+    """The names of what may be changed in place, by ``x += 1``, ``x[i] = ...``, ``x.add_(1)`` or ``x.append(...)``, and behind them those
+    that ``x = y`` makes names of one thing with them."""
     found, copies = {""}, []
     for n in ast.walk(f):
         match n:
@@ -76,7 +76,7 @@ def written(f: ast.FunctionDef) -> tuple[str, ...]:
                 found.add(name)
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                 found.add(_base(n))
-            case ast.Call(ast.Attribute(attr=name) as called) if name == "_reset" or (name.endswith("_") and not name.endswith("__")):
+            case ast.Call(ast.Attribute(attr=name) as called) if _changes(name):
                 found.add(_base(called))
             case ast.Assign(targets, value):
                 names_ = [t.id for t in (*targets, value) if isinstance(t, ast.Name)]
@@ -87,6 +87,10 @@ def written(f: ast.FunctionDef) -> tuple[str, ...]:
         for some in copies:
             found |= set(some) if found & set(some) else set()
     return (*first, *sorted(found - {"", *first}))
+
+
+def _changes(method: str) -> bool:
+    return method in MUTATORS or method == "_reset" or (method.endswith("_") and not method.endswith("__"))
 
 
 def _base(n: Any) -> str:

@@ -6,6 +6,7 @@ takes an iteration out of the loop and tries again.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import field
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tengen.base.dtype import int64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
 from tengen.base.record import record
+from tengen.jit.script.aliases import Names, Pair, Path, Place, note, pairs, places_in, refusal, refuse_shared, shared, twins
 from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import Signal
-from tengen.jit.script.variables import Variables, copied, pairs_of, refuse_aliases, set_cell, value_in
+from tengen.jit.script.variables import Variables, copied, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.control import decision, run_cond, run_scan, run_while
@@ -60,12 +62,14 @@ class Known:
 
     Attributes:
         blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
-            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET. unstable: why
-            an iteration has to be taken out of the loop, if so.
+            change. moved: of variables, the paths at which an iteration puts another list or dict. ends: whether the body may leave the
+            loop. value: structure and types of what it returns then, or UNSET. unstable: why an iteration has to be taken out of the loop,
+            if so.
     """
 
     blanks: dict[str, Any] = field(default_factory=dict)
     deep: set[str] = field(default_factory=set)
+    moved: dict[str, set[Path]] = field(default_factory=dict)
     ends: bool = False
     value: Any = UNSET
     unstable: Unstable | None = None
@@ -137,17 +141,18 @@ class State:
                     )
                 x = list(x) if isinstance(x, Stacked) else copied(x)
                 self.first[n] = _numbers(x) if n in known.deep else _number(x)
-        self.twins: list[tuple[str, str]] = []  # variables that are one tensor before the loop, of which it sets the first
+        self.pairs: list[Pair] = []  # places of one tensor, of which the loop sets the first
+        self.written: dict[tuple, str] = {}  # places whose tensors, as they were when an iteration began, are written, with the line
+        self.since = twins().count
         self.keys: dict[str, Any] = {}
         self.leaves: list[Tensor] = []
         self.counts: dict[str, int] = {}
 
     def settle(self) -> None:
         """Lays the state out."""
-        groups = self.variables.aliases()
-        for n in sorted(self.first.keys() - set(self.loop.changed)):
-            refuse_aliases(user_line(), n, groups, self.loop.in_place)
-            self.twins += pairs_of(n, groups)
+        moved = self.known.moved
+        self._refuse([c for n in self.first for c in self.variables.containers(n) if c[0].path in moved.get(n, ())])
+        self.pairs = self._pairs()
         self.leaves = []
         for n, x in self.first.items():
             mine: list[Tensor] = []
@@ -166,10 +171,15 @@ class State:
             at += self.counts[n]
             x = unflatten(key, mine)
             if self.first[n] is UNSET:
-                x = UNSET
-            set_cell(self.variables.cells[n], x)
+                set_cell(self.variables.cells[n], UNSET)
+            else:
+                self.variables.put(n, x, self.known.moved.get(n, ()))
         for n in self.growing:
             set_cell(self.variables.cells[n], [])
+        note(self.pairs, user_line() or "?")
+        for n, get in self.variables.getters(self.keys).items():
+            for p, x in places_in(n, get, (Tensor,)):
+                twins().mark(x, functools.partial(self.written.setdefault, p[:2]))
 
     def end(self) -> tuple[list[Tensor], dict[str, list]]:
         """(The state behind an iteration; what was appended to the lists that grow.)"""
@@ -192,9 +202,13 @@ class State:
                 again = True
             else:
                 raise Unstable(n, self.lines.get(n, 0), self.first[n], x)
+        self._end_names()
         for n in self.keys:
-            if n not in self.loop.changed:
-                refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
+            moved = self.variables.moved(n)
+            self._refuse(moved)
+            paths = {p.path for p, _ in moved}
+            if not paths <= self.known.moved.get(n, set()):
+                self.known.moved[n], again = paths | self.known.moved.get(n, set()), True
         for n in self.late:
             if (x := value_in(self.variables.cells[n])) is not UNSET:
                 raise Unstable(n, self.lines.get(n, 0), UNSET, x)
@@ -209,8 +223,25 @@ class State:
         for n, key in self.keys.items():
             mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
             at += self.counts[n]
-            self.variables.put(n, unflatten(key, mine), n in self.loop.changed)
-        self.variables.note_twins(self.twins)
+            self.variables.put(n, unflatten(key, mine), self.known.moved.get(n, ()))
+
+    def _pairs(self) -> list[Pair]:
+        return pairs(self.variables.getters([*self.first, *self.growing]))
+
+    def _refuse(self, moved: list[tuple[Place, Any]]) -> None:
+        refuse_shared(user_line() or "?", shared(moved), self.loop.in_place)
+
+    def _end_names(self) -> None:
+        """Finds the places that an iteration makes one tensor. Errors: ScriptError if it has written one of them before, as the next one will
+        do."""
+        before, known = {p.key for p in self.pairs}, twins()
+        for pair in self._pairs():
+            if pair.key in before:
+                continue
+            for place in (pair.place, pair.other):
+                if where := self.written.get(place[:2]) or known.line_of_write(place.now(), self.since):
+                    raise refusal(where, f"{pair.place.name} and {pair.other.name}", user_line() or "?")
+            self.pairs.append(pair)
 
 
 def _keeps_itself(x: Any) -> bool:
@@ -349,9 +380,10 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
         grown = _grown(name, before, [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
         if isinstance(before, Stacked):
             before.parts[:] = grown.parts
-            variables.put(name, before)
+            variables.put(name, before, ())
         else:
-            variables.put(name, list(grown) if name in state.shared else grown, name in state.shared)
+            variables.put(name, *((list(grown), ()) if name in state.shared else (grown, ((),))))
+    note(state.pairs, user_line() or "?")
 
 
 def _grown(name: str, before: Any, parts: list[Lanes]) -> Stacked:
@@ -405,6 +437,7 @@ class _WhileRegion:
         self.known = state.known
         state.settle()
         self.returned: list[Tensor] = []
+        self.names = Names()
         self.key = None if self.known.value is UNSET else flatten(_zeros(self.known.value), self.returned)
 
     def run(self) -> Signal | None:
@@ -417,12 +450,12 @@ class _WhileRegion:
         finally:
             self.state.variables.restore()
         self.state.put(made[:n])
+        note(self.state.pairs, user_line() or "?")
         if not ends:
             return None
         code, *values = made[n + len(counter) :]
-        return Signal(
-            code, UNSET if self.key is None else unflatten(self.key, [_like(x, t) for x, t in zip(values, self.returned)])
-        )
+        value = UNSET if self.key is None else unflatten(self.key, [_like(x, t) for x, t in zip(values, self.returned)])
+        return Signal(code, value, self.names)
 
     def begin(self, xs: list[Tensor]) -> list[Tensor]:
         """Sets the variables. Returns the code and what is behind it."""
@@ -469,6 +502,7 @@ class _WhileRegion:
         code = strong(Number.of(0 if signal is None else signal.code))
         if signal is None or signal.value is UNSET:
             return [code, *before]
+        self.names = self.names.joined(signal.names).with_those_of(signal.value)
         mine: list[Tensor] = []
         if flatten(signal.value, mine) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
             raise ScriptError(

@@ -138,9 +138,12 @@ class Merge:
     def _differ(self, kind: type[Exception], a: str, b: str, name: str, lines: tuple[Any, Any]) -> Exception:
         at = [f" (line {line})" if line else "" for line in lines]
         what = "what is returned" if name.startswith("return") else f"`{name}`"
+        instead = "set it before the `if`, or cast one of them"
+        if "None" in (a, b):
+            instead = "a tensor of that type in the place of None, and a bool that says whether it is one"
         return kind(
             f"{self.where}: {what} is {a} where the condition is true{at[0]} and {b} where it is false{at[1]}; help: both branches of a "
-            "condition that is a tensor give the same structure, shapes and dtypes: set it before the `if`, or cast one of them"
+            f"condition that is a tensor give the same structure, shapes and dtypes: {instead}"
         )
 
 

@@ -136,8 +136,8 @@ class Expressions(ast.NodeTransformer):
             base = base.value
         local = local and not (isinstance(base, ast.Name) and base.id in self.local)
         n.value, n.slice = self.visit(n.value), self.visit(n.slice)
-        if local:
-            n.value = ast.copy_location(_call("owner", n.value), n.value)
+        if isinstance(n.ctx, ast.Store):
+            n.value = ast.copy_location(_call("owner" if local else "own", n.value), n.value)
         key = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
         if isinstance(n.ctx, ast.Load) and not isinstance(key, (ast.Constant, ast.Slice, ast.Tuple)):
             return _call("at", n.value, n.slice)

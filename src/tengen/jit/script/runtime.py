@@ -20,6 +20,7 @@ import numpy as np
 from tengen.base.dtype import bool_, float64, int64
 from tengen.base.errors import ScriptError, user_line
 from tengen.base.users import is_users
+from tengen.jit.script.aliases import twins
 from tengen.jit.script.checks import error
 from tengen.jit.script.checks import exception as exception_of
 from tengen.jit.script.convert import NoSource, converted, is_converted
@@ -86,6 +87,13 @@ def owner(x: Any) -> Any:
     """What an attribute or an element is set of. Errors: ScriptError inside of a region, unless it is a tensor."""
     if not isinstance(x, Tensor):
         _refuse_in_region(f"a {type(x).__name__} is changed")
+    return x
+
+
+def own(x: Any) -> Any:
+    """What an element of a variable of the function is set of. Errors: ScriptError for a list or dict that may be one with another one."""
+    if type(x) in (list, dict):
+        twins().changes(x)
     return x
 
 
@@ -184,7 +192,10 @@ def fn(f: Any) -> Any:
 
 def method(f: Any) -> Any:
     """The same for a method of a local variable, which may change it."""
-    return f if isinstance(f, types.BuiltinFunctionType) else fn(f)
+    if isinstance(f, types.BuiltinFunctionType):
+        own(f.__self__)
+        return f
+    return fn(f)
 
 
 def _function(f: types.FunctionType) -> Callable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tengen.jit.script.aliases import Names
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import strong
 from tengen.ops.define import REGISTRY
@@ -16,11 +17,13 @@ class Signal(NamedTuple):
     """An end of a part of a function.
 
     Attributes:
-        code: one of those above, or a tensor that is one of them. value: what is returned where it is RETURN, or UNSET.
+        code: one of those above, or a tensor that is one of them. value: what is returned where it is RETURN, or UNSET. names: what else
+            may be one with it.
     """
 
     code: Any
     value: Any
+    names: Names = Names()
 
 
 BREAK = Signal(LEFT, UNSET)
@@ -42,7 +45,7 @@ def continued(signal: Signal | None, leaves: bool) -> Signal | None:
     if not leaves:
         return None
     code = strong(signal.code)
-    return Signal(REGISTRY["where"].call(code == SKIP, GO_ON, code), signal.value)
+    return signal._replace(code=REGISTRY["where"].call(code == SKIP, GO_ON, code))
 
 
 def consumed(signal: Signal | None, stops: bool) -> Signal | None:
@@ -54,4 +57,4 @@ def consumed(signal: Signal | None, stops: bool) -> Signal | None:
     if signal.value is UNSET and not stops:
         return None
     code = strong(signal.code)
-    return Signal(REGISTRY["where"].call(code == LEFT, 0, code), signal.value)
+    return signal._replace(code=REGISTRY["where"].call(code == LEFT, 0, code))

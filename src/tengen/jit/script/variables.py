@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
-from inspect import CO_OPTIMIZED
-from threading import get_ident
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
-from weakref import ref
 
-from tengen.base.errors import ScriptError, user_line
 from tengen.base.users import is_users
+from tengen.jit.script.aliases import Path, Place, places_in
 from tengen.jit.script.changes import Untouched
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import Number
 from tengen.jit.script.rewrite import MADE
-from tengen.tensor import Tensor, structure, tracing
+from tengen.tensor import Tensor, structure
 
 
 def cells_of(*functions: Callable) -> dict[str, types.CellType]:
@@ -38,22 +35,6 @@ def cells_of(*functions: Callable) -> dict[str, types.CellType]:
                 todo.append(value_in(cell))
             else:
                 found[name] = cell
-    return found
-
-
-def tensors_around(functions: Iterable[Callable], known: Iterable[str]) -> dict[str, Tensor]:
-    """The variables that are tensors, other than those known, of the function that is running and whose source holds one of these: a
-    region that does not use a variable has no cell of it."""
-    codes = [f.__code__ for f in functions if isinstance(f, types.FunctionType)]
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and not any(code in frame.f_code.co_consts for code in codes):
-        frame = frame.f_back
-    if frame is None or not frame.f_code.co_flags & CO_OPTIMIZED:
-        return {}
-    names, variables = set(known), frame.f_locals
-    found = {n: x for n, x in variables.items() if isinstance(x, Tensor) and n not in names and not n.startswith(MADE)}
-    if type(variables) is dict:  # a copy that stays with the frame (up to Python 3.12), where it would count as holding each list
-        variables.clear()
     return found
 
 
@@ -89,39 +70,20 @@ def mapped(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
     return structure.mapped(x, lambda t: t if isinstance(t, Number) else f(t))
 
 
-def refilled(old: Any, new: Any) -> Any:
-    """The list or dict `old` with the elements of `new`; what cannot take them is replaced by `new`."""
-    if type(old) is list and type(new) is list:
-        old[:] = [refilled(a, b) for a, b in zip(old, new)] + new[len(old) :]
-        return old
-    if type(old) is dict and type(new) is dict:
-        made = {k: refilled(old.get(k), v) for k, v in new.items()}
+def refilled(old: Any, new: Any, moved: Container[Path], path: Path = ()) -> Any:
+    """The list or dict `old` with the elements of `new`; what cannot take them, or was moved, is replaced by `new`."""
+    if path in moved or type(old) is not type(new) or type(old) not in (list, dict, tuple):
+        return new
+    if type(old) is dict:
+        made = {k: refilled(old.get(k), v, moved, (*path, ("at", k))) for k, v in new.items()}
         old.clear()
         old.update(made)
         return old
-    return new
-
-
-class Twins:
-    """Tensors that plain Python may have as one, as a tensor decides, and that are two behind a region: neither may be written. The hook of
-    `tracing.writes`."""
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[Any, Any, str]] = []
-
-    def note(self, a: Any, b: Any, names: str) -> None:
-        """Two values that may be one tensor."""
-        if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b and not isinstance(a, Number):
-            self._pairs = [p for p in self._pairs if p[0]() is not None and p[1]() is not None]
-            self._pairs.append((ref(a), ref(b), names))
-
-    def __call__(self, target: Tensor) -> None:
-        for a, b, names in self._pairs:
-            if (target is a() and b() is not None) or (target is b() and a() is not None):
-                raise ScriptError(
-                    f"{user_line()}: a tensor is changed in place that may be both {names}, as a tensor decides: they were one where a branch "
-                    "or a loop set one of them; help: `x = x + ...` makes another tensor, and `x + 0` a copy"
-                )
+    made = [refilled(a, b, moved, (*path, ("at", i))) for i, (a, b) in enumerate(zip(old, new))] + list(new[len(old) :])
+    if type(old) is tuple:
+        return tuple(made)
+    old[:] = made
+    return old
 
 
 def _same_elements(a: Any, b: Any) -> bool:
@@ -132,32 +94,15 @@ def _same_elements(a: Any, b: Any) -> bool:
     return a is b
 
 
-def refuse_aliases(where: str | None, name: str, groups: list[list[str]], in_place: Iterable[str]) -> None:
-    """ScriptError for a variable that a region sets, and that is one tensor with another one, if one of them is changed in place: behind the
-    region they are two."""
-    for group in groups:
-        if name in group and not set(group).isdisjoint(in_place):
-            one = next(n for n in in_place if n in group)
-            raise ScriptError(
-                f"{where}: {' and '.join(f'`{n}`' for n in group)} are one tensor, and `{one}` is changed in place, which would change all "
-                f"of them, or not, as a tensor decides; help: `{one} = {one} + ...` makes another tensor, and `x + 0` a copy"
-            )
-
-
-def pairs_of(name: str, groups: list[list[str]]) -> list[tuple[str, str]]:
-    """A name with each of those that are one tensor with it."""
-    return [(name, m) for group in groups if name in group for m in group if m != name]
-
-
 class Variables:
     """Some variables, as they were when this was made."""
 
     def __init__(self, functions: Sequence[Callable], names: Iterable[str]):
-        cells = self._all = cells_of(*functions)
-        self._others = tensors_around(functions, cells)  # which the region neither reads nor sets
+        cells = cells_of(*functions)
         self.cells = {n: cells[n] for n in names if n in cells}
         self.objects = {n: value_in(c) for n, c in self.cells.items()}
         self.values = {n: copied(x) for n, x in self.objects.items()}
+        self._containers = {(n, p.path): (x, x.copy()) for n in self.cells for p, x in self.containers(n)}
         mine = [f for f in functions if isinstance(f, types.FunctionType) and is_users(f.__code__.co_filename)]
         self._others_in_place = Untouched({n: value_in(c) for n, c in cells_of(*mine).items()}, self.cells)
 
@@ -168,7 +113,10 @@ class Variables:
     def restore(self) -> None:
         """Makes them what they were."""
         for n, cell in self.cells.items():
-            set_cell(cell, refilled(self.objects[n], copied(self.values[n])))
+            set_cell(cell, self.objects[n])
+        for x, elements in self._containers.values():
+            x.clear()
+            (x.extend if isinstance(x, list) else x.update)(elements)
 
     def now(self, names: Iterable[str]) -> dict[str, Any]:
         """What some of them are, in lists and dicts of their own."""
@@ -181,9 +129,9 @@ class Variables:
     def is_shared(self, name: str) -> bool:
         """Whether something else than the variable refers to its list, as far as the number of references tells."""
         alone: Any = []
-        cell, objects = types.CellType(alone), {"": alone}
+        cell, objects, containers = types.CellType(alone), {"": alone}, (alone,)
         del alone
-        return cell is not None and sys.getrefcount(self.objects[name]) > sys.getrefcount(objects[""])
+        return cell is not None and sys.getrefcount(self.objects[name]) > sys.getrefcount(objects[""]) and bool(containers)
 
     def are_same(self, name: str) -> bool:
         """Whether a variable is the object that it was."""
@@ -193,22 +141,19 @@ class Variables:
         """The same, and a list or dict has the elements that it had."""
         return self.are_same(name) and _same_elements(self.objects[name], self.values[name])
 
-    def aliases(self) -> list[list[str]]:
-        """The names of tensors that have several."""
-        found: dict[int, list[str]] = {}
-        for n, x in (*((n, value_in(cell)) for n, cell in self._all.items()), *self._others.items()):
-            if isinstance(x, Tensor) and not isinstance(x, Number):
-                found.setdefault(id(x), []).append(n)
-        return [sorted(some) for some in found.values() if len(some) > 1]
+    def getters(self, names: Iterable[str]) -> dict[str, Callable[[], Any]]:
+        """What gives the values of some of them."""
+        return {n: lambda cell=self.cells[n]: value_in(cell) for n in names}
 
-    def note_twins(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Tells the script of variables that may be one tensor: a region has set the first of each pair."""
-        twins = tracing.writes.get(get_ident())
-        for n, m in pairs:
-            other = value_in(self._all[m]) if m in self._all else self._others.get(m)
-            if isinstance(twins, Twins):
-                twins.note(value_in(self._all[n]), other, f"`{n}` and `{m}`")
+    def containers(self, name: str) -> list[tuple[Place, Any]]:
+        """The lists and dicts in a variable, other than those of objects, with their places."""
+        found = places_in(name, lambda: value_in(self.cells[name]), (list, dict))
+        return [(p, x) for p, x in found if type(x) in (list, dict) and all(how == "at" for how, _ in p.path)]
 
-    def put(self, name: str, x: Any, in_place: bool = False) -> None:
-        """Gives one of them a value; in_place: the list or dict that it was gets the elements."""
-        set_cell(self.cells[name], refilled(self.objects[name], x) if in_place else x)
+    def moved(self, name: str) -> list[tuple[Place, Any]]:
+        """The lists and dicts of a variable that are others than those that were there, with their places."""
+        return [(p, x) for p, x in self.containers(name) if self._containers.get((name, p.path), (None,))[0] is not x]
+
+    def put(self, name: str, x: Any, moved: Container[Path]) -> None:
+        """Gives one of them a value. moved: paths of lists and dicts that are others than before; the rest gets the new elements."""
+        set_cell(self.cells[name], refilled(self.objects[name], x, moved))
