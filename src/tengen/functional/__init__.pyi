@@ -508,8 +508,8 @@ def log1p(x: TensorLike) -> Tensor:
     """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
 def log2(x: TensorLike) -> Tensor:
     """The logarithm to base 2; exact at powers of 2, at most 2 ULP off elsewhere; -inf at 0, NaN below."""
-def log_softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """log(softmax(x)), without overflow."""
+def log_softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
 def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
     """log(e^x + e^y) without overflow: the larger of the two, plus log1p(e^-|x - y|)."""
 def logical_and(x: TensorLike, y: TensorLike) -> Tensor:
@@ -522,8 +522,8 @@ def logical_xor(x: TensorLike, y: TensorLike) -> Tensor:
     """Whether exactly one is true (not zero; a NaN is true)."""
 def logsigmoid(x: TensorLike) -> Tensor:
     """log(sigmoid(x)) = -softplus(-x)."""
-def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """log(softmax(x)), without overflow."""
+def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
 def lookup_codes(inp: TensorLike, table: TensorLike) -> Tensor:
@@ -721,7 +721,7 @@ def sliding_window_transpose(
     dilation: Positives = 1,
 ) -> Tensor:
     """The sum of windows put back in their places: the transpose of `sliding_window`."""
-def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
+def softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""

@@ -31,7 +31,7 @@ from tengen.functional import (
 from tengen.functional.vision import grid_sample
 from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import finfo
-from tengen.pytorch.functions.elementwise import log_softmax, prelu
+from tengen.pytorch.functions.elementwise import prelu
 from tengen.pytorch.nn.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -161,20 +161,19 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return F.glu(input, dim)
 
 
-def _axis(name: str, dim: int | None) -> int:
-    if dim is None:
-        raise ArgumentError(f"{name} needs dim=; PyTorch guesses it, with a warning")
-    return dim
-
-
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis. Errors: ArgumentError without dim."""
-    return F.softmax(input if dtype is None else input.astype(dtype), _axis("softmax", dim))
+    """exp(x) / sum(exp(x)) along an axis, which is guessed as by PyTorch where none is given."""
+    return F.softmax(input if dtype is None else input.astype(dtype), dim)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """softmax(-x). Errors: ArgumentError without dim."""
-    return softmax(-input, _axis("softmin", dim), dtype=dtype)
+    """softmax(-x); dim as of `softmax`."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return F.log_softmax(input if dtype is None else input.astype(dtype), dim)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
