@@ -161,6 +161,10 @@ class TensorMethods:
         """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
     def argwhere(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.non_zero` of the tensor."""
+    def as_strided(self, size: Shape, stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
+        """Elements at places that strides name, as a view: element (i, j, ...) is number storage_offset + i stride[0] + j
+        stride[1] + ... of the tensor's elements, counted with the last axis innermost. Places may be read several times; their
+        gradients are added."""
     def asin(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.asin` of the tensor."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
