@@ -84,7 +84,7 @@ MODULES = {
     "AdaptiveAvgPool3d": ((VOLUMES,), {"oshp": (2, (3, 1, 2))}), "AdaptiveMaxPool3d": ((VOLUMES,), TO_SIZE | {"oshp": (2, (3, 1, 2))}),
     "LeakyReLU": ((VECTORS,), {"negative_slope": (0.01, 0.5)}),
     "PReLU": ((IMAGES,), {"num_parameters": (1, 6), "init": (0.25, 0.5)}),
-    "Softmax": ((VECTORS,), {"axis": (None, 0)}), "LogSoftmax": ((VECTORS,), {"axis": (-1, 0)}), "GLU": ((VECTORS,), {"axis": (-1, 0)}),
+    "Softmax": ((VECTORS,), {"axis": (None, 0)}), "LogSoftmax": ((VECTORS,), {"axis": (None, 0)}), "GLU": ((VECTORS,), {"axis": (-1, 0)}),
     "ELU": ((VECTORS,), {"alpha": (1.0, 0.5)}),
     "Dropout1d": ((LINES,), {"drop_prob": (0.0, 0.5)}), "Dropout3d": ((VOLUMES,), {"drop_prob": (0.0, 0.5)}),
     "AlphaDropout": ((VECTORS,), {"drop_prob": (0.0, 0.5)}), "Dropout": ((VECTORS,), {"drop_prob": (0.0, 0.5)}),
@@ -126,7 +126,7 @@ MODULES = {
 WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "Hardsigmoid", "Hardswish",
     "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "PoissonNLLLoss", "SoftMarginLoss",
-    *M.lazy.__all__, "MaxUnpool2d", "MaxUnpool3d",  # test_lazy.py, test_pytorch_calls.py
+    *M.lazy.__all__, "FractionalMaxPool2d", "MaxUnpool2d", "MaxUnpool3d",  # test_lazy.py, test_pytorch_calls.py
     "FillPoly", "Fold", "ParameterDict", "ParameterList", "Softmax2d", "Softsign", "Tanhshrink", "Transformer", "UpsamplingBilinear2d",
     "UpsamplingNearest2d",  # test_pytorch_layers.py
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",

@@ -37,8 +37,6 @@ DIFFERENT = {
     "data.transform.RandomCrop: padding_value": "0 stands for each channel, of which there may be one or four",
     "data.transform.R*: interpolation": CV2, "data.transform.ShortestEdgeResize: interpolation": CV2,
     "distributed.launcher: **": "options of the function it decorates are its own",
-    "functional.softmax: axis": "the last axis; MegEngine takes axis 0 of 3 axes, 1 of 4 (docs/migration.md)",
-    "functional.nn.softmax: axis": "as functional.softmax",
     "functional.vision.cvt_color: mode": "MegEngine's default is refused there too",
     "jit.trace.dump: *": "any are taken by name: those that have a meaning here are done, the others said to change nothing",
     "hub.*: git_host protocol": HUB, "hub.import_module: protocol": HUB,

@@ -227,7 +227,7 @@ OPTIMIZERS: dict[str, Callable] = {
     "Adam": lambda ps: optimizer.Adam(ps, lr=0.01, weight_decay=0.01), "AdamW": lambda ps: optimizer.AdamW(ps, lr=0.01),
     **{
         name: lambda ps, make=getattr(optimizer, name): make(ps, lr=0.01)
-        for name in ("Adadelta", "Adagrad", "Adamax", "LAMB", "Lion", "NAdam", "RAdam", "RMSprop", "Rprop")
+        for name in ("Adadelta", "Adagrad", "Adamax", "LAMB", "Lion", "NAdam", "RAdam", "RMSprop", "Rprop", "SparseAdam")
     },
 }  # fmt: skip
 

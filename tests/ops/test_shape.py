@@ -314,3 +314,20 @@ def test_errors(f, kind, message):
     with pytest.raises(kind) as e:
         f(Tensor(X))
     assert message in str(e.value)
+
+
+def test_places_of_as_strided_are_checked():
+    """Nothing outside of a tensor is read, whatever strides say; a written view is a tensor of its own."""
+    x = Tensor(np.arange(30.0).reshape(5, 6))
+    for size, stride, offset, words in (
+        ((3, 3), (20, 1), 0, "30 elements have no places from 0 to 42"), ((2,), (-1,), 0, "places from -1 to 0"),
+        ((2,), (1,), 29, "places from 29 to 30"), ((3,), (1, 1), 0, "a stride for each of 1 axes, got 2"), ((-1,), (1,), 0, "an int >= 0"),
+    ):  # fmt: skip
+        for call in (lambda t, a=(size, stride, offset): t.as_strided(*a), trace(lambda t, a=(size, stride, offset): F.as_strided(t, *a))):
+            with pytest.raises((ShapeError, ArgumentError), match=words):
+                call(x)
+    assert x.as_strided((2, 0), (99, 99), 99).shape == (2, 0) and F.as_strided(x, 3, 7).tolist() == [0.0, 7.0, 14.0]
+    assert F.as_strided(x.T, (2,), (1,)).tolist() == [0.0, 6.0]  # the elements of x.T, however they lie in memory
+    view = x.as_strided((2, 2), (1, 1))
+    view[0, 1] = 50.0
+    assert view.tolist() == [[0.0, 50.0], [1.0, 2.0]] and x[0, 1].item() == 1.0

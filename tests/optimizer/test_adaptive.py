@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from each import each
 
 from tengen import Parameter, Tensor, amp, trace
 from tengen import optimizer as optim
@@ -59,6 +60,16 @@ def lion(p, grads, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
         yield p
 
 
+
+
+def sparse_adam(p, grads, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+    p, m, v = p.copy(), np.zeros_like(p), np.zeros_like(p)
+    for n, g in enumerate(grads, 1):
+        used = g.reshape(len(g), -1).any(1)
+        m[used] += (1 - betas[0]) * (g - m)[used]
+        v[used] += (1 - betas[1]) * (g**2 - v)[used]
+        p[used] -= (lr * math.sqrt(1 - betas[1] ** n) / (1 - betas[0] ** n) * m / (np.sqrt(v) + eps))[used]
+        yield p.copy()
 
 
 def adamax(p, grads, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
@@ -128,6 +139,7 @@ CASES = [
     (optim.NAdam, nadam, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}),
     (optim.RAdam, radam, {}), (optim.RAdam, radam, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
     (optim.RAdam, radam, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    (optim.SparseAdam, sparse_adam, {}), (optim.SparseAdam, sparse_adam, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3}),
     (optim.LAMB, lamb, {"lr": 0.01}), (optim.LAMB, lamb, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
     (optim.LAMB, lamb, {"lr": 0.1, "always_adapt": True, "bias_correction": False}),
 ]  # fmt: skip
@@ -187,8 +199,30 @@ def test_traced_and_in_place_steps_have_the_bits_of_others(make, formula, option
             assert [t.numpy().tobytes() for _, t in other.named_states({})] == states, (shape, how)
 
 
+@each("shape", [(6,), (6, 5), (6, 2, 3), (6, 0)])
+def test_rows_without_a_gradient_stay_what_they_are(shape):
+    start, grads = sample(np.float64, shape)
+    rows = np.random.default_rng(1).random((STEPS, 6)) < 0.5
+    grads[rows] = 0
+    rows[3, 1] = False
+    grads[3, 1] = np.nan  # no 0
+    _, found = steps(optim.SparseAdam, {"lr": 0.1}, start, grads)
+    for before, got, want, left in zip([start, *found], found, sparse_adam(start, grads, lr=0.1), rows):
+        np.testing.assert_allclose(got, want, rtol=0, atol=STEPS * 10 * 2.0**-24)
+        np.testing.assert_array_equal(got[left], before[left])
+    torch = pytest.importorskip("torch") if found[0].size else None
+    if torch is not None:
+        q = torch.nn.Parameter(torch.tensor(start))
+        theirs = torch.optim.SparseAdam([q], lr=0.1)
+        for g, used in zip(grads, ~rows):
+            at = np.flatnonzero(used)
+            q.grad = torch.sparse_coo_tensor(torch.tensor(at[None]), torch.tensor(g[at]), shape, check_invariants=True)
+            theirs.step()
+        np.testing.assert_allclose(found[-1], q.detach().numpy(), rtol=0, atol=STEPS * 10 * 2.0**-24)
+
+
 # PyTorch adds Adagrad's eps to the root; LAMB and Lion are not in it
-THEIRS = [c for c in CASES if c[0] not in (optim.Adagrad, optim.LAMB, optim.Lion)]
+THEIRS = [c for c in CASES if c[0] not in (optim.Adagrad, optim.LAMB, optim.Lion, optim.SparseAdam)]
 
 
 @pytest.mark.parametrize("maximize", [False, True])

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen.functional as F
 import tengen.module as M
@@ -16,6 +17,7 @@ from tengen import Parameter, Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import UsageWarning, warned
 from tengen.optimizer import LBFGS, SGD, Adam
+from tengen.pytorch import nn
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +85,44 @@ def test_a_step_that_updates_nothing(kind, how):
         opt.step()
     with pytest.warns(UsageWarning, match="nothing was updated"):
         trace(lambda x: opt.step() and x)(Tensor(1.0))
+
+
+SOFTMAXES = {
+    "softmax": (F.softmax, M.Softmax(), Tensor.softmax, nn.functional.softmax, nn.Softmax()),
+    "logsoftmax": (F.logsoftmax, F.log_softmax, M.LogSoftmax(), Tensor.logsoftmax, Tensor.log_softmax, nn.functional.log_softmax,
+                   nn.LogSoftmax()),
+    "softmin": (F.softmin, M.Softmin(), nn.functional.softmin, nn.Softmin()),
+}  # fmt: skip
+REFERENCES = {
+    "softmax": lambda x, axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
+    "logsoftmax": lambda x, axis: x - np.log(np.exp(x).sum(axis, keepdims=True)),
+    "softmin": lambda x, axis: np.exp(-x) / np.exp(-x).sum(axis, keepdims=True),
+}  # fmt: skip
+
+
+@each("name", SOFTMAXES)
+def test_a_softmax_without_an_axis(name):
+    """It takes MegEngine's and PyTorch's axis, and says so where that is not the last one, once for a line."""
+    rng = np.random.default_rng(0)
+    for f in SOFTMAXES[name]:
+        for shape, axis in (((), ()), ((3,), 0), ((2, 4), 1), ((2, 3, 4), 0), ((2, 3, 4, 5), 1), ((2, 3, 1, 2, 2), 1), ((2, 0, 3), 0)):
+            x, warned_of = rng.standard_normal(shape), []
+            for run in (f, trace(lambda x, f=f: f(x))):
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    got = [run(Tensor(x)).numpy() for _ in range(2)]
+                warned_of.append([str(w.message) for w in seen])
+                assert {w.filename for w in seen} <= {__file__} and {w.category for w in seen} <= {UsageWarning}
+                for y in got:
+                    np.testing.assert_allclose(y, REFERENCES[name](x, axis), rtol=1e-12, atol=1e-15)
+            warned.clear()
+            want = [rf"axis {axis}, as MegEngine and PyTorch do; help:.*axis=-1"] if len(shape) > 2 else []
+            for texts in warned_of:
+                assert len(texts) == len(want) and all(re.search(w, t) for w, t in zip(want, texts)), (shape, texts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if not isinstance(f, M.Module):
+                f(Tensor(x), -1)
 
 
 def test_a_closure_that_computes_no_gradient():

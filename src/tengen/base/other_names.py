@@ -41,6 +41,10 @@ NAMES: dict[str, dict[str, str]] = {
         "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",
         "GradManager": "tengen.autodiff.GradManager", "DataLoader": "tengen.data.DataLoader",
     },
+    "tengen.pytorch": {
+        **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (
+            "sparse", "sparse_coo", "sparse_coo_tensor", "sparse_csr", "sparse_csr_tensor")},
+    },
     "tengen.functional": {
         "cat": "concat", "concatenate": "concat", "clamp": "clip", "unsqueeze": "expand_dims", "mm": "matmul",
         "view": "reshape", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg",
@@ -55,7 +59,7 @@ NAMES: dict[str, dict[str, str]] = {
         "array": "tengen.Tensor", "pad_sequence": "tengen.module.utils.rnn.pad_sequence",
     },
     "tengen.optimizer": {
-        "SparseAdam": "Adam", "zero_grad": "the method clear_grad",
+        "zero_grad": "the method clear_grad",
     },
     "tengen.data": {
         "DistributedSampler": "world_size and rank of a sampler",

@@ -178,6 +178,7 @@ from tengen.functional.pooling import adaptive_max_pool3d as adaptive_max_pool3d
 from tengen.functional.pooling import avg_pool1d as avg_pool1d
 from tengen.functional.pooling import avg_pool2d as avg_pool2d
 from tengen.functional.pooling import avg_pool3d as avg_pool3d
+from tengen.functional.pooling import fractional_max_pool2d as fractional_max_pool2d
 from tengen.functional.pooling import lp_pool1d as lp_pool1d
 from tengen.functional.pooling import lp_pool2d as lp_pool2d
 from tengen.functional.pooling import lp_pool3d as lp_pool3d
@@ -197,41 +198,41 @@ TensorLike = Tensor | np.ndarray | float
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "addcdiv", "addcmul", "addmm", "affine_grid", "all", "allclose",
-    "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh",
-    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "baddbmm", "bartlett_window", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "blackman_window", "block_diag", "bmm",
-    "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt", "cdist", "ceil", "celu", "centre_codes",
-    "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex", "concat", "cond", "cond_take", "conj",
-    "conv1d", "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign",
-    "corrcoef", "correlation", "cos", "cosh", "cosine_embedding_loss", "cosine_similarity", "count_nonzero", "cov", "cross",
-    "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid",
-    "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "deg2rad", "dequantize_linear", "diag", "diag_embed",
-    "diagflat", "diagonal", "diff", "digamma", "div", "dot", "dropout", "dstack", "einsum", "elu", "embedding",
-    "embedding_bag", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip",
-    "fliplr", "flipud", "floor", "floor_div", "fma", "fmax", "fmin", "fmod", "focal_loss", "fold", "fori_loop", "frac", "full",
-    "full_like", "gather", "gaussian_nll_loss", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample",
-    "group_norm", "gumbel_softmax", "hamming_window", "hann_window", "hardshrink", "hardtanh", "heaviside",
-    "hinge_embedding_loss", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "huber_loss", "hypot", "imag",
-    "index_add", "index_copy", "index_fill", "index_reduce", "index_select", "indexing_one_hot", "inner", "instance_norm",
-    "interpolate", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kaiser_window", "kl_div", "kron",
-    "kthvalue", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear",
-    "linear_grouped", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
-    "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
-    "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "lp_pool1d", "lp_pool2d", "lp_pool3d",
-    "margin_ranking_loss", "masked_fill", "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d",
-    "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "meshgrid",
-    "metric", "min", "minimum", "mish", "mod", "mode", "moveaxis", "movedim", "mse_loss", "msort", "mul",
-    "multi_head_attention", "multi_margin_loss", "multilabel_soft_margin_loss", "nan_to_num", "nanmean", "nanmedian",
-    "nanquantile", "nansum", "neg", "nextafter", "nll_loss", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
-    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "pdist", "permute",
-    "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "polar", "pow", "prelu", "prod", "quantile", "quantize_linear",
-    "rad2deg", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "requantize_linear",
-    "resample", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "rot90", "round", "rsqrt",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "selu", "sigmoid",
-    "sign", "signbit", "silu", "sin", "sinc", "sinh", "sliding_window", "sliding_window_transpose", "smooth_l1_loss",
-    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort", "split", "sqrt", "square",
-    "square_loss", "squeeze", "stack", "std", "std_mean", "straight_through", "sub", "sum", "svd", "swapaxes",
+    "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arange", "argmax", "argmin", "argsort", "as_strided", "asin",
+    "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "baddbmm", "bartlett_window", "batch_norm", "bilinear", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "blackman_window", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt",
+    "cdist", "ceil", "celu", "centre_codes", "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex",
+    "concat", "cond", "cond_take", "conj", "conv1d", "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "copy", "copysign", "corrcoef", "correlation", "cos", "cosh", "cosine_embedding_loss",
+    "cosine_similarity", "count_nonzero", "cov", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cummax",
+    "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling",
+    "deg2rad", "dequantize_linear", "diag", "diag_embed", "diagflat", "diagonal", "diff", "digamma", "div", "dot", "dropout",
+    "dstack", "einsum", "elu", "embedding", "embedding_bag", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1",
+    "eye", "fake_quantize", "flatten", "flip", "fliplr", "flipud", "floor", "floor_div", "fma", "fmax", "fmin", "fmod",
+    "focal_loss", "fold", "fori_loop", "frac", "fractional_max_pool2d", "full", "full_like", "gather", "gaussian_nll_loss",
+    "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gumbel_softmax", "hamming_window",
+    "hann_window", "hardshrink", "hardtanh", "heaviside", "hinge_embedding_loss", "hinge_loss", "histc", "histogram",
+    "hsigmoid", "hstack", "hswish", "huber_loss", "hypot", "imag", "index_add", "index_copy", "index_fill", "index_reduce",
+    "index_select", "indexing_one_hot", "inner", "instance_norm", "interpolate", "isclose", "isfinite", "isin", "isinf",
+    "isnan", "isneginf", "isposinf", "kaiser_window", "kl_div", "kron", "kthvalue", "l1_loss", "layer_norm", "leaky_relu",
+    "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linear_grouped", "linspace", "local_conv2d",
+    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid", "logsoftmax", "logspace", "logsumexp",
+    "lookup_codes", "loss", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "masked_fill", "masked_scatter",
+    "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d",
+    "max_unpool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "mode", "moveaxis",
+    "movedim", "mse_loss", "msort", "mul", "multi_head_attention", "multi_margin_loss", "multilabel_soft_margin_loss",
+    "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "neg", "nextafter", "nll_loss", "nms", "nn", "non_zero",
+    "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance",
+    "pdist", "permute", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "polar", "pow", "prelu", "prod", "quantile",
+    "quantize_linear", "rad2deg", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat",
+    "requantize_linear", "resample", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "rot90",
+    "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_reduce", "searchsorted",
+    "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "sliding_window", "sliding_window_transpose",
+    "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort", "split", "sqrt",
+    "square", "square_loss", "squeeze", "stack", "std", "std_mean", "straight_through", "sub", "sum", "svd", "swapaxes",
     "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor_split", "tensordot", "threshold",
     "tile", "topk", "topk_accuracy", "transpose", "trapezoid", "tril", "tril_indices", "triplet_margin_loss",
     "triplet_margin_with_distance_loss", "triu", "triu_indices", "trunc", "unbind", "unfold", "unique", "unique_consecutive",
@@ -271,6 +272,10 @@ def argmin(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: b
     smallest."""
 def argsort(inp: TensorLike, descending: Any = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
+def as_strided(inp: TensorLike, size: Shape, stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Elements at places that strides name, as a view: element (i, j, ...) is number storage_offset + i stride[0] + j
+    stride[1] + ... of the tensor's elements, counted with the last axis innermost. Places may be read several times; their
+    gradients are added."""
 def asin(x: TensorLike) -> Tensor:
     """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
 def asinh(x: TensorLike) -> Tensor:
@@ -508,8 +513,8 @@ def log1p(x: TensorLike) -> Tensor:
     """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
 def log2(x: TensorLike) -> Tensor:
     """The logarithm to base 2; exact at powers of 2, at most 2 ULP off elsewhere; -inf at 0, NaN below."""
-def log_softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """log(softmax(x)), without overflow."""
+def log_softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
 def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
     """log(e^x + e^y) without overflow: the larger of the two, plus log1p(e^-|x - y|)."""
 def logical_and(x: TensorLike, y: TensorLike) -> Tensor:
@@ -522,8 +527,8 @@ def logical_xor(x: TensorLike, y: TensorLike) -> Tensor:
     """Whether exactly one is true (not zero; a NaN is true)."""
 def logsigmoid(x: TensorLike) -> Tensor:
     """log(sigmoid(x)) = -softplus(-x)."""
-def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """log(softmax(x)), without overflow."""
+def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
 def lookup_codes(inp: TensorLike, table: TensorLike) -> Tensor:
@@ -721,7 +726,7 @@ def sliding_window_transpose(
     dilation: Positives = 1,
 ) -> Tensor:
     """The sum of windows put back in their places: the transpose of `sliding_window`."""
-def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
+def softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""

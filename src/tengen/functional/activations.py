@@ -54,8 +54,8 @@ def softsign(inp: Tensor) -> Tensor:
     return inp / (1.0 + op["abs"](inp))
 
 
-def softmin(inp: Tensor, axis: int) -> Tensor:
-    """softmax(-x) along an axis."""
+def softmin(inp: Tensor, axis: int | None = None) -> Tensor:
+    """softmax(-x) along an axis. Args: axis: as of `softmax`."""
     return op["softmax"](op["neg"](inp), axis)
 
 

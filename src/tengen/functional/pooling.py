@@ -17,6 +17,7 @@ from tengen.ops.define import REGISTRY
 from tengen.ops.pool import avg_pool as _avg
 from tengen.ops.pool import max_pool as _max
 from tengen.ops.reduce import mean as _mean
+from tengen.random.state import uniform
 from tengen.tensor import Tensor
 
 
@@ -195,6 +196,70 @@ def _unpool(n: int, inp: Tensor, indices: Tensor, kernel: Any, stride: Any, padd
     return REGISTRY["reshape"](put, (*lead, *space))
 
 
+# ---- windows at random places -----------------------------------------------------------------------------------------------------
+
+
+def fractional_max_pool2d(
+    inp: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+    """The maxima of windows whose steps are drawn for each channel of each image, so that the output may have any size.
+
+    Shapes: (N, C, H, W) -> (N, C, P, Q), or both without N
+    Args: output_size: P and Q. output_ratio: or what they are of H and W, above 0 and below 1. return_indices: also where in the flattened
+        (H, W) each element lies, int64. _random_samples: PyTorch's word for the draws, (N, C, 2) in [0, 1), for Q and then for P; by
+        default from the generator of `tengen.random`.
+    Errors: ArgumentError for none or both of output_size and output_ratio; ShapeError for windows that do not fit, and samples of another shape
+    Source: Graham, "Fractional max-pooling", arXiv 1412.6071
+
+    >>> from tengen import Tensor, functional as F
+    >>> x = F.arange(25).reshape(1, 1, 5, 5)
+    >>> F.fractional_max_pool2d(x, 2, (3, 3), _random_samples=F.zeros((1, 1, 2))).tolist()
+    [[[[6.0, 7.0, 9.0], [11.0, 12.0, 14.0], [21.0, 22.0, 24.0]]]]
+    """
+    if (output_size is None) == (output_ratio is None):
+        raise ArgumentError("fractional_max_pool2d takes either output_size or output_ratio")
+    kernel = _two(kernel_size)
+
+    def pool(x: Tensor) -> tuple[Tensor, Tensor]:
+        n, c, h, w = x.shape
+        p, q = _two(output_size) if output_size is not None else tuple(int(d * r) for d, r in zip((h, w), _two(output_ratio)))
+        if not (0 < p <= h - kernel[0] + 1 and 0 < q <= w - kernel[1] + 1 and min(kernel) > 0):
+            raise ShapeError(f"fractional_max_pool2d: {p} x {q} windows of {kernel[0]} x {kernel[1]} pixels do not fit an image of {h} x {w}")
+        draws = uniform(0.0, 1.0, (n, c, 2)) if _random_samples is None else _random_samples
+        if tuple(draws.shape) != (n, c, 2):
+            raise ShapeError(f"fractional_max_pool2d: _random_samples of shape {draws.shape} must have the shape {(n, c, 2)}")
+        draws = REGISTRY["astype"](draws.detach(), x.dtype.compute)
+        rows = _places(draws[..., 1:], h, p, kernel[0])
+        columns = _places(draws[..., :1], w, q, kernel[1])
+        flat = REGISTRY["reshape"](x, (n, c, h * w))
+        rows, columns = REGISTRY["reshape"](rows, (n, c, p, 1, kernel[0], 1)), REGISTRY["reshape"](columns, (n, c, 1, q, 1, kernel[1]))
+        places = REGISTRY["reshape"](rows * w + columns, (n, c, -1))
+        windows = REGISTRY["reshape"](REGISTRY["gather"](flat.detach(), 2, places), (n, c, p * q, -1))
+        best = REGISTRY["argmax"](windows, 3, True)
+        at = REGISTRY["gather"](REGISTRY["reshape"](places, windows.shape), 3, best)
+        found = REGISTRY["gather"](flat, 2, REGISTRY["reshape"](at, (n, c, p * q)))
+        return REGISTRY["reshape"](found, (n, c, p, q)), REGISTRY["reshape"](at, (n, c, p, q))
+
+    made = _batched("fractional_max_pool", inp, 2, pool)
+    return made if return_indices else made[0]
+
+
+def _two(v: Any) -> tuple:
+    return (v, v) if isinstance(v, (int, float)) else tuple(v)
+
+
+def _places(draws: Tensor, extent: int, count: int, window: int) -> Tensor:
+    """The places of an axis that each window covers: draws (N, C, 1) -> (N, C, count, window). The last window ends at the last place."""
+    arange, floor = REGISTRY["arange"], REGISTRY["floor"]
+    i = REGISTRY["astype"](arange(0, count, 1, "int64"), draws.dtype)
+    # the quotient of two numbers of x's dtype, rounded as in PyTorch: a place may hang on its last bit
+    step = REGISTRY["full"]((), extent - window, draws.dtype) / max(count - 1, 1)
+    first = floor((i + draws) * step) - floor(draws * step)
+    first = REGISTRY["where"](REGISTRY["equal"](i, count - 1), float(extent - window), first)
+    return REGISTRY["expand_dims"](REGISTRY["astype"](first, "int64"), -1) + arange(0, window, 1, "int64")
+
+
 # ---- to a given size -------------------------------------------------------------------------------------------------------------
 
 
@@ -265,7 +330,8 @@ for _f in (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adapti
     _f.aliases = {"output_size": "oshp"}  # PyTorch's name
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
-    "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "fractional_max_pool2d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
     "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -3,6 +3,7 @@
 from tengen.functional import angle as angle
 from tengen.functional import arange as arange
 from tengen.functional import argsort as argsort
+from tengen.functional import as_strided as as_strided
 from tengen.functional import astype as astype
 from tengen.functional import broadcast_to as broadcast_to
 from tengen.functional import complex as complex
@@ -64,8 +65,8 @@ from tengen.functional import zeros as zeros
 from tengen.functional import zeros_like as zeros_like
 
 __all__ = [
-    "angle", "arange", "argsort", "astype", "broadcast_to", "complex", "concat", "cond_take", "conj", "copy", "cumprod",
-    "cumsum", "diag", "diagonal", "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "imag",
+    "angle", "arange", "argsort", "as_strided", "astype", "broadcast_to", "complex", "concat", "cond_take", "conj", "copy",
+    "cumprod", "cumsum", "diag", "diagonal", "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "imag",
     "index_select", "linspace", "masked_fill", "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like",
     "pad", "permute", "polar", "real", "repeat", "reshape", "roll", "scatter", "scatter_add", "searchsorted", "sliding_window",
     "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take", "take_along_axis", "tile", "topk",

@@ -77,7 +77,7 @@ class PReLU(Configured):
 
 
 class Softmax(Module):
-    """softmax along `axis`; by default axis 1 (axis 0 of 1-D and 3-D inputs), as in MegEngine."""
+    """softmax along `axis`; by default axis 1 (axis 0 of inputs of one axis or three), as in MegEngine and PyTorch (`functional.softmax`)."""
 
     @also(dim="axis")
     def __init__(self, axis: int | None = None, **kwargs):
@@ -85,8 +85,7 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        axis = self.axis if self.axis is not None else 0 if x.ndim in (0, 1, 3) else 1
-        return F.softmax(x, axis)
+        return F.softmax(x, self.axis)
 
 
 class Identity(Module):
@@ -186,10 +185,10 @@ class ELU(InPlace):
 
 
 class LogSoftmax(Module):
-    """log(softmax(x)) along `axis`."""
+    """log(softmax(x)) along `axis`; by default as `Softmax`."""
 
     @also(dim="axis")
-    def __init__(self, axis: int = -1, **kwargs):
+    def __init__(self, axis: int | None = None, **kwargs):
         super().__init__(**kwargs)
         self.axis = axis
 

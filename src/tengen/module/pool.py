@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tengen import functional as F
+from tengen.base.errors import ArgumentError
 from tengen.module.module import Module
 from tengen.module.settings import also
 from tengen.tensor import Tensor
@@ -174,6 +175,23 @@ class MaxUnpool3d(_MaxUnpool):
     """Elements put where `MaxPool3d(return_indices=True)` found them, zeros elsewhere. See `functional.max_unpool3d`."""
 
     pool = "max_unpool3d"
+
+
+class FractionalMaxPool2d(Module):
+    """Max pooling of (N, C, H, W) over windows whose steps are drawn, to any output size. Arguments are those of
+    `functional.fractional_max_pool2d`, which a sample of its own is drawn for in each call unless _random_samples is given."""
+
+    def __init__(
+        self, kernel_size, output_size=None, output_ratio=None, return_indices: bool = False, _random_samples: Tensor | None = None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if (output_size is None) == (output_ratio is None):
+            raise ArgumentError("FractionalMaxPool2d takes either output_size or output_ratio")
+        self.kernel_size, self.output_size, self.output_ratio = kernel_size, output_size, output_ratio
+        self.return_indices, self._random_samples = return_indices, _random_samples
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        return F.fractional_max_pool2d(x, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
 
 
 class _LPPool(_Pool):

@@ -94,10 +94,10 @@ class Softsign(Module):
 
 
 class Softmin(Module):
-    """softmax(-x) along an axis."""
+    """softmax(-x) along an axis; by default as `Softmax`."""
 
     @also(dim="axis")
-    def __init__(self, axis: int):
+    def __init__(self, axis: int | None = None):
         super().__init__()
         self.axis = axis
 

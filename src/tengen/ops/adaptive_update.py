@@ -139,6 +139,23 @@ def lion_update(
 
 
 @composite
+def sparse_adam_update(
+    param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: Tensor, beta1: Decay, beta2: Decay, eps: NonNegative
+):
+    """Adam for the rows, along axis 0, of which an element of the gradient is not 0, as PyTorch's SparseAdam: m' = beta1 m + (1 - beta1) g;
+    v' = beta2 v + (1 - beta2) g^2; p' = p - lr sqrt(1 - beta2^n) / (1 - beta1^n) m' / (sqrt(v') + eps), in step n. The other rows of p, m
+    and v stay what they are. Returns (p', m', v', step')."""
+    p, g, m, v, _ = _wide(param, grad, mean, square, lr)
+    used, axes = lookup("not_equal")(g, 0.0), tuple(range(1, len(g.shape)))
+    used = lookup("any")(used, axes, True) if axes else used
+    n = _next(step)
+    m, v = where(used, _lerp(m, g, beta1), m), where(used, v + (g * g - v) * (1 - beta2), v)
+    rate = astype(lr, float64) * sqrt(one_minus_power(beta2, n)) / one_minus_power(beta1, n)
+    p = where(used, p - m / (sqrt(v) + eps) * astype(rate, p.dtype), p)
+    return _stored((param, p), (mean, m), (square, v), (step, step + 1.0))
+
+
+@composite
 def adamax_update(
     param: Tensor, grad: Tensor, mean: Tensor, largest: Tensor, step: Tensor, lr: Tensor,
     beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float,
@@ -275,6 +292,15 @@ def _np_adamax(p, g, m, u, step, lr, beta1, beta2, eps, weight_decay):
     return p - lr / (1 - beta1 ** (step + 1)) * m / u, m, u, step + 1
 
 
+def _np_sparse_adam(p, g, m, v, step, lr, beta1, beta2, eps):
+    p, m, v, n = p.copy(), m.copy(), v.copy(), step + 1
+    for row in np.ndindex(p.shape[:1]):
+        if g[row].any():
+            m[row], v[row] = beta1 * m[row] + (1 - beta1) * g[row], beta2 * v[row] + (1 - beta2) * g[row] ** 2
+            p[row] -= lr * np.sqrt(1 - beta2**n) / (1 - beta1**n) * m[row] / (np.sqrt(v[row]) + eps)
+    return p, m, v, n
+
+
 def _np_nadam(p, g, m, v, product, step, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled):
     n = step + 1
     p, g = (p * (1 - lr * weight_decay), g) if decoupled else (p, g + weight_decay * p)
@@ -319,6 +345,12 @@ def _state(*scalars: float, tensors: int, none: tuple[int, ...] = (), n: int = 1
     return make  # fmt: skip
 
 
+def _rows_left_out(r):
+    p, g, m, v = r.uniform(0.1, 1, (4, 5, 3))
+    g[[0, 3]] = 0.0
+    return p, g, m, v, np.float64(2), np.float64(0.01)
+
+
 def _cases(op, reference, inputs, *attrs: dict) -> None:
     op.reference(reference)
     op.cases(*(Case(make, a, grad=False, rtol=2e-5) for make in inputs for a in attrs))
@@ -344,6 +376,7 @@ _cases(lion_update, _np_lion, [lambda r: (*r.uniform(-1, 1, (3, 3, 5)), np.float
        *({"beta1": 0.9, "beta2": 0.99, "weight_decay": w} for w in (0.0, 0.1)))  # fmt: skip
 _BETAS = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
 _cases(adamax_update, _np_adamax, [_state(2, 0.01, tensors=4)], *({**_BETAS, "weight_decay": w} for w in (0.0, 0.1)))
+_cases(sparse_adam_update, _np_sparse_adam, [_state(2, 0.01, tensors=4), _rows_left_out], _BETAS)
 _cases(nadam_update, _np_nadam, [_state(0.5, 2, 0.01, tensors=4)],
        *({**_BETAS, "weight_decay": w, "momentum_decay": 4e-3, "decoupled": d}
          for w, d in ((0.0, False), (0.1, False), (0.1, True))))  # fmt: skip

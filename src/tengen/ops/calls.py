@@ -203,7 +203,7 @@ def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
 
 def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind). A `dtype` of None
-    is the op's default."""
+    is the op's default; what another attribute of None is may be a matter of the first operand (`Op.unsaid`)."""
 
     def written() -> Callable:
         tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
@@ -214,6 +214,10 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
         flags = [p.name for p in parameters if p.note == "Flag"]  # 1 == True, which is checked on the slow way, too
         odd = " or ".join(filter(None, [odd, *(f"{a}.__class__ is not bool" for a in flags)]))
         lines = _default_dtypes(parameters)
+        for a, found in op.unsaid.items():
+            x = op.tensors[0]
+            scope[f"_unsaid_{a}"] = found
+            lines.append(f"if {a} is None: {x} = _dispatch.tensor({x}); {a} = _unsaid_{a}(_op.name, {x})")
         lines += [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
         lines += [f"return _dispatch.run(_op, {tensors}, {attrs})"]
         scope.update(_op=op, _dispatch=dispatch, _negative_zero=negative_zero)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import bool_, int64
-from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
+from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError, UsageWarning, warn_once
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
@@ -24,9 +24,31 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-@composite(functional="nn", methods="softmax", autocast="high")
-def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+def _softmax_axis(name: str, inp: Tensor) -> int | tuple[int, ...]:
+    """The axis of a softmax for which none was given: MegEngine's and PyTorch's. With a warning where the last axis may be meant."""
+    ndim = len(inp.shape)
+    axis = 0 if ndim in (1, 3) else 1
+    if ndim > 2:
+        warn_once(
+            f"{name}({inp._layout.type!r}) without an axis takes axis {axis}, as MegEngine and PyTorch do; help: say which one is meant, "
+            f"axis=-1 for the last or axis={axis}",
+            UsageWarning,
+            of=f"{name} of {ndim} axes without an axis",
+        )
+    return axis if ndim else ()
+
+
+@composite(functional="nn", methods="softmax", autocast="high", unsaid={"axis": _softmax_axis})
+def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first.
+
+    Args: axis: one or several. None is axis 1, and axis 0 of a tensor of one axis or three, as in MegEngine and PyTorch; where that is not
+        the last one, a warning says so.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.softmax(Tensor([[0.0, 0.0], [1.0, 1.0]])).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
     if no_elements(inp.shape, axes):
@@ -47,9 +69,9 @@ def softmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) ->
     return mul(out, sub(grad, sum_(mul(grad, out), axes, True)))
 
 
-@composite(functional="nn nn.log_softmax", methods="logsoftmax", autocast="high")
-def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
-    """log(softmax(x)), without overflow."""
+@composite(functional="nn nn.log_softmax", methods="logsoftmax", autocast="high", unsaid={"axis": _softmax_axis})
+def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
     if no_elements(inp.shape, axes):
@@ -70,13 +92,14 @@ def logsoftmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None)
     return sub(grad, mul(exp(out), sum_(grad, axes, True)))
 
 
-def _np_softmax(x, axis=-1):
+def _np_softmax(x, axis=None):
+    axis = (0 if x.ndim in (1, 3) else 1) if axis is None else axis
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
 
 
 softmax.reference(_np_softmax)
-logsoftmax.reference(lambda x, axis=-1: np.log(_np_softmax(x, axis)))
+logsoftmax.reference(lambda x, axis=None: np.log(_np_softmax(x, axis)))
 for _op in (softmax, logsoftmax):
     _op.cases(Case(lambda r: (r.uniform(-3, 3, (4, 17)),)), Case(lambda r: (r.uniform(-3, 3, (4, 5, 3)),), {"axis": 1}))
 
@@ -335,7 +358,7 @@ for _op in (softmax_grad, logsoftmax_grad):
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.uniform(0, 1, (4, 17))), {"axis": 1}))
 for _op in (softmax, logsoftmax):
     _op.cases(
-        Case(lambda r: (r.uniform(-3, 3, (3, 4)),), {"axis": None}),
+        Case(lambda r: (r.uniform(-3, 3, (3, 4)),), {"axis": (0, 1)}),
         Case(lambda r: (np.full((1,), 2.5),)),
         Case(lambda r: (np.zeros((0, 3)),)),
     )

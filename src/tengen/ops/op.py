@@ -59,6 +59,7 @@ class Op:
         own: positions of tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among
             the operands do not take it, and a number in their place keeps its own.
         older: attributes that an older file may lack, and what it means.
+        unsaid: {attribute: what it is where the user gives None, of the name of the op and its first operand}.
         aliases: other names of its parameters, as MegEngine's: {another name: the parameter's}. PyTorch's `dim` and `keepdim` are
             understood by all (`calls.SPELLINGS`).
         whole_batch: it is computed for all images of a batch at once (`passes/images.py`): the rows of all are shared out to
@@ -85,6 +86,7 @@ class Op:
     autocast: str | None = None
     own: tuple[int, ...] = ()
     older: dict[str, Any] = {}
+    unsaid: dict[str, Callable[[str, Any], Any]] = {}
     aliases: dict[str, str] = {}
     whole_batch: bool = False
     along_axis: bool = False
@@ -95,6 +97,7 @@ class Op:
         self, fn: Callable, kind: str, name: str | None = None, *, functional: str = "", methods: str = "", operator: str = "",
         autocast: str | None = None, own: Sequence[int] = (), older: dict[str, Any] | None = None,
         whole_batch: bool = False, along_axis: bool = False, domain: Any = (-2.0, 2.0), aliases: dict[str, str] | None = None,
+        unsaid: dict[str, Callable[[str, Any], Any]] | None = None,
     ):  # fmt: skip
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
@@ -104,7 +107,7 @@ class Op:
         self.autocast, self.operator, self.methods = autocast, operator, tuple(methods.split())
         pairs = (word.partition(".") for word in functional.split())
         self.functional = tuple((submodule, given or self.name) for submodule, _, given in pairs)
-        self.own, self.older = tuple(own), older or {}
+        self.own, self.older, self.unsaid = tuple(own), older or {}, unsaid or {}
         self.whole_batch, self.along_axis, self.domain, self.aliases = whole_batch, along_axis, domain, aliases or {}
         parameters = signature_of(fn)
         self.tensors, self.attrs, self.variadic, self.optional = tensors_and_attributes(parameters, kind)

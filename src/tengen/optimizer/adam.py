@@ -1,11 +1,11 @@
-"""Adam and AdamW, and what came of them: Adamax, NAdam, RAdam, LAMB."""
+"""Adam and AdamW, and what came of them: SparseAdam, Adamax, NAdam, RAdam, LAMB."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tengen.base.dtype import float32
-from tengen.ops.adaptive_update import adamax_update, lamb_update, nadam_update, radam_update
+from tengen.ops.adaptive_update import adamax_update, lamb_update, nadam_update, radam_update, sparse_adam_update
 from tengen.ops.update import adam_update, amsgrad_update
 from tengen.optimizer.optimizer import Optimizer, check_betas, counter, filled, zeros
 from tengen.tensor import Tensor
@@ -54,6 +54,37 @@ class AdamW(Adam):
         amsgrad: bool = False, **how,
     ):  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **how)
+
+
+class SparseAdam(Optimizer):
+    """Adam for tables of which a step uses few rows, as PyTorch's: rows along axis 0 whose gradient is 0 keep their values and their
+    moments, where Adam goes on moving them by their momentum; `sparse_adam_update` has the formula. Steps are counted for the whole table.
+
+    Gradients are dense here, so a step passes over the whole table, and a row that was looked up and got a gradient of 0 is a row that
+    was not used. `distributed.EmbeddingTable` holds the used rows of a large table alone.
+
+    Args: how: as of `Optimizer`. Errors: ValueError for betas outside of [0, 1)
+
+    >>> from tengen import Parameter, Tensor
+    >>> table = Parameter([[1.0, 1.0], [2.0, 2.0]])
+    >>> opt = SparseAdam([table], lr=0.5)
+    >>> table.grad = Tensor([[0.0, 0.0], [3.0, -3.0]])
+    >>> opt.step() and table.tolist()
+    [[1.0, 1.0], [1.5, 2.5]]
+    """
+
+    elementwise = False
+
+    def __init__(self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, **how):
+        check_betas(self, betas)
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps}, how)
+
+    def _create_state(self, p, group):
+        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": counter()}
+
+    def _update(self, p, grad, state, group):
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        update(sparse_adam_update, tensors, (*group["betas"], group["eps"]), (0, 2, 3, 4))
 
 
 class Adamax(Optimizer):

@@ -68,7 +68,7 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
         "median", "std", "var", "sort", "argsort", "topk", "kthvalue", "mode", "cummax", "cummin", "unique", "unique_consecutive", "nonzero",
         "aminmax")},
     **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split")},
-    "transpose": (_of_two, "shaping"),
+    "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
     **{name: (_always, "elementwise") for name in ("where", "svd")},
     **{name: (_with_dtype, "reductions") for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean", "norm")},
     **{name: (_with_dtype, "elementwise") for name in ("softmax", "log_softmax")},

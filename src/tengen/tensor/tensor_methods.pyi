@@ -161,6 +161,10 @@ class TensorMethods:
         """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
     def argwhere(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.non_zero` of the tensor."""
+    def as_strided(self, size: Shape, stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
+        """Elements at places that strides name, as a view: element (i, j, ...) is number storage_offset + i stride[0] + j
+        stride[1] + ... of the tensor's elements, counted with the last axis innermost. Places may be read several times; their
+        gradients are added."""
     def asin(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.asin` of the tensor."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -540,8 +544,8 @@ class TensorMethods:
         """`functional.logical_xor` of the tensor."""
     def logit(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logit` of the tensor."""
-    def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
-        """log(softmax(x)), without overflow."""
+    def logsoftmax(self, axis: int | Sequence[int] | None = None) -> Tensor:
+        """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
     def logsumexp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logsumexp` of the tensor."""
     def long(self) -> Tensor:
@@ -808,7 +812,7 @@ class TensorMethods:
         would be lost."""
     def slogdet(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.slogdet` of the tensor."""
-    def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
+    def softmax(self, axis: int | Sequence[int] | None = None) -> Tensor:
         """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     def sort(self, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
         """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as

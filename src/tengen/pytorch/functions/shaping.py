@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
-from tengen.base.errors import ShapeError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import (
     atleast_1d,
     atleast_2d,
@@ -31,6 +31,7 @@ from tengen.functional import (
 )
 from tengen.ops.calls import all_with_line
 from tengen.tensor import Tensor
+from tengen.tensor.in_place import is_part
 
 row_stack = vstack
 
@@ -300,8 +301,21 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return F.triu(input, diagonal)
 
 
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Elements at places that strides name: `functional.as_strided`, which counts elements where PyTorch counts in memory.
+
+    Errors: ArgumentError for a view whose elements lie in another order in memory than in its shape, and for storage_offset of a view.
+    """
+    if not input._layout.contiguous or (storage_offset is not None and is_part(input)):
+        raise ArgumentError(
+            f"as_strided({input._layout.type!r}): PyTorch counts places in the memory of what this is a view of; help: "
+            "x.contiguous().as_strided(...) counts the elements of x"
+        )
+    return F.as_strided(input, size, stride, storage_offset)
+
+
 __all__ = [
-    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to",
+    "adjoint", "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to",
     "cartesian_prod", "cat", "chunk", "column_stack", "concat", "concatenate", "diag", "diag_embed", "diagflat", "diagonal", "dstack",
     "flatten", "flip", "fliplr", "flipud", "gather", "hsplit", "hstack", "index_add", "index_copy", "index_fill", "index_reduce",
     "index_select", "masked_fill", "masked_scatter", "masked_select", "moveaxis", "movedim", "narrow", "permute", "ravel",

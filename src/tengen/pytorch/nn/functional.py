@@ -14,6 +14,7 @@ from tengen.functional import (
     channel_shuffle,
     cosine_similarity,
     fold,
+    fractional_max_pool2d,
     logsigmoid,
     lp_pool1d,
     lp_pool2d,
@@ -31,7 +32,7 @@ from tengen.functional import (
 from tengen.functional.vision import grid_sample
 from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import finfo
-from tengen.pytorch.functions.elementwise import log_softmax, prelu
+from tengen.pytorch.functions.elementwise import prelu
 from tengen.pytorch.nn.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -161,20 +162,19 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return F.glu(input, dim)
 
 
-def _axis(name: str, dim: int | None) -> int:
-    if dim is None:
-        raise ArgumentError(f"{name} needs dim=; PyTorch guesses it, with a warning")
-    return dim
-
-
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis. Errors: ArgumentError without dim."""
-    return F.softmax(input if dtype is None else input.astype(dtype), _axis("softmax", dim))
+    """exp(x) / sum(exp(x)) along an axis, which is guessed as by PyTorch where none is given."""
+    return F.softmax(input if dtype is None else input.astype(dtype), dim)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """softmax(-x). Errors: ArgumentError without dim."""
-    return softmax(-input, _axis("softmin", dim), dtype=dtype)
+    """softmax(-x); dim as of `softmax`."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return F.log_softmax(input if dtype is None else input.astype(dtype), dim)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
@@ -520,7 +520,7 @@ __all__ = [
     "dropout3d", "elu", "embedding", "fold", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm", "gumbel_softmax", "hardshrink",
     "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
     "layer_norm", "leaky_relu", "linear", "local_response_norm", "log_softmax", "logsigmoid", "margin_ranking_loss", "max_pool1d", "max_pool2d",
-    "max_pool3d", "mish", "lp_pool1d", "lp_pool2d", "lp_pool3d", "mse_loss",
+    "max_pool3d", "mish", "fractional_max_pool2d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "mse_loss",
     "multi_margin_loss", "multilabel_soft_margin_loss", "triplet_margin_with_distance_loss",
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle",
     "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid",

@@ -9,7 +9,20 @@ from tengen import optimizer as O
 from tengen.base.errors import ArgumentError
 from tengen.base.lazy import NoSuchName
 from tengen.ops.define import REGISTRY
-from tengen.optimizer import LBFGS, Adadelta, Adam, Adamax, AdamW, NAdam, Optimizer, RAdam, RMSprop, Rprop, swa_utils
+from tengen.optimizer import (
+    LBFGS,
+    Adadelta,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    Optimizer,
+    RAdam,
+    RMSprop,
+    Rprop,
+    SparseAdam,
+    swa_utils,
+)
 from tengen.optimizer.optimizer import zeros
 from tengen.pytorch.optim import lr_scheduler
 from tengen.pytorch.optim.further import ASGD, Adafactor, Muon
@@ -61,6 +74,6 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "ASGD", "LBFGS", "Muon", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
-    "Rprop", "lr_scheduler",
+    "Rprop", "SparseAdam", "lr_scheduler",
     "swa_utils",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.errors import ArgumentError
 from tengen.interop.torch.dtypes import of, result_type, tensor
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import as_int, cdiv
@@ -229,14 +229,7 @@ def triu(x: Tensor, k: int = 0) -> Tensor:
 @op("as_strided", "as_strided_copy")
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
     """Elements of the dense tensor at places that strides name. Errors: ShapeError for a place outside of it."""
-    places: Any = np.full((), offset or 0, np.int64)
-    for n, s in zip(size, stride):
-        places = places[..., None] + np.arange(n, dtype=np.int64) * s
-    if places.size and (places.min() < 0 or places.max() >= x.size):
-        raise ShapeError(
-            f"as_strided of {x.size} elements with the shape {list(size)} and strides {list(stride)} reads outside of them"
-        )
-    return F.take(x.reshape(-1), Tensor(np.ascontiguousarray(places)), 0)
+    return F.as_strided(x, tuple(size), tuple(stride), offset)
 
 
 @op("unfold")
