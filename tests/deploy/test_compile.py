@@ -131,7 +131,7 @@ def test_the_object_needs_only_libc(net, target, threads, tmp_path):
     made = read_object(data)
     defined, needed = made.defined, made.needed
     assert made.machine == Target.named(target).architecture.elf_machine
-    assert defined == {"net_run", "net_check"} | ({"net_set_threads", "net_stop_threads"} if threads > 1 else set())
+    assert defined == {"net_run", "net_check", "net_check_workspace"} | ({"net_set_threads", "net_stop_threads"} if threads > 1 else set())
     assert all(s.startswith("pthread_") or s in {"memcpy", "memset", "clock_gettime", "sched_yield"} for s in needed)
     assert threads > 1 or not needed - {"memcpy", "memset"}
     assert a.code_bytes == made.code_bytes and 500 < a.code_bytes < 32 << 10
@@ -164,6 +164,16 @@ def test_checks(net, tmp_path):
     for i in range(len(args)):
         assert call([*addresses[:i], None, *addresses[i + 1 :]]) == 1
         assert call([*addresses[:i], addresses[i] + 2, *addresses[i + 1 :]]) == 2
+    refuses_other_memory(p, "workspace", p.workspace.ctypes.data, p.a.workspace_bytes)
+
+
+def refuses_other_memory(p, what, address, need):
+    """``name_check_what``: memory that is too small, that is none, and that is not aligned, each with a code."""
+    fits = lambda at, size: p.function(f"check_{what}")(ctypes.c_void_p(at), ctypes.c_size_t(size))
+    assert [fits(address, size) for size in (need, need + 1, 1 << 40, 2**64 - 1)] == [0] * 4
+    assert need > 0 and [fits(address, size) for size in (need - 1, 1, 0)] == [1] * 3
+    assert fits(None, need) == fits(None, 0) == 3
+    assert [fits(address + by, need) for by in (1, 4, 32, 63)] == [4] * 4
 
 
 def test_states(tmp_path):
@@ -173,7 +183,13 @@ def test_states(tmp_path):
     m = dumped(step, tmp_path / "m", arg_names=["data"])
     p = InProcess(deploy.compile_model(m, "native", tmp_path, "count"))
     state = p.aligned(64)
-    p.function("reset", None)(ctypes.c_void_p(p.weights.ctypes.data), ctypes.c_void_p(state.ctypes.data))
+    reset = lambda *at: p.function("reset")(*map(ctypes.c_void_p, at))
+    assert reset(p.weights.ctypes.data, state.ctypes.data) == 0
+    before = state.tobytes()
+    assert reset(None, state.ctypes.data) == reset(p.weights.ctypes.data, None) == 1
+    assert reset(p.weights.ctypes.data + 4, state.ctypes.data) == reset(p.weights.ctypes.data, state.ctypes.data + 32) == 2
+    assert state.tobytes() == before
+    refuses_other_memory(p, "state", state.ctypes.data, int(re.search(r"COUNT_STATE_BYTES (\d+)", Path(p.a.files[1]).read_text())[1]))
     for _ in range(3):
         assert same(p.run(x.numpy(), state=state)[0], step(x))
     if importlib.util.find_spec("ziglang"):

@@ -73,6 +73,9 @@ def test_bytes_and_codes_at_five_sizes(net, tmp_path):
             assert call("run", bad, *pointers, result=ctypes.c_int) == -1 == call("workspace_bytes", bad)
         assert call("run", size, None, *pointers[1:], result=ctypes.c_int) == 1
         assert call("run", size, pointers[0], pointers[1] + 4, *pointers[2:], result=ctypes.c_int) == 2
+        fits = lambda size, at, n: call("check_workspace", size, at, n, result=ctypes.c_int)
+        assert [fits(size, pointers[1], n) for n in (need, need - 1, 0)] == [0, 1, 1]
+        assert [fits(size, at, need) for at in (None, pointers[1] + 4)] == [3, 4] and fits((9, *size[1:]), pointers[1], need) == -1
 
 
 def test_linked(net, tmp_path):

@@ -119,6 +119,19 @@ def recorded(tmp_path_factory):
     return recorded_networks(tmp_path_factory.mktemp("networks"))
 
 
+def refusals(p, arguments, scratch):
+    """C that asks for the codes of pointers and of memory that cannot be used."""
+    for i, bad in enumerate(arguments):
+        call = lambda value, i=i: f"{p}_run({', '.join([*arguments[:i], value, *arguments[i + 1 :]])})"
+        yield f"  if ({call('NULL')} != 1) return 6;"
+        if bad.startswith(f"{p}_own"):  # an input of single bytes is aligned everywhere
+            yield f"  if ({call(f'(char *){bad} + 4')} != 2) return 7;"
+    if scratch:
+        memory = f"{p}_own{[a.startswith(f'{p}_own') for a in arguments].count(True) - 1}"
+        for value, n, code in ((memory, scratch, 0), (memory, scratch - 1, 1), ("NULL", scratch, 3), (f"(char *){memory} + 32", scratch, 4)):
+            yield f"  if ({p}_check_workspace({value}, {n}) != {code}) return 8;"
+
+
 def program(artifacts):
     """C that reads the weights and inputs of all artifacts from its input, runs each, and writes all outputs."""
     lines = ["#include <stdio.h>", "#include <stdlib.h>", "static void *take(size_t n) { return aligned_alloc(64, (n / 64 + 1) * 64); }"]
@@ -138,6 +151,7 @@ def program(artifacts):
                 lines.append(f"  void *{p}_{kind}{i} = take({n});")
         lines += [f"  if (fread({x}, 1, {n}, stdin) != {n}) return 4;" for x, n in inputs]
         arguments = [f"{p}_own{i}" for i in range(len(sizes))] + [x for x, _ in inputs + outputs]
+        lines += refusals(p, arguments, a.workspace_bytes)
         lines.append(f"  if ({p}_run({', '.join(arguments)})) return 5;")
         lines += [f"  fwrite({x}, 1, {n}, stdout);" for x, n in outputs]
     return "\n".join([*lines, "  return fflush(stdout) != 0;", "}", ""])
@@ -149,7 +163,9 @@ def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
     made = [deploy.compile_model(recorded[name][0], target, tmp_path, name) for name in SOME.get(target, MOST)]
     for a in made:
         data = read_object(Path(a.files[0]).read_bytes())
-        assert data.format == t.system.format and data.defined == {f"{a.name}_run", *[f"{a.name}_check"] * bool(a.weights_bytes)}
+        assert data.format == t.system.format and data.defined == {
+            f"{a.name}_run", *[f"{a.name}_check"] * bool(a.weights_bytes), *[f"{a.name}_check_workspace"] * bool(a.workspace_bytes),
+        }  # fmt: skip
     if not (ways := runners(t)):
         pytest.skip(f"none of {', '.join(emulators(t))} is installed")
     (tmp_path / "main.c").write_text(program(made))

@@ -166,6 +166,30 @@ def test_non_maximum_suppression():
         trace(F.vision.nms, symbolic=True)(Tensor(boxes), Tensor(scores), 0.4)
 
 
+def test_regions_outside_of_the_image_and_boxes_that_are_no_numbers():
+    """Outside is 0, what has no place is NaN, and nothing reads beyond the image."""
+    nan, inf = float("nan"), float("inf")
+    x = Tensor(np.arange(1, 33, dtype="f4").reshape(1, 2, 4, 4))
+    outside = [[0, -50, -50, -40, -40], [0, 100, 100, 120, 120], [0, 1e30, 1e30, 2e30, 2e30], [0, -9, 1, -7, 2]]
+    odd = [[0, nan, 0, 2, 2], [0, 0, 0, 2, nan], [0, nan, nan, nan, nan], [0, 0, inf, 1, 2], [0, 0, 0, -inf, 2]]
+    regions, good = Tensor(np.array([*outside, *odd, [0, 1, 1, 2, 2]], "f4")), Tensor(np.array([[0, 1, 1, 2, 2]], "f4"))
+    trans = F.zeros((10, 2, 2, 2))
+    pools = [
+        lambda r: F.vision.roi_pooling(x, r, 2), lambda r: F.vision.roi_pooling(x, r, 2, "average"),
+        lambda r: F.deformable_psroi_pooling(x, r, trans[: r.shape[0]], False, 2, 2, 2, 2, 1.0),
+    ]  # fmt: skip
+    for pool in pools:
+        got = pool(regions).numpy()
+        assert (got[:4] == 0).all() and np.isnan(got[4:9]).all() and got[9:].tobytes() == pool(good).numpy().tobytes()
+    for mode in ("average", "max"):
+        got, alone = (F.vision.roi_align(x, r, 2, mode).numpy() for r in (regions, good))
+        assert (got[:4] == 0).all() and np.isnan(got[[4, 6]]).all() and got[9:].tobytes() == alone.tobytes()
+    nms = lambda boxes, scores: F.vision.nms(Tensor(np.array(boxes, "f4")), Tensor(np.array(scores, "f4")), 0.5).tolist()
+    assert nms([[0, 0, 1, 1], [nan, 0, 1, 1], [0, 0, 1, 1]], [0, 1, 2]) == [2, 1]
+    assert nms([[0, 0, 1, 1], [5, 5, 6, 6], [0, 0, 1, 1]], [1, nan, 2]) == [1, 2] and nms([[nan] * 4] * 3, [1, 2, 3]) == [2, 1, 0]
+    assert nms([[2, 2, 1, 1], [0, 0, inf, inf]], [0, 1]) == [1, 0]
+
+
 def test_turning_and_resizing():
     r = np.random.default_rng(0)
     x = r.normal(size=(2, 4, 5, 3)).astype("f4")

@@ -132,6 +132,10 @@ class Interface:
                 found.append(Argument((kind, i), name, c, prod(p.shape) * p.dtype.size, p.dtype.size, note))
         return found
 
+    def memory(self) -> list[Argument]:
+        """The parameters that are memory which the application gives for a run to write: the state and the workspace."""
+        return [a for a in self.arguments() if a.key[0] in ("state", "workspace")]
+
     def _free(self, text: str, taken: set[str]) -> str:
         """A text as a parameter's name: other than those that are taken, and not of the prefix, with which functions and macros begin."""
         base, i = c_name(text), 1
@@ -160,9 +164,16 @@ void {p}_stop_threads(void);
 int {p}_check(const void *weights, size_t bytes);
 """ if f.weights_bytes else ""  # fmt: skip
     reset = f"""
-/* Gives the state its first values; call it once before the first run. */
-void {p}_reset(const void *weights, void *state);
+/* Gives the state its first values; call it once before the first run. Returns 0; 1 when a pointer is NULL, 2 when one is not aligned: then
+ * nothing was written. */
+int {p}_reset(const void *weights, void *state);
 """ if f.states else ""  # fmt: skip
+    outside = f", {OUTSIDE} an extent is not in its range" if f.ranges else ""
+    fits = "".join(f"""
+/* Whether memory of so many bytes serves as the {a.name} of a run: 0 yes, 1 it is too small, 3 a null pointer, 4 an address that is no multiple
+ * of {ALIGN}{outside}. A run is not told how much there is, so ask once, before the first. */
+int {p}_check_{a.name}({", ".join([*(f"int64_t {n}" for n in f.names() if a.open), f"const void *{a.name}", "size_t bytes"])});
+""" for a in f.memory())  # fmt: skip
     given = ", ".join([f"const {p}_pool *pool", *(f"int64_t {n}" for n in f.names()), *(f"{a.c_type} *{a.name}" for a in f.arguments())])
     pool = f"""
 /* Threads of the application, for one run. */
@@ -179,7 +190,7 @@ typedef struct {p}_pool {{
  * unspecified, the state too. */
 int {p}_run_with({given});
 """ if f.pool else ""  # fmt: skip
-    return check + reset + threads + pool
+    return check + fits + reset + threads + pool
 
 
 def header_text(f: Interface) -> str:

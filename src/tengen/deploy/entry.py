@@ -1,18 +1,18 @@
 """The C entry of an artifact as LLVM IR: it looks at its arguments, and calls the program with the buffers in order.
 
-In: an `Interface`, a program. Out: the text of ``name_run``, ``name_check``, ``name_reset`` and the functions of sizes.
+In: an `Interface`, a program. Out: the text of ``name_run``, of the checks of memory, ``name_reset`` and the functions of sizes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tengen.codegen.llvm import emit_kernel
 from tengen.compiler.program import Program
-from tengen.deploy.ctext import ALIGN, CANCELLED, FIRST_CHECK, OUTSIDE, Interface
+from tengen.deploy.ctext import ALIGN, CANCELLED, FIRST_CHECK, OUTSIDE, Argument, Interface
 from tengen.deploy.extents import Computed
 
 _GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
@@ -73,7 +73,8 @@ def _ints_ir(extents: int, more: int) -> str:
 
 
 def entry_ir(face: Interface, program: Program, made: Computed) -> str:
-    """``name_run``, ``name_check`` and, with states, ``name_reset``; with open extents, functions of sizes."""
+    """``name_run``, ``name_check``, ``name_check_workspace`` and, with states, ``name_check_state`` and ``name_reset``; with open extents,
+    functions of sizes."""
     p = face.prefix
     ints = [] if made.ranges else program.integers([])
     if made.ranges:
@@ -88,6 +89,8 @@ def entry_ir(face: Interface, program: Program, made: Computed) -> str:
         text += _run_ir(face, made, ints, pool=True) + _POOL.replace("$P$", p)
     if face.weights_bytes:
         text += _check_text(face, program.target.architecture.pointer_bytes)
+    for a in face.memory():
+        text += _fits_text(face, a, program.target.architecture.pointer_bytes)
     if face.states:
         text += _RESET.replace("$P$", p).replace("$FROM$", str(face.state_offset)).replace("$N$", str(face.state_bytes))
     return text
@@ -228,10 +231,54 @@ define internal void @$P$.work(ptr %job, i64 %begin, i64 %end) nounwind {
 
 _RESET = """\
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define void @$P$_reset(ptr %weights, ptr %state) nounwind {
+define i32 @$P$_reset(ptr %weights, ptr %state) nounwind {
+  %no.weights = icmp eq ptr %weights, null
+  %no.state = icmp eq ptr %state, null
+  %null = or i1 %no.weights, %no.state
+  br i1 %null, label %missing, label %given
+missing:
+  ret i32 1
+given:
+  %a = ptrtoint ptr %weights to i64
+  %b = ptrtoint ptr %state to i64
+  %both = or i64 %a, %b
+  %low = and i64 %both, 63
+  %odd = icmp ne i64 %low, 0
+  br i1 %odd, label %unaligned, label %good
+unaligned:
+  ret i32 2
+good:
   %from = getelementptr i8, ptr %weights, i64 $FROM$
   call void @llvm.memcpy.p0.p0.i64(ptr align 64 %state, ptr align 64 %from, i64 $N$, i1 false)
-  ret void
+  ret i32 0
+}
+"""
+
+_FITS = """\
+define i32 @$P$_check_$NAME$($EXTENTS$ptr %memory, $SIZE$ %bytes) nounwind {
+  %wanted = $WANTED$
+  %outside = icmp slt i64 %wanted, 0
+  br i1 %outside, label %extent, label %inside
+extent:
+  ret i32 $OUTSIDE$
+inside:
+  %null = icmp eq ptr %memory, null
+  br i1 %null, label %missing, label %given
+missing:
+  ret i32 3
+given:
+  %address = ptrtoint ptr %memory to i64
+  %low = and i64 %address, $LOW$
+  %odd = icmp ne i64 %low, 0
+  br i1 %odd, label %unaligned, label %aligned
+unaligned:
+  ret i32 4
+aligned:
+  %have = zext $SIZE$ %bytes to i128
+  %need = zext i64 %wanted to i128
+  %small = icmp ult i128 %have, %need
+  %code = zext i1 %small to i32
+  ret i32 %code
 }
 """
 
@@ -283,12 +330,27 @@ end:
 """
 
 
+def _fits_text(face: Interface, a: Argument, pointer_bytes: int) -> str:
+    opened = range(len(face.ranges)) if a.open else range(0)
+    extents = "".join(f"i64 %e{i}, " for i in opened)
+    wanted = f"call i64 @{face.prefix}_{a.name}_bytes({extents.removesuffix(', ')})" if a.open else f"add i64 {a.bytes}, 0"
+    values = {
+        "P": face.prefix, "NAME": a.name, "EXTENTS": extents, "SIZE": f"i{8 * pointer_bytes}", "WANTED": wanted, "OUTSIDE": OUTSIDE,
+        "LOW": ALIGN - 1,
+    }  # fmt: skip
+    return _filled(_FITS, values)
+
+
 def _check_text(face: Interface, pointer_bytes: int) -> str:
     values = {
         "P": face.prefix, "BYTES": face.weights_bytes, "WORDS": face.weights_bytes // 8, "SUM": face.weights_sum,
         "SIZE": f"i{8 * pointer_bytes}", "GOLDEN": _GOLDEN, "MIX1": _MIX1, "MIX2": _MIX2,
     }  # fmt: skip
-    text = _CHECK
+    return _filled(_CHECK, values)
+
+
+def _filled(text: str, values: Mapping[str, object]) -> str:
+    """A text with a value for each name between dollars."""
     for k, v in values.items():
         text = text.replace(f"${k}$", str(v))
     return text

@@ -200,7 +200,6 @@ class Model:
         if "state" in self._own:
             reset = self._code.{p}_reset
             reset.argtypes = [ctypes.c_void_p] * 2
-            reset.restype = None
             reset(*(ctypes.addressof(self._own[k]) for k in ("weights", "state")))
 
     def run(self, *inputs):

@@ -118,7 +118,8 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
 
     Shapes:   boxes (N, 4) of (x1, y1, x2, y2), scores (N) -> (K), int64
     Args:     max_output: the most boxes that are returned.
-    Returns:  the numbers of the boxes that are kept, in descending order of their scores; of equal scores the first box comes first
+    Returns:  the numbers of the boxes that are kept, in descending order of their scores; of equal scores the first box comes first. A box
+        with a NaN overlaps none, so it is kept, and NaN scores come first, as in PyTorch
     Errors:   TraceError inside of a trace: how many boxes are kept is known only when they are
     Errors: ShapeError for what are no boxes and scores, ArgumentError for a negative max_output
 

@@ -18,7 +18,7 @@ from tengen.ops.define import Case, Op, check_floats, composite, lookup, primiti
 from tengen.ops.division import floor_div
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
-from tengen.ops.logic import greater, greater_equal, less, logical_and
+from tengen.ops.logic import equal, greater, greater_equal, less, logical_and
 from tengen.ops.reduce import extent, max_, mean, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
@@ -93,7 +93,7 @@ def roi_align(
     Args:
         spatial_scale: what coordinates are multiplied by. sample_points: samples of a bin along each axis.
         aligned: coordinates are shifted by half a pixel, so that pixels are squares.
-    Numerics: a sample is linear between pixels, and what lies outside of the image is 0
+    Numerics: a sample is linear between pixels, and what lies outside of the image is 0; a region with a NaN is NaN
     Gradient: of the image and the regions
     Errors:   IndexOutOfRange for an image that there is not. MegEngine's sample_points=0, which gives zeros there, is an error here
     Source:   He et al., arXiv 1703.06870
@@ -135,7 +135,7 @@ def roi_pooling(
     Shapes:   inp (N, C, H, W), rois (K, 5) of (image, x1, y1, x2, y2) -> (K, C, *output_shape)
     Args:     scale: what coordinates are multiplied by; they are then rounded to pixels, halves away from 0, and both ends belong to the
         region.
-    Returns:  a bin without pixels is 0
+    Returns:  a bin without pixels is 0, as those of a region outside of the image; a region with a coordinate that is NaN or inf is NaN
     Gradient: of the image; of the regions there is none
     Errors:   IndexOutOfRange for an image that there is not
     Source:   Girshick, arXiv 1504.08083
@@ -168,7 +168,7 @@ def roi_pooling(
     found = pooled(where(inside_rows, reshape(permute(across, (0, 1, 3, 2)), (k, c, 1, pw, h)), empty), 4)
     many = mul(*(reshape(sum_(astype(t, int64), 2), shape) for t, shape in ((rows, (k, 1, ph, 1)), (columns, (k, 1, 1, pw)))))
     found = div(found, astype(maximum(many, 1), inp.dtype)) if mode == "average" else found
-    return where(greater(many, 0), found, 0.0)
+    return _of_finite(r, where(greater(many, 0), found, 0.0))
 
 
 @composite(functional="nn", own=(1, 2))
@@ -193,7 +193,8 @@ def deformable_psroi_pooling(
             region, times trans_std. no_trans: bins are not moved, and trans is not read.
         sample_per_part: samples of a bin along each axis, at its low end and from there on in even steps.
         spatial_scale: what coordinates are multiplied by, after they were rounded to pixels, halves away from 0.
-    Returns:  samples more than half a pixel outside of the image do not count; a bin without samples is 0
+    Returns:  samples more than half a pixel outside of the image do not count; a bin without samples is 0, and
+        a region with a coordinate that is NaN or inf is NaN
     Gradient: of the image and the offsets
     Errors:   ShapeError where trans does not fit; MegEngine takes one group, and trans of the pooled extents, which here too
         are those of
@@ -245,7 +246,14 @@ def deformable_psroi_pooling(
     weight = mul(weight, reshape(share, (k * g, 1, pooled_h * pooled_w, s, s)))
     groups = add(mul(reshape(_image_of(rois), (k, 1)), g), reshape(iota(g), (1, g)))
     found = tap_sum(reshape(inp, (n * g, c // g, h * w)), reshape(groups, (k * g,)), places, astype(weight, inp.dtype))
-    return reshape(sum_(found, (3, 4)), (k, c, pooled_h, pooled_w))
+    return _of_finite(r, reshape(sum_(found, (3, 4)), (k, c, pooled_h, pooled_w)))
+
+
+def _of_finite(r: Tensor, pooled: Tensor) -> Tensor:
+    """The results (K, C, PH, PW), but NaN for regions (K, 5) with a coordinate that is NaN or inf."""
+    zeros = [mul(_column(r, i), 0.0) for i in range(1, 5)]
+    total = reshape(add(add(zeros[0], zeros[1]), add(zeros[2], zeros[3])), (r.shape[0], 1, 1, 1))
+    return where(equal(total, total), pooled, float("nan"))
 
 
 def _rounded(x: Tensor) -> Tensor:

@@ -32,10 +32,11 @@ def fold_constants(graph: Graph, evaluate: Evaluate) -> Graph:
         return g
     outside = {v for n in g.nodes if id(n) not in known for v in n.inputs} | set(g.results())
     wanted = [v for n in g.nodes if id(n) in known for v in n.outputs if v in outside]
-    table = dict(zip(wanted, _replacements(g, known, wanted, evaluate)))
+    table: dict[Value | None, Value | None] = dict(zip(wanted, _replacements(g, known, wanted, evaluate)))
     g.nodes = [n for n in g.nodes if id(n) not in known]
-    for v, c in table.items():
-        g.replace_value(v, c)
+    for n in g.nodes:
+        n.inputs = [table.get(v, v) for v in n.inputs]
+    g.redirect_results(table)
     return g
 
 

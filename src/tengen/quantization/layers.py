@@ -19,6 +19,7 @@ from tengen.deploy.graphs import Graph, Node, Value
 from tengen.ir.types import TensorType
 from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
 from tengen.quantization.dtypes import QuantizationError, check_scale
+from tengen.quantization.folding import PRODUCTS, Known, shift_of, weight_channels
 from tengen.tensor import Tensor
 
 MOST_TERMS = ((1 << 31) - 1) // (255 * 128)  # of a sum of products of uint8 and int8
@@ -33,6 +34,7 @@ class Layer:
         name: of its weight. op: "conv" or "matmul". where: the user's line. index: of the node in the graph.
         why_float: why it stays in float32; "" where it does not. histogram: of its input. most: the largest magnitudes of its input's
         channels. balance: what its input is divided by and its weight multiplied by, for each input channel; None: nothing.
+        bias: what is added to each output channel; None: nothing. last: index of the node whose result is the layer's.
         low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
         rounded: the weight's integers, where they were learnt; None: the nearest. correction: what is added to each output
         channel, because rounded weights have another mean; None: nothing. sqnr (dB), cosine, saturation: of its result by integers
@@ -46,6 +48,8 @@ class Layer:
     index: int
     weight: np.ndarray
     attrs: dict[str, Any]
+    bias: np.ndarray | None = None
+    last: int = -1
     why_float: str = ""
     histogram: Histogram = field(default_factory=Histogram)
     most: np.ndarray | None = None
@@ -66,13 +70,17 @@ class Layer:
     @property
     def channel_axes(self) -> tuple[int, ...]:
         """The axes of the weight that are output channels."""
-        if self.op == "matmul":
-            return (0,) if self.attrs["transpose_b"] else (1,)
-        return (0, 1) if self.weight.ndim == len(self.attrs["stride"]) + 3 else (0,)
+        return weight_channels(self.op, self.weight.ndim, self.attrs)
+
+    @property
+    def of_channels(self) -> tuple[int, ...]:
+        """The shape in which one number for each output channel broadcasts with the result."""
+        return (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
 
     def in_float(self, x: Tensor) -> Tensor:
         """The result in float32."""
-        return self.product(x, Tensor(self.weight))
+        y = self.product(x, Tensor(self.weight))
+        return y if self.bias is None else y + Tensor(self.bias.reshape(self.of_channels))
 
     def product(self, x: Tensor, w: Tensor) -> Tensor:
         """The result of another weight, in float32."""
@@ -101,8 +109,12 @@ class Layer:
         q = self.rounded
         if q is None:
             q = np.clip(np.rint(self.weight / scale), -127, 127).astype(np.int8)
-        shape = (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
-        return q, scale.reshape(shape)
+        return q, scale.reshape(self.of_channels)
+
+    def shift(self) -> np.ndarray | None:
+        """What is added to each output channel of the result by integers, the correction too; None: nothing."""
+        parts = [a.reshape(self.of_channels).astype(np.float64) for a in (self.bias, self.correction) if a is not None]
+        return sum(parts).astype(np.float32) if parts else None
 
     def watch(self, x: np.ndarray) -> None:
         """Counts an input of calibration."""
@@ -149,16 +161,17 @@ class Layer:
         self.scale, self.zero = float(scale), zero if zero else None
         self.low, self.high = ((q - zero) * self.scale for q in self.dtype[:2])
 
-    def by_integers(self) -> Callable[..., Tensor]:
-        """A function (input, weight in float32, which it does not read) -> the result by integers."""
+    def by_integers(self) -> Callable[[Tensor], Tensor]:
+        """A function of the input that gives the result by integers."""
         w, w_scale = self.codes()
         scales = np.float32(self.scale) if self.balance is None else np.float32(self.scale) * self.balance
         q, scale, product = Tensor(w), Tensor(scales), Tensor(np.float32(self.scale) * w_scale)
         zero = None if self.zero is None else Tensor(np.int32(self.zero))
-        more = None if self.correction is None else Tensor(self.correction.reshape(w_scale.shape))
+        shift = self.shift()
+        more = None if shift is None else Tensor(shift)
         a, (low, high, d) = self.attrs, self.dtype
 
-        def computed(x: Tensor, *weight: Tensor) -> Tensor:
+        def computed(x: Tensor) -> Tensor:
             codes = F.quantize_linear(x, scale, zero, low, high, d)
             codes = codes if zero is None else F.centre_codes(codes, zero)
             if self.op == "matmul":
@@ -171,14 +184,14 @@ class Layer:
         return computed
 
     def compare(self, x: np.ndarray, correct: bool) -> None:
-        """Notes how far the result by integers is from float32's, for an input; `correct`: first takes the mean difference of
-        each output channel off."""
-        balanced = self.balanced(x)
-        want = self.in_float(Tensor(balanced)).numpy().astype(np.float64)
+        """Notes how far the result by integers is from float32's, for an input, without the bias, which is no part of the error;
+        `correct`: first takes the mean difference of each output channel off."""
+        balanced, alone = self.balanced(x), replace(self, bias=None, correction=None)
+        want = alone.in_float(Tensor(balanced)).numpy().astype(np.float64)
         if not np.isfinite(want).all():
             raise QuantizationError(f"the result of {self.name} in float32 holds NaN or inf; help: debug.check_finite finds it")
         self.correction = None
-        got = self.by_integers()(Tensor(x)).numpy().astype(np.float64)
+        got = alone.by_integers()(Tensor(x)).numpy().astype(np.float64)
         if correct and want.size:
             channel = want.ndim - 1 if self.op == "matmul" else 1
             mean = (want - got).mean(axis=tuple(i for i in range(want.ndim) if i != channel), keepdims=True)
@@ -208,15 +221,18 @@ def find_layers(graph: Graph) -> list[Layer]:
     """The convolutions and products of a graph with constant weights in float32; `why_float` says what cannot be computed by
     integers."""
     constants = {c.value: c for c in graph.constants.values() if c.data is not None}
+    known, places = Known(graph), {n: i for i, n in enumerate(graph.nodes)}
     found = []
     for i, n in enumerate(graph.nodes):
-        if n.op not in ("conv", "matmul") or n.outputs[0].type.dtype is not float32:
+        if n.op not in PRODUCTS or n.outputs[0].type.dtype is not float32:
             continue
         c = constants.get(n.inputs[1])
         if c is None:
             continue
-        made = Layer(c.name, n.op, n.where or "", i, c.data, dict(n.attrs))
+        made = Layer(c.name, n.op, n.where or "", i, c.data, dict(n.attrs), last=i)
         made.why_float = _why_float(n, made)
+        if not made.why_float and (shifted := shift_of(known, n)) is not None:
+            made.last, made.bias = places[shifted[0]], shifted[1].astype(np.float32)
         found.append(made)
     return found
 
@@ -239,10 +255,10 @@ def _why_float(n: Node, layer: Layer) -> str:
 def replaced(graph: Graph, layers: list[Layer], chosen: Callable[[Layer], bool]) -> Graph:
     """A copy of the graph in which the chosen layers are computed by integers."""
     g = graph.copy()
-    nodes = [(layer, g.nodes[layer.index]) for layer in layers if not layer.why_float and chosen(layer)]
+    nodes = [(layer, g.nodes[layer.index], g.nodes[layer.last]) for layer in layers if not layer.why_float and chosen(layer)]
     with g.edits():
-        for layer, n in nodes:
-            g.replace(n, layer.by_integers())
+        for layer, n, last in nodes:
+            g.replace(last, g.apply(layer.by_integers(), _input(n), before=n))
     return g
 
 
@@ -250,19 +266,21 @@ def switched(graph: Graph, layers: list[Layer]) -> Graph:
     """A copy of the graph that computes each layer both ways. Behind its inputs is a bool[] for each layer that can be by
     integers: whether it is in this run. So one program measures every choice."""
     g = graph.copy()
-    nodes = [(layer, g.nodes[layer.index]) for layer in layers if not layer.why_float]
+    nodes = [(layer, g.nodes[layer.index], g.nodes[layer.last]) for layer in layers if not layer.why_float]
     with g.edits():
-        for i, (layer, n) in enumerate(nodes):
+        for i, (layer, n, last) in enumerate(nodes):
             on = g.add_input(f"layer {i} is by integers", TensorType((), "bool"))
             both = lambda on, x, layer=layer: F.where(on, layer.by_integers()(x), layer.in_float(x))
-            x = n.inputs[0]
-            assert x is not None
-            g.replace(n, g.apply(both, on, x, before=n))
+            g.replace(last, g.apply(both, on, _input(n), before=n))
     return g
 
 
 def input_of(graph: Graph, layer: Layer) -> Value:
     """What a layer reads in its graph."""
-    x = graph.nodes[layer.index].inputs[0]
+    return _input(graph.nodes[layer.index])
+
+
+def _input(n: Node) -> Value:
+    x = n.inputs[0]
     assert x is not None
     return x

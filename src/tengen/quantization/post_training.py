@@ -16,8 +16,10 @@ from tengen.base.errors import TengenError
 from tengen.deploy.graphs import Graph
 from tengen.quantization.calibrators import CALIBRATORS
 from tengen.quantization.dtypes import QuantizationError
+from tengen.quantization.folding import fold_affine
 from tengen.quantization.layers import Layer, find_layers, input_of, replaced, switched
 from tengen.quantization.modes import evaluating
+from tengen.quantization.requantising import requantise
 from tengen.quantization.rounding import learn_rounding
 from tengen.tensor import Tensor
 
@@ -98,9 +100,10 @@ class Road:
         with evaluating(model):
             self.graph = Graph.of(model, *(Tensor(x) for x in self.batches[0]))
         self._open(len({tuple(x.shape for x in b) for b in self.batches}) > 1)
+        self.outputs = [self._run(self.graph, b) for b in self.batches]  # of the network as it was given
+        self.graph = fold_affine(self.graph)
         self.layers = find_layers(self.graph)
         self._calibrate(calibrator, asymmetric, bias_correction, adaround, equalize)
-        self.outputs = [self._run(self.graph, b) for b in self.batches]
         self.metric = metric or _accuracy(self.outputs, labels)
         self.float_score = self.score_of(self.outputs)
 
@@ -185,7 +188,7 @@ class Road:
         g = self.program(lambda layer: True)
         score, _ = self.scored(g)
         if self.float_score - score <= drop:
-            return Quantized(g, self.layers, self.float_score, score)
+            return self._finished(g, score, drop)
         able = [layer for layer in self.layers if not layer.why_float]
         both = switched(self.graph, self.layers)
         measured = lambda ints: self.scored(both, *(np.array(i in ints) for i in range(len(able))))
@@ -207,6 +210,14 @@ class Road:
             able[i].why_float = (
                 f"by integers as well, the drop is {loss:.2f} % ({drop:g} % asked for); it alone costs {harm[i][0]:.2f} %"
             )
+        return self._finished(g, score, drop)
+
+    def _finished(self, g: Graph, score: float, drop: float) -> Quantized:
+        """The program whose sums are requantised, if it loses no more than `drop` either; else the given one, of a known score."""
+        made = requantise(g)
+        number = self.scored(made)[0]
+        if self.float_score - number <= drop:
+            g, score = made, number
         return Quantized(g, self.layers, self.float_score, score)
 
 
@@ -287,7 +298,7 @@ def ptq(
     road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround, equalize)
     if budget_drop is not None:
         return road.mixed(budget_drop)
-    g = road.program(lambda layer: True)
+    g = requantise(road.program(lambda layer: True))
     return Quantized(g, road.layers, road.float_score, road.scored(g)[0])
 
 

@@ -32,7 +32,7 @@ def learn_rounding(layer: Layer, x: np.ndarray, steps: int = 200, lr: float = 1e
     nearest, scale = layer.codes()
     wide = layer.weight_scale()
     given = Tensor(x)
-    want, rounded_input = layer.in_float(given), layer.rounded_input(given)
+    want, rounded_input = layer.product(given, Tensor(layer.weight)), layer.rounded_input(given)
     down = np.floor(layer.weight / wide)
     rest = np.clip(layer.weight / wide - down, 0.001, 0.999)
     v = Parameter((-np.log((HIGH - LOW) / (rest - LOW) - 1)).astype(np.float32))

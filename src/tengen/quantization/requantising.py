@@ -1,0 +1,158 @@
+"""Sums of products become the next layer's integers by one multiplication, and additions read integers.
+
+In: a graph in which layers by integers hand on numbers. Out: one in which they hand on integers, where nobody needs the numbers. Its
+results differ by roundings: docs/numerics.md has the rule ("requantise").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.base.dtype import int8, int32
+from tengen.deploy.graphs import Graph, Node, Value
+from tengen.passes.cleanup import merge_common
+from tengen.passes.codes import LEAST_SCALE, MOST_SCALE, does_the_same
+from tengen.quantization.folding import Known, weight_channels
+from tengen.tensor import Tensor
+
+MOST_BIAS = 1 << 30
+SUMS = ("conv_int", "matmul_int")
+
+
+class Made(NamedTuple):
+    """Sums of integers that stand for numbers: scale total + shift.
+
+    Attributes: total: the sums. product: the node that makes them. scale, shift: one for each output channel, in float64.
+    """
+
+    total: Value
+    product: Node
+    scale: np.ndarray
+    shift: np.ndarray
+
+
+def requantise(graph: Graph) -> Graph:
+    """A copy in which sums are requantised wherever only `quantize_linear`, behind relu, relu6, views and maxima over windows, and
+    additions read the numbers that they stand for.
+
+    before: ``%x = dequantize_linear(%total, %p); %y = relu(add(%x, %b)); %q = quantize_linear(%y, %s)``
+    after:  ``%q = requantize_linear(add(%total, %b / p), %p / s, low=0)``
+    """
+    g = merge_common(graph)
+    assert isinstance(g, Graph)
+    with g.edits():
+        _share(g)
+        for q in [n for n in g.nodes if n.op == "quantize_linear"]:
+            _requantised(g, q)
+    return g
+
+
+def _share(g: Graph) -> None:
+    """Where numbers are read by layers by integers and by additions alone, the additions too read what the integers stand for, so that nobody
+    needs the numbers."""
+    known = Known(g)
+    for q in [n for n in g.nodes if n.op == "quantize_linear"]:
+        v = q.inputs[0]
+        assert v is not None
+        adds = [n for n in known.users[v] if n.op == "add"]
+        alone = {n.op for n in known.users[v]} == {"quantize_linear", "add"} and v not in known.kept and v.node is not None
+        if not alone or _settings(known, q) is None or any(n.outputs[0].type is not v.type for n in adds):
+            continue
+        zero = [] if q.inputs[2] is None else [q.inputs[2]]
+        scale = q.inputs[1]
+        assert scale is not None
+        numbers = g.apply(F.dequantize_linear, q.outputs[0], scale, *zero)
+        for n in adds:
+            n.inputs = [numbers if x is v else x for x in n.inputs]
+        known = Known(g)
+
+
+def _settings(known: Known, q: Node) -> tuple[np.float32, int] | None:
+    """The scale and the zero point of the integers that a node makes, where they are known, and one for all elements."""
+    scale = known.data.get(q.inputs[1]) if q.inputs[1] is not None else None
+    zero = np.zeros((), np.int32) if q.inputs[2] is None else known.data.get(q.inputs[2])
+    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or scale.dtype != np.float32:
+        return None
+    return scale.reshape(())[()], int(zero.reshape(()))
+
+
+def _requantised(g: Graph, q: Node) -> None:
+    """Makes the integers of the sums themselves, if nothing else reads what is between."""
+    known = Known(g)
+    if (settings := _settings(known, q)) is None:
+        return
+    (scale, zero), attrs, relu = settings, q.attrs, False
+    between: list[Node] = []
+    v = q.inputs[0]
+    while v is not None and v.node is not None and known.only_reader(v) is not None:
+        n = v.node
+        if n.op == "relu" or n.op == "relu6" and np.rint(np.float32(6) / scale) + zero >= attrs["high"]:
+            relu = True
+        elif does_the_same(n):
+            between.append(n)
+        else:
+            break
+        v = n.inputs[0]
+    made = None if v is None or known.only_reader(v) is None else sums_of(known, v)
+    fitting = None if made is None else _fitting(known, made, scale)
+    if made is None or fitting is None:
+        return
+    multiplier, bias = fitting
+    d = attrs["dtype"]
+
+    def computed(total: Tensor) -> Tensor:
+        total = total + Tensor(bias) if bias.any() else total
+        z = Tensor(np.int32(zero)) if zero else None
+        codes = F.requantize_linear(total, Tensor(multiplier), z, attrs["low"], attrs["high"], d)
+        return F.maximum(codes, Tensor(np.array(zero, d))) if relu and attrs["low"] < zero else codes
+
+    codes = g.apply(computed, made.total)
+    for n in reversed(between):
+        codes = g.insert(n.op, [codes], where=n.where, **n.attrs).outputs[0]
+    g.replace(q, codes)
+
+
+def _fitting(known: Known, made: Made, scale: np.float32) -> tuple[np.ndarray, np.ndarray] | None:
+    """(multiplier, bias in int32) for integers of a scale, in the shape that broadcasts with the sums; None: where a multiplier or a bias is
+    out of range, or where a sum with its bias may not fit int32."""
+    product, weight = made.product, known.data[made.product.inputs[1]]
+    multiplier = (made.scale.astype(np.float32) / scale).astype(np.float32)
+    if not ((multiplier >= LEAST_SCALE) & (multiplier <= MOST_SCALE)).all() or not (made.scale > 0).all():
+        return None
+    bias = np.rint(made.shift / made.scale)
+    op = "matmul" if product.op == "matmul_int" else "conv"
+    axes = weight_channels(op, weight.ndim, product.attrs)
+    most = np.abs(weight.astype(np.int64)).sum(axis=tuple(i for i in range(weight.ndim) if i not in axes)).reshape(-1)
+    inp = product.inputs[0]
+    assert inp is not None
+    largest = 128 if inp.type.dtype is int8 else 255
+    if not (np.abs(bias) + most * largest < 1 << 31).all() or not (np.abs(bias) <= MOST_BIAS).all():
+        return None
+    shape = (-1,) if op == "matmul" else (1, -1, *[1] * (weight.ndim - 1 - len(axes)))
+    return np.reshape(multiplier, shape), bias.astype(np.int32).reshape(shape)
+
+
+def sums_of(known: Known, v: Value) -> Made | None:
+    """The sums by integers that a value is a number for each channel times, and one more for each channel added."""
+    n, shift = v.node, None
+    if n is not None and n.op == "add":
+        first = n.inputs[0] not in known.data
+        v, b = n.inputs if first else n.inputs[::-1]
+        n, shift = v.node, b
+        if known.only_reader(v) is None:
+            return None
+    if n is None or n.op != "dequantize_linear" or n.inputs[2] is not None:
+        return None
+    total = n.inputs[0]
+    product = total.node if total is not None else None
+    if total is None or total.type.dtype is not int32 or product is None or product.op not in SUMS or known.only_reader(total) is None:
+        return None
+    channel = total.type.ndim - 1 if product.op == "matmul_int" else 1
+    scale = known.each(n.inputs[1], v, channel)
+    shifts = np.zeros(1) if shift is None else known.each(shift, v, channel)
+    if scale is None or shifts is None or product.inputs[1] not in known.data:
+        return None
+    return Made(total, product, scale, np.broadcast_to(shifts, scale.shape))
