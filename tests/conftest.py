@@ -81,9 +81,24 @@ def pytest_collection_finish(session) -> None:
         from tengen.compiler import plans
 
         plans.HOT_AFTER_S = float("inf")
+        _keep_no_schedules()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def _keep_no_schedules() -> None:
+    """A test that tunes has a cache of its own. What it finds is part of the key of every program that is made afterwards, and differs
+    from run to run: in the cache of all tests it made each run lower nearly everything anew."""
+    from tengen.runtime import cache
+
+    put, everyones = cache.put, cache.directory_name()
+
+    def checked(key, data, *suffix):
+        assert cache.SCHEDULES not in suffix or cache.directory_name() != everyones, "a test that tunes needs a cache of its own"
+        put(key, data, *suffix)
+
+    cache.put = checked
 
 
 @pytest.hookimpl(tryfirst=True)

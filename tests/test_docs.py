@@ -5,6 +5,7 @@ run is fenced as something else.
 """
 
 import ast
+import contextlib
 import doctest
 import importlib
 import importlib.util
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from each import each
 
+from tengen.base.config import config
 from tengen.codegen.targets import Target
 from tengen.deploy.run import CannotRun, linker
 
@@ -29,6 +31,12 @@ def blocks(text):
     """Yields (line number of the first line, code) of the Python blocks of a page."""
     for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield text.count("\n", 0, match.start(1)) + 1, match.group(1)
+
+
+def own_schedules(text, folder):
+    """A block in which examples that tune have a cache of their own: what they find, which is another schedule each time, would be part of
+    the key of every program that is made afterwards, and nothing that was kept before would be found."""
+    return config.scope(cache_dir=str(folder / "cache")) if "tune(" in text else contextlib.nullcontext()
 
 
 def run_page(path, namespace):
@@ -50,7 +58,8 @@ def test_page_runs(page, tmp_path, monkeypatch):
             linker(Target.machine())
         except CannotRun as e:
             pytest.skip(str(e))
-    run_page(page, {"__name__": "__main__"})
+    with own_schedules(page.read_text(), tmp_path):
+        run_page(page, {"__name__": "__main__"})
 
 
 def public_modules():
@@ -78,7 +87,8 @@ def test_docstrings(name, tmp_path, monkeypatch):
             tests.append(doctest.DocTestParser().get_doctest(doc, dict(vars(module)), f"{name}.{key}", module.__file__, None))
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     for test in tests:
-        runner.run(test, out=failed.append)
+        with own_schedules(test.docstring, tmp_path):
+            runner.run(test, out=failed.append)
     assert not failed, "\n" + "".join(failed)
 
 
