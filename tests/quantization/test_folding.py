@@ -12,6 +12,7 @@ import tengen.functional as F
 import tengen.module as M
 import tengen.quantization as Q
 from tengen import Tensor, load_graph, random
+from tengen.autodiff import no_grad
 from tengen.deploy.compile import compile_model
 from tengen.deploy.graphs import Graph
 from tengen.deploy.run import run_artifact
@@ -29,12 +30,12 @@ def normal(*shape):
 def norm(n, kind=M.BatchNorm2d):
     """A batch norm whose every number says something; one channel is turned round, and one has a large shift."""
     made = kind(n).eval()
-    made.running_mean[...] = normal(*made.running_mean.shape)
-    made.running_var[...] = RNG.uniform(0.3, 3, made.running_var.shape).astype("float32")
-    made.weight[...] = RNG.uniform(0.5, 1.5, made.weight.shape).astype("float32") * np.where(np.arange(n) == 1, -1, 1).astype(
-        "float32"
-    ).reshape(made.weight.shape)
-    made.bias[...] = normal(*made.bias.shape)
+    signs = np.where(np.arange(n) == 1, -1, 1).astype("float32").reshape(made.weight.shape)
+    with no_grad():  # parameters require gradients where a test has imported PyTorch's dialect
+        made.running_mean[...] = normal(*made.running_mean.shape)
+        made.running_var[...] = RNG.uniform(0.3, 3, made.running_var.shape).astype("float32")
+        made.weight[...] = RNG.uniform(0.5, 1.5, made.weight.shape).astype("float32") * signs
+        made.bias[...] = normal(*made.bias.shape)
     return made
 
 
