@@ -56,6 +56,18 @@ def test_bytes_are_those_of_real_steps(stage, ranks):
         assert said <= found <= said + 200, (said, found)
 
 
+def test_what_packs_and_adds_gradients_is_a_part_of_the_exchange():
+    work, n = _mlp(), _mlp().parameters * 4
+    ways = {"data": 2, "micro_batches": 4}, {"data": 2, "pipeline": 2, "micro_batches": 2}
+    for way in ways:
+        more = plan(work, FLAT, 1e9, 64, **way, handling=1e6).exchange - plan(work, FLAT, 1e9, 64, **way).exchange
+        assert more == pytest.approx(way["micro_batches"] * n / way.get("pipeline", 1) / 1e6)
+    net, ticks = M.Sequential(M.Linear(64, 128), M.Linear(128, 32, bias=False)), iter(range(0, 100, 2))
+    before = [p.numpy().tobytes() for p in net.parameters()]
+    assert planning.measured_handling(net, np.zeros((2, 64), np.float32), clock=lambda: next(ticks)) == 2 * 4 * (64 * 128 + 128 + 128 * 32) / 2
+    assert [p.numpy().tobytes() for p in net.parameters()] == before and all(p.grad is None for p in net.parameters())
+
+
 def test_bytes_and_micro_batches_of_a_pipeline():
     work = work_of(M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(4)]), np.zeros((8, 64), np.float32))
     found = dist.launcher(jobs.piped, n_gpus=2, backend="threads")()

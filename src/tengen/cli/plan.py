@@ -68,9 +68,10 @@ def plan(
     made, given = network_of(network), [np.zeros(s, dtype) for s in shapes]
     work = planning.work_of(made, *given)
     rate = planning.measured_rate(made, *given) if flops is None else flops
+    handling = planning.measured_handling(made, *given) if flops is None else float("inf")
     samples, where = batch or 4 * ranks, _link(link, net)
     limit = float("inf") if memory is None else byte_size(memory, "--memory", 1000)
-    curves = planning.curves(work, where, rate, samples, ranks, limit)
+    curves = planning.curves(work, where, rate, samples, ranks, limit, handling=handling)
     first = curves["best"][0].plan
     click.echo(f"{work.parameters:,} parameters, {sizeof_fmt(6 * work.operations, 'OPs')} a sample; {samples:,} samples a step")
     click.echo(f"a process: {rate:.3g} operations a second\n")

@@ -15,7 +15,7 @@ J. Speck, J. Traff, "Two-tree algorithms for full bandwidth broadcast, reduction
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2
 from typing import Any, NamedTuple
@@ -24,9 +24,11 @@ import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.errors import DistributedError
+from tengen.distributed.data_parallel import DataParallel
 from tengen.kernels.numerics import CHUNK_TERMS
 from tengen.module import Linear, Module
 from tengen.tensor import Tensor
+from tengen.transport.group import Group, world
 from tengen.utils.summary import summary
 
 ALGORITHMS = ("all-to-all", "ring", "tree", "double tree")
@@ -127,21 +129,40 @@ def work_of(net: Module, *inputs: Any) -> Work:
     return Work((*layers, Layer(0.0, missing, 0.0, ())) if missing > 0 else tuple(layers))
 
 
-def measured_rate(net: Module, *inputs: Any, repeat: int = 3) -> float:
+def measured_rate(net: Module, *inputs: Any, repeat: int = 3, clock: Callable[[], float] = time.perf_counter) -> float:
     """Floating-point operations a second that steps of a network reach in this process: three times the forward's, by the shortest of
-    `repeat` steps. The last result is summed in place of a loss."""
+    `repeat` steps. The last result is summed in place of a loss. clock: gives seconds; `time.process_time` for those of the processor."""
     work = work_of(net, *inputs)
     gm = GradManager().attach(net.parameters())
     tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
     best = inf
     for _ in range(repeat + 1):  # the first one compiles
-        start = time.perf_counter()
+        start = clock()
         with gm:
             gm.backward(net(*tensors).sum())
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock() - start)
         for p in net.parameters():
             p.grad = None
     return 6 * work.operations * len(tensors[0]) / best
+
+
+def measured_handling(net: Module, *inputs: Any, repeat: int = 3, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Bytes of a network's gradients a second that `DataParallel` packs and adds in this process: by the shortest of `repeat` steps of two
+    micro-batches, whose gradients are there already. clock: as of `measured_rate`."""
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        gm.backward(net(*(x if isinstance(x, Tensor) else Tensor(x) for x in inputs)).sum())
+    there = [(p, p.grad) for p in net.parameters()]
+    alone, best = DataParallel(net, Group([world().rank]), micro_batches=2), inf
+    for _ in range(repeat + 1):
+        start = clock()
+        for _ in alone.micro_batches(np.zeros(2, np.float32)):
+            for p, g in there:
+                p.grad = g
+        best = min(best, clock() - start)
+        for p, _ in there:
+            p.grad = None
+    return 2 * sum(g.size * g.dtype.size for _, g in there if g is not None) / best
 
 
 @dataclass(frozen=True)
@@ -149,8 +170,8 @@ class Plan:
     """One way to train on P processes.
 
     Attributes: data, tensor, pipeline: the mesh. stage: of ZeRO; 0: nothing is shared out. micro_batches: of each copy. seconds: of a
-        step; of which compute, waiting (for other stages), exchange. memory: bytes of a process. received: bytes that exchanges bring to a
-        process in a step.
+        step; of which compute, waiting (for other stages), exchange (with what packs and adds gradients). memory: bytes of a process.
+        received: bytes that exchanges bring to a process in a step.
     """
 
     data: int
@@ -177,12 +198,13 @@ class Plan:
 
 def plan(
     work: Work, network: Network, rate: float, batch: int, data: int = 1, tensor: int = 1, pipeline: int = 1, stage: int = 0,
-    micro_batches: int = 1, states: int = 2, algorithm: str = "all-to-all",
+    micro_batches: int = 1, states: int = 2, algorithm: str = "all-to-all", handling: float = inf,
 ) -> Plan:  # fmt: skip
     """What one mesh takes.
 
     Args: rate: floating-point operations a second of a process. batch: samples of a step, in all. micro_batches: of each copy of the
         network. states: numbers that the optimizer keeps for each parameter; Adam: 2. algorithm: of tensor parallel's sums.
+        handling: bytes of gradients a second that a process packs and adds (`measured_handling`), which are a part of the exchange.
     """
     part = lambda field: sum(getattr(a, field) / (tensor if a.widths else 1) for a in work.layers) / pipeline  # what a process has of all
     n, b = part("parameters") * work.itemsize, batch / data / micro_batches  # bytes; samples of a micro-batch
@@ -199,7 +221,7 @@ def plan(
     among = network.among(data, tensor)
     scatter, gather = among.exchange(data, n), among.exchange(data, n)
     gathers = {0: 1.0, 1: 2.0, 2: 1.0, 3: 2.0 * micro_batches}[stage]  # of gradients; and of parameters; of these alone; ahead of each use
-    exchange = micro_batches * scatter + gathers * gather
+    exchange = micro_batches * (scatter + n / handling) + gathers * gather
     other = (data - 1) / data
     received = (micro_batches + gathers) * n * other + micro_batches * (
         sum((2 * chunks + 3) * s * (tensor - 1) / tensor for s, chunks in sums) / pipeline + (2 * passed if pipeline > 1 else 0.0)
@@ -220,6 +242,7 @@ def _divisors(n: int) -> list[int]:
 
 def plans(
     work: Work, network: Network, rate: float, batch: int, ranks: int, memory: float = inf, states: int = 2, algorithm: str = "all-to-all",
+    handling: float = inf,
 ) -> Iterator[Plan]:  # fmt: skip
     """Every mesh of so many processes that fits: each copy has a sample at least, each stage a layer, each part of a sum whole chunks of
     the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does."""
@@ -236,7 +259,7 @@ def plans(
             counts = sorted({m for m in (1, 2, 4, pipeline, 2 * pipeline, 4 * pipeline, 8 * pipeline) if m * data <= batch})
             for m in counts:
                 for stage in (0,) if data == 1 else (0, 1, 2, 3):
-                    found = plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm)
+                    found = plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm, handling)
                     if found.memory <= memory:
                         yield found
                         break
