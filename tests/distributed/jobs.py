@@ -950,7 +950,7 @@ def moved_on_mesh(stage=0, pairs=4, hidden=1024, micro_batches=4):
     return mesh.moved, channel.received - before
 
 
-def overlapped(traced=False, micro_batches=4, samples=11, changes="", overlap=True, steps=3):
+def overlapped(traced=False, micro_batches=4, samples=11, changes="", overlap=True, steps=3, freezes=False):
     """Trains with gradients that go while the backward walk goes on, in buckets of 64 bytes. Returns: parameters and buffers as bytes; how many
     buckets had gone before the end of each backward; warnings; and what the timeline says of the last step's transfers."""
     import warnings
@@ -962,7 +962,8 @@ def overlapped(traced=False, micro_batches=4, samples=11, changes="", overlap=Tr
     net = Small()
     for p in net.parameters():
         p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
-    net.never.frozen = True
+    for p in (net.never, *(net.fc.parameters() if freezes else ())):  # buckets of nothing else, in front of others
+        p.frozen = True
     net = dist.DataParallel(net, micro_batches=micro_batches, overlap=overlap)
     gm = autodiff.GradManager().attach(p for p in net.parameters() if not p.frozen)
     opt = optim.Adam([p for p in net.parameters() if not p.frozen], lr=0.01)

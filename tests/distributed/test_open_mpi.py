@@ -23,11 +23,12 @@ import jobs
 from mpi4py import MPI
 from tengen import distributed as dist
 import hashlib
-bits = [jobs.trained(), jobs.trained(steps=3, sharded=3), jobs.pipelined()["values"]]
+bits = [jobs.trained(), jobs.trained(steps=3, sharded=3), jobs.pipelined()["values"], jobs.overlapped(traced=True)[0]]
 if dist.get_world_size() == 4:
-    want = jobs.meshed({{"data": 2, "model": 2}}, stage=2)
-    assert jobs.meshed({{"pipe": 2, "model": 2}})[:3] == want[:3]
+    want = jobs.meshed({{"data": 2, "model": 2}}, stage=3)
+    assert jobs.meshed({{"pipe": 2, "model": 2}})[:3] == want[:3] == jobs.meshed({{"pipe": 2, "data": 2}}, stage=3)[:3]
 total = dist.functional.all_reduce_sum(jobs.tg.Tensor([dist.get_rank() + 1.0])).item()
+assert total == dist.functional.all_reduce_sum(jobs.tg.Tensor([dist.get_rank() + 1.0]), reduction="library").item()
 text = hashlib.sha256(repr(bits).encode()).hexdigest()[:16]
 sys.stdout.write(f"rank {{dist.get_rank()}} of {{dist.get_world_size()}}: {{total}} {{text}} {{MPI.Get_library_version()[:8]}}\\n")
 sys.stdout.flush()
@@ -60,7 +61,8 @@ def run(tmp_path_factory):
 def test_the_bits_are_those_of_one_process(run, ranks):
     import hashlib
 
-    want = hashlib.sha256(repr([jobs.trained(), jobs.trained(steps=3), jobs.pipelined()["values"]]).encode()).hexdigest()[:16]
+    bits = [jobs.trained(), jobs.trained(steps=3), jobs.pipelined()["values"], jobs.overlapped(traced=True)[0]]
+    want = hashlib.sha256(repr(bits).encode()).hexdigest()[:16]
     ended = run(ranks)
     assert ended.returncode == 0, ended.stderr
     found = re.findall(r"rank \d of (\d): ([\d.]+) ([0-9a-f]{16}) (Open MPI)", ended.stdout)

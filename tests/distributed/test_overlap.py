@@ -23,7 +23,7 @@ def _threads(ranks, job=jobs.overlapped, **options):
 
 CASES = [
     {}, {"traced": True}, {"changes": "branches"}, {"changes": "branches", "traced": True, "steps": 2}, {"samples": 3}, {"samples": 16},
-    {"samples": 3, "micro_batches": 8},
+    {"samples": 3, "micro_batches": 8}, {"freezes": True}, {"freezes": True, "traced": True},
 ]  # fmt: skip
 
 
@@ -102,7 +102,9 @@ def test_same_bytes():
     assert same_bytes(nan, nan.copy())
 
 
-def test_layers_in_parts_are_refused():
+def test_arguments_that_are_refused():
+    with pytest.raises(ValueError, match="overlap='yes' must be True, False, or None"):
+        dist.DataParallel(M.Linear(2, 2), overlap="yes")
     for said in _threads(2, jobs.overlap_refused):
         assert "DataParallel(overlap=True): layers in parts on a mesh" in said["parts"]
         assert "gradients sent early" in said["differ"] and "gradients sent late" in said["differ"]

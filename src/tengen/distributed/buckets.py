@@ -141,7 +141,8 @@ class Early:
         for gathering in self.overlap.channel.left:  # of a loop that was left: the other processes have sent theirs too
             self.overlap.channel.gathered(gathering)
         self.overlap.channel.left.clear()
-        self._sent, self._left, self._waiting, self._weight = [], self.overlap.due(), {}, weight
+        self._sent, self._left, self._weight = [], self.overlap.due(), weight
+        self._waiting = {k: [None] * len(self.overlap.buckets[k]) for k, due in enumerate(self._left) if not due}  # all of it is frozen
         self.overlap.now = self if sends else None
 
     def arrived(self, k: int, p: Parameter) -> None:

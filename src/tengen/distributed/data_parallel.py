@@ -159,6 +159,8 @@ class DataParallel:
             )
         if reduction not in ("mean", "sum"):
             raise ValueError(f"DataParallel: reduction={reduction!r} must be 'mean' or 'sum'")
+        if overlap not in (None, True, False):
+            raise ValueError(f"DataParallel: overlap={overlap!r} must be True, False, or None: where the processes are on several machines")
         count = group.size if micro_batches is None else micro_batches
         if count < 1:
             raise ValueError(f"DataParallel: micro_batches={micro_batches} must be at least 1")
