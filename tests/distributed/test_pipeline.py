@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tengen as tg
 from tengen import Tensor, autodiff, trace
 from tengen import distributed as dist
 from tengen import functional as F
@@ -117,6 +118,25 @@ def test_stages_as_programs_have_the_bits_of_eager_layers(ranks, options):
             programs = got.pop("programs")
             assert len(programs) == options.get("chunks", 1) and set(programs) <= {1, 2}  # for one size, and for all from the second on
             assert got == want
+
+
+def test_programs_of_parts_follow_the_mode_and_have_names():
+    found = []
+    for traced in (False, True):
+        tg.random.seed(1)
+        net = M.Sequential(M.Linear(4, 8), M.BatchNorm1d(8), M.Dropout(0.5), M.Linear(8, 3))
+        for p in net.parameters():
+            p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32))
+        pipe = dist.Pipeline(net, F.nn.cross_entropy, micro_batches=2, chunks=2, trace=traced)
+        losses = []
+        for i in range(4):
+            x = np.random.default_rng(i).standard_normal((6, 4)).astype(np.float32)
+            losses.append(pipe.train(i % 2 == 0).step(x, np.arange(6, dtype=np.int32) % 3))
+        with tg.profile() as profile:
+            pipe.step(x, np.arange(6, dtype=np.int32) % 3)
+        found.append((losses, [p.grad.numpy().tobytes() for p in pipe.parameters()]))
+    assert found[0] == found[1]
+    assert {"part0", "part1", "part0.gradient", "part1.gradient"} <= {row.program for row in profile.rows}
 
 
 def test_a_step_is_no_part_of_a_trace():

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -167,17 +166,21 @@ class Pipeline:
         self.parts = [net[bounds[i] : bounds[i + 1]] for i in mine]
         copies = Group([group.proc_ranks[self.stage * data + d] for d in range(data)])
         self.copies = [DataParallel(part, copies, micro_batches, reduction, overlap=False) for part in self.parts]
-        runs = [partial(self._run, c * self.stages + self.stage == n - 1, part) for c, part in enumerate(self.parts)]
-        self.runs: list[Callable[..., Any]] = [jit.trace(run) for run in runs] if trace else list(runs)
         self.traced = trace
+        self.runs = [self._run_of(i, i == n - 1, part) for i, part in zip(mine, self.parts)]
         self._owner: Shared | None = None  # of the gradients' pieces, where the copies share them out
         self.kept = 0
         if group.size > 1:
             SHARED.update({id(p): self for p in self.parameters()})
 
-    def _run(self, last: bool, part: Sequential, value: Any, *targets: Tensor) -> Any:
-        """What a chunk of layers makes of a micro-batch: what the next one takes, or the loss."""
-        return self.loss(part(value), *targets) if last else part(value)
+    def _run_of(self, number: int, last: bool, part: Sequential) -> Callable[..., Any]:
+        """What a part of the network makes of a micro-batch: what the next one takes, or the loss."""
+
+        def run(value: Any, *targets: Tensor) -> Any:
+            return self.loss(part(value), *targets) if last else part(value)
+
+        run.__name__ = f"part{number}"  # of its program, in profiles
+        return jit.trace(run) if self.traced else run
 
     def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
         if cuts is None:
