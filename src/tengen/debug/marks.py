@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, dtype
 from tengen.base.errors import NonFiniteError, ShapeError
 from tengen.debug.carries import carried
 from tengen.ir.graph import Check, Graph, Node, Value
@@ -22,7 +23,8 @@ from tengen.ir.rewrite import rebuild
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.kernels.source import Leaf
+from tengen.kernels.source import Elementwise, Leaf
+from tengen.loops.lang import bitcast
 from tengen.ops.define import Case, check_floats, lookup, primitive
 
 if TYPE_CHECKING:
@@ -46,13 +48,14 @@ def _(x):
 
 @largest_magnitude.lower
 def _(lo, ins, outs):
-    """Where the elements are dense, they are read as they lie in memory: the order does not matter."""
-    a, largest = ins[0], lookup("max")
+    """Where the elements are dense, they are read as they lie in memory: the order does not matter. Magnitudes are compared by their bits as
+    integers, of which those of an infinity and of a NaN are the largest: a maximum of floats looks for a NaN at each step."""
+    a, ints, largest = ins[0], dtype(f"int{8 * ins[0].dtype.size}"), lookup("max")
     if a.strides == contiguous_strides(a.shape, memory_order(a)):
         a = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
-    attrs = largest.canonical([TensorType(a.shape, a.dtype)], (None, False))
-    magnitude = lookup("abs").make_source([Leaf(a)], TensorType(a.shape, a.dtype), {})
-    largest.lower_from(lo, [magnitude], outs, attrs)
+    attrs = largest.canonical([TensorType(a.shape, ints)], (None, False))
+    bits = Elementwise(lambda x: bitcast(x, ints) & ~(-1 << (ints.bits - 1)), [Leaf(a)], a.shape, ints)
+    largest.lower_from(lo, [bits], [replace(outs[0], dtype=ints)], attrs)
 
 
 largest_magnitude.no_vjp("it is looked at, and not computed with")
