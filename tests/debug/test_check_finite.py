@@ -8,11 +8,13 @@ from tengen import Tensor, autodiff, debug, load_graph, random, trace
 from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
+from tengen.base.dtype import dtype
 from tengen.base.errors import NonFiniteError
 from tengen.debug.carries import carried
-from tengen.debug.marks import marked
+from tengen.debug.marks import largest_magnitude, marked
 from tengen.optimizer import SGD
 from tengen.passes.pipeline import optimize
+from tests.each import each
 
 INF = float("inf")
 X = Tensor([1.0, 0.0, 2.0])
@@ -218,3 +220,23 @@ def test_what_carries_is_seen():
                 x[at] = value
                 assert not np.isfinite(t(Tensor(x)).numpy()).all(), (node, value, at)
     assert carrying >= 12
+
+
+@each("name", ["float16", "bfloat16", "float32", "float64"])
+def test_the_largest_magnitude_is_that_of_the_bits(name):
+    """Beside NumPy's in float64, of all lengths around those of vectors and chunks, with and without a NaN or an infinity anywhere."""
+    kind = dtype(name).numpy
+    for n in (1, 2, 15, 17, 63, 65, 300, 5000):
+        for odd in (None, np.nan, -np.nan, np.inf, -np.inf):
+            a = (np.random.default_rng(n).standard_normal(n) * 3).astype(kind)
+            a[n // 2] = a[n // 2] if odd is None else odd
+            for some in (a, a[::-1], np.stack([a, a])[:, ::2]):
+                np.testing.assert_array_equal(largest_magnitude(Tensor(some)).numpy().astype("float64"), np.abs(some.astype("float64")).max())
+
+
+def test_what_a_loop_is_given_for_each_iteration():
+    """One kernel behind the value, which it stores; nothing else in the loop."""
+    run = trace(lambda h: F.fori_loop(0, 5, lambda i, s: F.tanh(s), h), example_input=Tensor(np.ones((3, 4), "float32")))
+    before, after = (next(n for n in g.nodes if n.op == "scan") for g in (run.graph, marked(run.graph, {})))
+    ops = [[n.op for n in s.attrs["body"].nodes] for s in (before, after)]
+    assert ops[1] == [*ops[0], "largest_magnitude"] and len(after.outputs) == len(before.outputs) + 1

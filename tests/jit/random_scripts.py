@@ -245,7 +245,9 @@ class Program:
         self.line(depth, f"{e} = {r.choice([d, f'[{d}{first}, {y}]', f'({x}, {d})', x, f'{y} * 2'])}")
         kept = self.fresh("list")
         self.line(depth, f"{kept} = []")
-        head = r.choice(["if", "if", "for _ in m:", f"while {x}.sum() < 9 and"])
+        c = self.fresh("c")
+        self.line(depth, f"{c} = s * 0")
+        head = r.choice(["if", "if", "for _ in m:", f"while {c} < 3 and"])
         self.line(depth, head if ":" in head else f"{head} {self.condition(1)}:")
         one, two = f"{d}{first}", f"{d}{second}"
         sets = [f"{one} = {one} * 0.5", f"{one} = {two}", f"{one} = {x}", f"{x} = {one}", f"{x} = {x} * 0.5 + 1", f"{two} = {y} + {one}",
@@ -256,7 +258,7 @@ class Program:
         if "for" in head and r.random() < 0.5:
             body.insert(r.randint(0, len(body)), f"{kept}.append({r.choice([x, one])})")
         if "while" in head:
-            body.append(f"{x} = {x} + 4")
+            body.append(f"{c} = {c} + 1")
         for text in body:
             self.line(depth + 1, text)
         if r.random() < 0.3:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, dtype
 from tengen.base.errors import NonFiniteError, ShapeError
 from tengen.debug.carries import carried
 from tengen.ir.graph import Check, Graph, Node, Value
@@ -22,13 +23,15 @@ from tengen.ir.rewrite import rebuild
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.kernels.source import Leaf
+from tengen.kernels.source import Elementwise, Leaf
+from tengen.loops.lang import bitcast
 from tengen.ops.define import Case, check_floats, lookup, primitive
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 BOOL = TensorType((), bool_)
+Look = tuple[Value, str]  # a largest magnitude with what is looked for in it; or a bool
 NAN_ONLY, NOTHING = "nan", "nothing"  # what is still looked for in a value, where an infinity, or all, was found to be wanted
 
 
@@ -46,13 +49,14 @@ def _(x):
 
 @largest_magnitude.lower
 def _(lo, ins, outs):
-    """Where the elements are dense, they are read as they lie in memory: the order does not matter."""
-    a, largest = ins[0], lookup("max")
+    """Where the elements are dense, they are read as they lie in memory: the order does not matter. Magnitudes are compared by their bits as
+    integers, of which those of an infinity and of a NaN are the largest: a maximum of floats looks for a NaN at each step."""
+    a, ints, largest = ins[0], dtype(f"int{8 * ins[0].dtype.size}"), lookup("max")
     if a.strides == contiguous_strides(a.shape, memory_order(a)):
         a = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
-    attrs = largest.canonical([TensorType(a.shape, a.dtype)], (None, False))
-    magnitude = lookup("abs").make_source([Leaf(a)], TensorType(a.shape, a.dtype), {})
-    largest.lower_from(lo, [magnitude], outs, attrs)
+    attrs = largest.canonical([TensorType(a.shape, ints)], (None, False))
+    bits = Elementwise(lambda x: bitcast(x, ints) & ~(-1 << (ints.bits - 1)), [Leaf(a)], a.shape, ints)
+    largest.lower_from(lo, [bits], [replace(outs[0], dtype=ints)], attrs)
 
 
 largest_magnitude.no_vjp("it is looked at, and not computed with")
@@ -69,8 +73,8 @@ def marked(graph: Graph, lenient: dict[int, str]) -> Graph:
     def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value]:
         i = next(numbers)
         how = lenient.get(i, "")
-        outs, bad = _with_bad(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
-        if bad is not None:
+        outs, looks = _with_looks(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
+        if (bad := _any(g, looks)) is not None:
             checks.append(Check(bad, NonFiniteError.__name__, str(i), n.where))
         return outs
 
@@ -109,78 +113,88 @@ def _emit(g: Graph, op: str, ins: Sequence[Value], **attrs: Any) -> Value:
     return g.add_node(op, list(ins), canonical, known.infer_types(types, canonical)).outputs[0]
 
 
-@functools.lru_cache(64)
-def _odd(t: TensorType, how: str) -> Graph:
-    body = Graph("not_finite")
-    x = body.add_input("x", t)
-    odd = _emit(body, "isnan", [x]) if how == NAN_ONLY else _emit(body, "logical_not", [_emit(body, "isfinite", [x])])
-    body.add_output("y", odd)
+@functools.lru_cache(256)
+def _odd(kinds: tuple[tuple[TensorType, str], ...]) -> Graph:
+    """Whether one of some numbers is not finite; bools say so of others."""
+    body, found = Graph("not_finite"), None
+    for i, (t, how) in enumerate(kinds):
+        x = body.add_input(f"x{i}", t)
+        if t.dtype is not bool_:
+            x = _emit(body, "isnan", [x]) if how == NAN_ONLY else _emit(body, "logical_not", [_emit(body, "isfinite", [x])])
+        found = x if found is None else _emit(body, "logical_or", [found, x])
+    assert found is not None
+    body.add_output("y", found)
     return body
 
 
-def _bad(g: Graph, v: Value, how: str) -> Value | None:
-    """Whether an element of a value is not finite; None for one that always is."""
+def _look(g: Graph, v: Value, how: str) -> list[Look]:
+    """What tells whether an element of a value is not finite; nothing for one that always is."""
     t = v.type
     if not t.dtype.is_float or how == NOTHING or any(d == 0 for d in t.shape):
-        return None
-    v = _emit(g, "largest_magnitude", [v]) if t.ndim else v
-    body = _odd(v.type, how)
-    return g.add_node("fused", [v], {"body": body}, [BOOL]).outputs[0]
+        return []
+    return [(_emit(g, "largest_magnitude", [v]) if t.ndim else v, how)]
 
 
-def _any(g: Graph, some: Collection[Value]) -> Value | None:
-    found: Value | None = None
-    for v in some:
-        found = v if found is None else _emit(g, "logical_or", [found, v])
-    return found
+def _any(g: Graph, some: Sequence[Look]) -> Value | None:
+    """One bool of all of these, in one kernel."""
+    if not some or (len(some) == 1 and some[0][0].type.dtype is bool_):
+        return some[0][0] if some else None
+    body = _odd(tuple((v.type, how) for v, how in some))
+    return g.add_node("fused", [v for v, _ in some], {"body": body}, [BOOL]).outputs[0]
 
 
-def _with_bad(
-    g: Graph, n: Node, ins: list[Value | None], how: str, seen: Collection[int] = ()
-) -> tuple[list[Value], Value | None]:  # fmt: skip
-    """A node in another graph, and whether something in it was not finite. seen: results that need no look."""
+def _with_looks(g: Graph, n: Node, ins: list[Value | None], how: str, seen: Collection[int] = ()) -> tuple[list[Value], list[Look]]:
+    """A node in another graph, and what tells whether something in it was not finite. seen: results that need no look."""
     if n.op != "fused" and lookup(n.op).has_bodies:
-        return _LOOPS[n.op](g, n, ins, how)
+        outs, bad = _LOOPS[n.op](g, n, ins, how)
+        return outs, [] if bad is None else [(bad, "")]
     made = g.add_node(n.op, ins, n.attrs, [v.type for v in n.outputs], n.where).outputs
     if n.op != "fused" and lookup(n.op).kind == "view":
-        return made, None
-    return made, _any(g, [bad for k, v in enumerate(made) if k not in seen and (bad := _bad(g, v, how)) is not None])
+        return made, []
+    return made, [x for k, v in enumerate(made) if k not in seen for x in _look(g, v, how)]
 
 
-def _marked_body(body: Graph, how: str) -> tuple[Graph, Value | None]:
-    """A body whose nodes are looked at, and the bool of all of them; it is no output of it yet."""
-    bad: list[Value] = []
+def _marked_body(body: Graph, how: str) -> tuple[Graph, list[Look]]:
+    """A body whose nodes are looked at, and what tells of all of them; it is no output of it yet."""
+    looks: list[Look] = []
     seen = _seen_later(body, {})
 
     def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value]:
-        outs, odd = _with_bad(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
-        bad.extend([] if odd is None else [odd])
+        outs, found = _with_looks(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
+        looks.extend(found)
         return outs
 
-    made = rebuild(body, rule)
-    return made, _any(made, bad)
+    return rebuild(body, rule), looks
 
 
 def _scan(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
-    body, bad = _marked_body(n.attrs["body"], how)
-    types = [v.type for v in n.outputs]
-    if bad is None or n.attrs["length"] == 0:
+    """Each iteration stores what tells of it, and all are looked at behind the loop."""
+    body, looks = _marked_body(n.attrs["body"], how)
+    types, length = [v.type for v in n.outputs], n.attrs["length"]
+    if not looks or length == 0:
         return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
     at = len(body.outputs)  # behind what is stacked, before the states that are kept
-    body.add_output("not_finite", bad)
-    types.insert(at, TensorType((n.attrs["length"],), bool_))
+    for i, (v, _) in enumerate(looks):
+        body.add_output(f"look{i}", v)
+        types.insert(at + i, TensorType((length,), v.type.dtype))
     outs = list(g.add_node(n.op, ins, {**n.attrs, "body": body}, types, n.where).outputs)
-    return outs, _emit(g, "any", [outs.pop(at)], axis=(0,), keepdims=False)
+    stacked, outs[at : at + len(looks)] = outs[at : at + len(looks)], []
+    of_all = [
+        (_emit(g, "any", [v], axis=(0,), keepdims=False) if v.type.dtype is bool_ else _emit(g, "largest_magnitude", [v]), kind)
+        for v, (_, kind) in zip(stacked, looks)
+    ]
+    return outs, _any(g, of_all)
 
 
 def _while_loop(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
-    body, bad = _marked_body(n.attrs["body"], how)
+    body, looks = _marked_body(n.attrs["body"], how)
     types, at = [v.type for v in n.outputs], n.attrs["carries"]
-    if bad is None:
+    if not looks:
         return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
     before = body.add_input("not_finite", BOOL)
     body.inputs.insert(at, body.inputs.pop())
-    now = _emit(body, "logical_or", [before, bad])
+    now = _any(body, [(before, ""), *looks])
+    assert now is not None
     body.outputs.insert(at, now)
     body.output_names.insert(at, "not_finite")
     first = ins[0]
@@ -194,7 +208,8 @@ def _while_loop(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[l
 
 
 def _cond(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
-    made = [_marked_body(n.attrs[name], how) for name in ("then", "otherwise")]
+    looked = [_marked_body(n.attrs[name], how) for name in ("then", "otherwise")]
+    made = [(body, _any(body, looks)) for body, looks in looked]
     types = [v.type for v in n.outputs]
     if all(bad is None for _, bad in made):
         return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
@@ -210,8 +225,8 @@ def _cond(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Va
 
 
 def _own_gradient(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
-    body, bad = _marked_body(n.attrs["forward"], how)
-    types = [v.type for v in n.outputs]
+    body, looks = _marked_body(n.attrs["forward"], how)
+    types, bad = [v.type for v in n.outputs], _any(body, looks)
     if bad is None:
         return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
     body.add_output("not_finite", bad)
