@@ -22,10 +22,11 @@ from tengen.tensor import Tensor, tracing
 
 
 class Constraint:
-    """A set of values: `check(x)` says for each element (for simplices: each vector) whether it is inside."""
+    """A set of values: `check(x)` says for each value whether it is inside. event_dim: how many of the last axes one value has: 0 for
+    numbers, 1 for vectors (simplices), 2 for matrices."""
 
-    def __init__(self, name: str, inside: Callable[[Tensor], Tensor]):
-        self.name, self.check = name, inside
+    def __init__(self, name: str, inside: Callable[[Tensor], Tensor], event_dim: int = 0):
+        self.name, self.check, self.event_dim = name, inside, event_dim
 
     def __repr__(self) -> str:
         return self.name
@@ -45,7 +46,7 @@ nonnegative = Constraint("nonnegative", lambda x: _both(x >= 0, x < math.inf))
 unit_interval = Constraint("unit_interval", lambda x: _both(x >= 0, x <= 1))
 boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))
 nonnegative_integer = Constraint("nonnegative_integer", lambda x: _both(_both(x >= 0, x < math.inf), _whole(x)))
-simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5))
+simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5), event_dim=1)
 
 
 def interval(low: Any, high: Any) -> Constraint:

@@ -66,6 +66,10 @@ class Transform:
         """The shape of f(x) for x of a shape."""
         return tuple(shape)
 
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of x for f(x) of a shape."""
+        return tuple(shape)
+
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} needs _call()")
 
@@ -95,6 +99,12 @@ class _Inverse(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self.of.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.of.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.of.forward_shape(shape)
 
 
 class ExpTransform(Transform):
@@ -247,6 +257,11 @@ class ComposeTransform(Transform):
             shape = p.forward_shape(shape)
         return tuple(shape)
 
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        for p in reversed(self.parts):
+            shape = p.inverse_shape(shape)
+        return tuple(shape)
+
 
 def _sign(x: Any) -> int:
     """1 or -1 for numbers; 0 for tensors, whose elements may differ."""
@@ -292,6 +307,8 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[:cut], shape[cut:])
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
+        for t in reversed(self.transforms):
+            shape = t.inverse_shape(shape)
         x = self.base_dist._draw(shape)
         for t in self.transforms:
             x = t(x)
@@ -303,9 +320,10 @@ class TransformedDistribution(Distribution):
         inside: Tensor | None = None
         for t in reversed(self.transforms):
             if t.codomain is not real:
-                within = t.codomain.check(y)
-                safe = F.where(F.logical_or(within, F.isnan(y)), y, t.inner)  # elsewhere no NaN comes into gradients
-                whole = within.all(tuple(range(-events, 0))) if events else within
+                within, axes = t.codomain.check(y), t.codomain.event_dim
+                each = F.reshape(within, (*within.shape, *(1,) * axes)) if axes else within
+                safe = F.where(F.logical_or(each, F.isnan(y)), y, t.inner)  # elsewhere no NaN comes into gradients
+                whole = within.all(tuple(range(axes - events, 0))) if events > axes else within
                 inside = whole if inside is None else F.logical_and(inside, whole)
                 x = t.inverse_of(y) if t._last is not None and t._last[1] is y else t.inverse_of(safe)
             else:
