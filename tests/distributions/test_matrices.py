@@ -193,3 +193,13 @@ def test_transforms_side_by_side():
     ):  # fmt: skip
         with pytest.raises(error, match=words):
             call()
+
+
+def test_in_pytorchs_dialect():
+    """There `x.max(axis)` and the like mean something else, or are refused."""
+    from tengen.pytorch import distributions as P
+
+    low = P.LowRankMultivariateNormal(F.zeros(2), F.ones((2, 1)), F.ones(2))
+    for d in (P.Wishart(3.0, F.eye(2)), P.LKJCholesky(3), low, P.ContinuousBernoulli(0.3)):
+        assert np.isfinite(d.log_prob(d.sample((4,))).numpy()).all()
+    assert P.constraints.positive_definite.check(F.eye(3)).item() and not P.constraints.corr_cholesky.check(2 * F.eye(3)).item()

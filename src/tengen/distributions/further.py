@@ -144,7 +144,7 @@ class ContinuousBernoulli(Odds):
     Args: probs or logits of them. lims: PyTorch's bounds of its approximation near 1/2, accepted; here none is needed.
     Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", arXiv 1907.06845
 
-    >>> round(ContinuousBernoulli(probs=Tensor([0.5])).log_prob(Tensor([0.3])).item(), 4)
+    >>> round(ContinuousBernoulli(probs=Tensor([0.5])).log_prob(Tensor([0.7])).item(), 4)
     0.0
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.distributions.distribution import Constraint, real, simplex
-from tengen.distributions.transforms import Transform, _summed
+from tengen.distributions.transforms import Transform, summed
 from tengen.tensor import Tensor
 
 
@@ -99,7 +99,7 @@ class CatTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self._parts(x), self._parts(y))
-        each = [_summed(t.log_abs_det_jacobian(a, b), self.event_dim - t.event_dim) for (t, a), (_, b) in pairs]
+        each = [summed(t.log_abs_det_jacobian(a, b), self.event_dim - t.event_dim) for (t, a), (_, b) in pairs]
         axis = (self.dim - x.ndim if self.dim >= 0 else self.dim) + self.event_dim
         return F.concat(each, axis) if axis < 0 else sum(each[1:], each[0])
 
@@ -129,7 +129,7 @@ class StackTransform(CatTransform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self._pieces(x), self._pieces(y))
-        each = [_summed(t.log_abs_det_jacobian(a, b), self.event_dim - t.event_dim) for (t, a), (_, b) in pairs]
+        each = [summed(t.log_abs_det_jacobian(a, b), self.event_dim - t.event_dim) for (t, a), (_, b) in pairs]
         axis = (self.dim - x.ndim if self.dim >= 0 else self.dim) + self.event_dim
         return F.stack(each, axis) if axis < 0 else sum(each[1:], each[0])
 

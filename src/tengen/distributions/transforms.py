@@ -212,7 +212,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale if isinstance(self.scale, Tensor) else x * 0 + self.scale
-        return _summed(F.log(abs(scale)) + x * 0, self.event_dim)
+        return summed(F.log(abs(scale)) + x * 0, self.event_dim)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return broadcast_shapes(tuple(shape), _shape(self.loc), _shape(self.scale))
@@ -248,7 +248,7 @@ class ComposeTransform(Transform):
         total: Any = 0.0
         for p in self.parts:
             y = p(x)
-            total = total + _summed(p.log_abs_det_jacobian(x, y), self.event_dim - p.event_dim)
+            total = total + summed(p.log_abs_det_jacobian(x, y), self.event_dim - p.event_dim)
             x = y
         return total
 
@@ -272,7 +272,7 @@ def _shape(x: Any) -> tuple[int, ...]:
     return x.shape if isinstance(x, Tensor) else ()
 
 
-def _summed(x: Tensor, axes: int) -> Tensor:
+def summed(x: Tensor, axes: int) -> Tensor:
     """The sum over so many of the last axes."""
     return x.sum(tuple(range(-axes, 0))) if axes else x
 
@@ -328,7 +328,7 @@ class TransformedDistribution(Distribution):
                 x = t.inverse_of(y) if t._last is not None and t._last[1] is y else t.inverse_of(safe)
             else:
                 x = t.inverse_of(y)
-            total = total - _summed(t.log_abs_det_jacobian(x, y), events - t.event_dim)
+            total = total - summed(t.log_abs_det_jacobian(x, y), events - t.event_dim)
             y = x
         total = total + self.base_dist.log_prob(y)
         if inside is None:
