@@ -203,3 +203,41 @@ def test_in_pytorchs_dialect():
     for d in (P.Wishart(3.0, F.eye(2)), P.LKJCholesky(3), low, P.ContinuousBernoulli(0.3)):
         assert np.isfinite(d.log_prob(d.sample((4,))).numpy()).all()
     assert P.constraints.positive_definite.check(F.eye(3)).item() and not P.constraints.corr_cholesky.check(2 * F.eye(3)).item()
+
+
+def t(*values):
+    return Tensor(np.array(values))
+
+
+EXPANDED = {  # each with two copies
+    "normal": lambda: D.Normal(t(0.3, -0.5), t(1.0, 2.0)), "categorical": lambda: D.Categorical(probs=t([0.2, 0.8], [0.5, 0.5])),
+    "multinomial": lambda: D.Multinomial(3, probs=t([0.2, 0.8], [0.5, 0.5])), "bernoulli": lambda: D.Bernoulli(logits=t(0.3, 0.6)),
+    "multivariate": lambda: D.MultivariateNormal(t([0.0, 1.0], [1.0, 2.0]), covariance_matrix=Tensor(np.eye(2))),
+    "low rank": lambda: D.LowRankMultivariateNormal(t([0.0, 1.0], [1.0, 2.0]), Tensor(np.ones((2, 1))), t(1.0, 2.0)),
+    "wishart": lambda: D.Wishart(t(3.0, 4.0), Tensor(np.eye(2))), "lkj": lambda: D.LKJCholesky(3, t(1.0, 2.0)),
+    "independent": lambda: D.Independent(D.Normal(Tensor(np.zeros((2, 3))), 1.0), 1),
+    "dirichlet": lambda: D.Dirichlet(t([1.0, 2.0], [3.0, 4.0])),
+    "mixture": lambda: D.MixtureSameFamily(D.Categorical(probs=t([0.2, 0.8], [0.5, 0.5])), D.Normal(t([0.0, 1.0], [2.0, 3.0]), 1.0)),
+    "transformed": lambda: D.TransformedDistribution(D.Normal(Tensor(0.0), 1.0), [D.AffineTransform(t(1.0, 2.0), 2.0)]),
+    "simplex": lambda: D.TransformedDistribution(D.Normal(Tensor(np.zeros((2, 3))), 1.0), [D.StickBreakingTransform()]),
+    "relaxed": lambda: D.RelaxedOneHotCategorical(Tensor(0.5), probs=t([0.2, 0.8], [0.5, 0.5])),
+}  # fmt: skip
+
+
+@each("name", EXPANDED)
+def test_expanded_distributions(name):
+    d = EXPANDED[name]()
+    e = d.expand((3, 2))
+    drawn = e.sample((4,))
+    assert d.batch_shape == (2,) and e.batch_shape == (3, 2) and drawn.shape == (4, 3, 2, *d.event_shape)
+    assert name in ("categorical", "multinomial", "bernoulli") or len(np.unique(drawn.numpy().reshape(24, -1)[:, -1])) == 24
+    close(e.log_prob(drawn), d.log_prob(drawn).numpy())
+    with pytest.raises(ShapeError, match=r"batch_shape \(2,\) does not broadcast"):
+        d.expand((3,))
+
+
+def test_a_shared_temperature_is_not_expanded():
+    d = D.RelaxedOneHotCategorical(Tensor(0.5), probs=t(0.2, 0.3, 0.5))
+    drawn = d.expand((5,)).rsample((4,))
+    assert drawn.shape == (4, 5, 3)
+    close(d.expand((5,)).log_prob(drawn), d.log_prob(drawn).numpy(), 1e-6)

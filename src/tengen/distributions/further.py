@@ -273,6 +273,7 @@ class RelaxedOneHotCategorical(Distribution):
     Args: temperature: positive, for all copies. probs or logits as of `Categorical`. Source: as of `RelaxedBernoulli`
     """
 
+    shared = ("temperature",)
     has_rsample = True
     support = simplex
     parameters = ("temperature", "probs")
