@@ -32,6 +32,9 @@ OPERANDS = {
     "idx": R.randint(0, 3, (3, 4)).astype("i4"),
     "words": R.randint(0, 4, (2, 3)).astype("i4"), "cube": _f(2, 3, 4, 5), "flags": np.array([[1, 0], [0, 2]], "i4"),
     "same": np.array([2, 1, 2, 3, 1], "f4"),
+    "boxes": np.array([[0, 0, 0, 3, 4], [1, 1, 1, 5, 4.5]], "f4"),
+    "grid": np.stack(np.meshgrid(np.linspace(-0.7, 4.6, 4), np.linspace(-0.4, 5.3, 3)), -1)[None].repeat(2, 0).astype("f4"),
+    "matrix": np.array([[[1.1, 0.2, -0.3], [-0.1, 0.9, 0.4], [0.01, -0.02, 1.0]]] * 2, "f4"),
     "g4": _f(4), "mean": _f(1, 4, 1, 1), "var": np.abs(_f(1, 4, 1, 1)) + 0.5, "h": _f(3, 4).astype("f2"),
 }  # fmt: skip
 
@@ -134,6 +137,49 @@ CALLS = {
     "F.interpolate corners": "F.vision.interpolate(t.im, (9, 8), align_corners=True)",
     "F.interpolate nearest": "F.vision.interpolate(t.im, (9, 8), mode='nearest')",
     "F.interpolate linear": "F.vision.interpolate(t.seq, 11, mode='linear')",
+    **{f"vision.interpolate {mode} {size}": f"F.vision.interpolate(t.im, {size}, mode='{mode}')" for mode in ("bilinear", "nearest", "bicubic")
+       for size in ((3, 2), (11, 7), (6, 5))},
+    "vision.interpolate half": "F.vision.interpolate(t.im, scale_factor=0.5)",
+    "vision.interpolate factors": "F.vision.interpolate(t.im, scale_factor=[1.5, 2.0], align_corners=False)",
+    **{f"vision.remap {b} {i}": f"F.vision.remap(t.im, t.grid, border_mode='{b}', interp_mode='{i}')"
+       for b in ("replicate", "constant", "reflect", "reflect_101", "wrap") for i in ("linear", "nearest")},
+    "vision.warp_affine": "F.vision.warp_affine(t.im, t.matrix[:, :2], (5, 4))",
+    "vision.warp_affine constant": "F.vision.warp_affine(t.im, t.matrix[:, :2], (5, 4), border_mode='constant', border_val=0.5)",
+    "vision.warp_perspective": "F.vision.warp_perspective(t.im, t.matrix, (5, 4))",
+    "vision.warp_perspective constant": "F.vision.warp_perspective(t.im, t.matrix, (5, 4), border_mode='constant', border_val=0.5)",
+    **{f"vision.roi_align {mode}": f"F.vision.roi_align(t.im, t.boxes, (2, 3), mode='{mode}', sample_points=2)" for mode in ("average", "max")},
+    "vision.roi_align scaled": "F.vision.roi_align(t.im, t.boxes, 2, spatial_scale=0.5, aligned=False)",
+    **{f"vision.roi_pooling {mode}": f"F.vision.roi_pooling(t.im, t.boxes, (2, 2), mode='{mode}')" for mode in ("max", "average")},
+    "vision.correlation": "F.vision.correlation(t.im, t.im + 1, kernel_size=1, max_displacement=1, stride1=1, stride2=1, pad_size=1)",
+    **{f"vision.cvt_color {mode}": f"F.vision.cvt_color(m.tensor(pixels(1, 4, 6, {c})), '{mode}')"
+       for mode, c in (("RGB2GRAY", 3), ("RGB2BGR", 3), ("GRAY2RGB", 1), ("RGB2YUV", 3), ("YUV2RGB", 3), ("RGBA2BGR", 4))},
+    "transform.Normalize": "T.Normalize(mean=[1.0, 2.0, 3.0], std=[2.0, 3.0, 4.0]).apply(picture)",
+    "transform.ToMode": "T.ToMode('CHW').apply(picture)",
+    **{f"transform.Resize {size} {how}": f"T.Resize({size}, interpolation={how}).apply(picture)"
+       for size in ((5, 8), (11, 7), 4) for how in (0, 1)},
+    "transform.CenterCrop": "T.CenterCrop((3, 4)).apply(picture)", "transform.CenterCrop one": "T.CenterCrop(3).apply(picture)",
+    "transform.Pad": "T.Pad(2, 7).apply(picture)", "transform.Pad two": "T.Pad((1, 2)).apply(picture)",
+    "transform.Pad four": "T.Pad((1, 2, 3, 0), 9).apply(picture)",
+    "transform.ShortestEdgeResize": "T.ShortestEdgeResize(4, 100).apply(picture)",
+    **{f"transform.{name} shape": f"np.array(T.{call}.apply(picture).shape)" for name, call in (
+        ("Resize", "Resize(5)"), ("Resize high", "Resize(7)"), ("ShortestEdgeResize", "ShortestEdgeResize(5, 100)"),
+        ("ShortestEdgeResize most", "ShortestEdgeResize(5, 7)"))},
+    "transform.RandomHorizontalFlip": "T.RandomHorizontalFlip(1.0).apply(picture)",
+    "transform.RandomVerticalFlip": "T.RandomVerticalFlip(1.0).apply(picture)",
+    "transform.RandomHorizontalFlip never": "T.RandomHorizontalFlip(0.0).apply(picture)",
+    "transform.Compose": "T.Compose([T.CenterCrop(4), T.Normalize(1.0, 2.0), T.ToMode()]).apply(picture)",
+    **{f"transform of boxes {name}": f"T.Compose([{name}], order=('image', 'boxes')).apply((picture, boxes))[1]" for name in (
+        "T.Resize((12, 7))", "T.Pad(2)", "T.RandomHorizontalFlip(1.0)", "T.RandomVerticalFlip(1.0)", "T.CenterCrop((4, 4))")},
+    **{f"transform of points {name}": f"T.Compose([{name}], order=('image', 'coords')).apply((picture, boxes[:, :2]))[1]" for name in (
+        "T.Resize((12, 7))", "T.Pad((1, 2))", "T.RandomHorizontalFlip(1.0)", "T.CenterCrop((4, 4))")},
+    **{f"transform.{name} 0": f"T.{name}(0.0).apply(picture)" for name in ("BrightnessTransform", "ContrastTransform", "SaturationTransform")},
+    **{f"quantization.fake_quant {mode} {bits}": f"Q.fake_quant_tensor(t.x, qparams('{mode}', '{bits}'))"
+       for mode in ("SYMMERTIC", "ASYMMERTIC") for bits in ("qint8", "quint8", "qint4", "quint4")},
+    "quantization grad": "grad(lambda x: (Q.fake_quant_tensor(x, qparams('SYMMERTIC', 'qint8')) * t.y).sum(), t.x * 3)",
+    "quantization bias": "Q.fake_quant_bias(t.row, t.x, t.x * 2)",
+    **{f"quantization.{name}": f"observed(Q.{name}(dtype='qint8'), t.x, t.y * 3)"
+       for name in ("MinMaxObserver", "ExponentialMovingAverageObserver")},
+    "quantization.TQT": "Q.TQT(dtype='qint8')(t.x)",
     "F.nms": "F.vision.nms(m.tensor([[0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 4, 4]], dtype='float32'), t.row[:3], 0.5)",
     "F.loss.cross_entropy": "F.loss.cross_entropy(t.x, t.label)",
     "F.loss.cross_entropy smooth": "F.loss.cross_entropy(t.x, t.label, label_smooth=0.1)",
@@ -239,7 +285,24 @@ def scope_of(m) -> dict:
         m.optimizer.clip_grad_norm([p], 0.5)
         return p.grad
 
+    def pixels(*shape):
+        return np.random.RandomState(0).randint(0, 255, shape).astype("u1")
+
+    def qparams(mode, bits):
+        utils = m.quantization.utils
+        dtype = m.core.tensor.dtype._builtin_quant_dtypes[bits] if hasattr(m, "core") else bits  # a name here, a record there
+        zero = None if mode == "SYMMERTIC" else m.tensor(np.float32(3))
+        return utils.create_qparams(getattr(utils.QuantMode, mode), dtype, scale=m.tensor(np.float32(0.05)), zero_point=zero)
+
+    def observed(observer, *values):
+        for v in values:
+            observer(v)
+        found = observer.get_qparams()
+        return [found.scale] + ([found.zero_point] if found.zero_point is not None else [])
+
     return {
+        "T": m.data.transform, "Q": m.quantization, "qparams": qparams, "pixels": pixels, "observed": observed,
+        "picture": np.random.RandomState(1).randint(0, 255, (6, 9, 3)).astype("u1"), "boxes": np.array([[1, 2, 5, 4], [0, 0, 8, 5]], "f4"),
         "m": m, "F": m.functional, "M": m.module, "t": _Tensors(m), "np": np, "set_": set_, "ran": ran, "evaluated": evaluated, "grad": grad,
         "stepped": stepped, "clipped": clipped,
     }  # fmt: skip
@@ -248,7 +311,7 @@ def scope_of(m) -> dict:
 def results(m, name: str) -> "list[np.ndarray]":
     """The arrays that a call gives."""
     got = eval(CALLS[name], scope_of(m))
-    return [x.numpy() for x in (got if isinstance(got, (tuple, list)) else [got])]
+    return [x.numpy() if hasattr(x, "numpy") else np.asarray(x) for x in (got if isinstance(got, (tuple, list)) else [got])]
 
 
 def main(m) -> None:
@@ -269,6 +332,9 @@ def main(m) -> None:
 
 if __name__ == "__main__":
     import megengine
+    import megengine.core.tensor.dtype
+    import megengine.data.transform
     import megengine.optimizer
+    import megengine.quantization
 
     main(megengine)

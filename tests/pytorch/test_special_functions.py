@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from each import each
 
 import tengen.pytorch as torch
 from tengen.base.errors import ArgumentError
@@ -19,6 +20,11 @@ CASES = {
     "bessel_j1": (torch.special.bessel_j1, lambda x: mpmath.besselj(1, x), [-3.0, 0.1, 1.0, 9.0, 24.0, 26.0, 100.0]),
     "gammainc": (lambda x: torch.special.gammainc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, 0, x, True), [0.1, 3.0, 4.6, 20.0]),
     "gammaincc": (lambda x: torch.special.gammaincc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, x, mpmath.inf, True), [0.1, 3.0, 4.6]),
+    "k0": (torch.special.modified_bessel_k0, lambda x: mpmath.besselk(0, x), [*X, 0.99, 1.01, 600.0]),
+    "k1": (torch.special.modified_bessel_k1, lambda x: mpmath.besselk(1, x), [*X, 0.99, 1.01, 600.0]),
+    "scaled k0": (torch.special.scaled_modified_bessel_k0, lambda x: mpmath.besselk(0, x) * mpmath.exp(x), [*X, 1e5]),
+    "scaled k1": (torch.special.scaled_modified_bessel_k1, lambda x: mpmath.besselk(1, x) * mpmath.exp(x), [*X, 1e5]),
+    "spherical_bessel_j0": (torch.special.spherical_bessel_j0, mpmath.sinc, [0.0, 1e-9, 0.1, 0.499, 0.501, -1.0, 12.0, 300.0]),
     "entr": (torch.special.entr, lambda x: -x * mpmath.log(x), X),
     "ndtr": (torch.special.ndtr, mpmath.ncdf, [-30.0, -8.0, -1.5, 0.0, 0.5, 3.0]),
     "i0": (torch.special.i0, lambda x: mpmath.besseli(0, x), [-3.0, 0.0, *X]),
@@ -50,6 +56,53 @@ def test_values_and_slopes(name):
     assert low.dtype == np.float32
     fine = [i for i, w in enumerate(want) if 1e-30 < abs(w) < 1e30]
     np.testing.assert_allclose(low[fine], np.array(want)[fine], rtol=3e-5)  # the argument's rounding, times up to 120
+
+
+POLYNOMIALS = {
+    "chebyshev_polynomial_t": mpmath.chebyt,
+    "chebyshev_polynomial_u": lambda n, x: mpmath.sin((n + 1) * mpmath.acos(x)) / mpmath.sin(mpmath.acos(x)),
+    "chebyshev_polynomial_v": lambda n, x: mpmath.cos((n + 0.5) * mpmath.acos(x)) / mpmath.cos(mpmath.acos(x) / 2),
+    "chebyshev_polynomial_w": lambda n, x: mpmath.sin((n + 0.5) * mpmath.acos(x)) / mpmath.sin(mpmath.acos(x) / 2),
+    "shifted_chebyshev_polynomial_t": lambda n, x: mpmath.chebyt(n, 2 * x - 1),
+    "shifted_chebyshev_polynomial_u": lambda n, x: POLYNOMIALS["chebyshev_polynomial_u"](n, 2 * x - 1),
+    "shifted_chebyshev_polynomial_v": lambda n, x: POLYNOMIALS["chebyshev_polynomial_v"](n, 2 * x - 1),
+    "shifted_chebyshev_polynomial_w": lambda n, x: POLYNOMIALS["chebyshev_polynomial_w"](n, 2 * x - 1),
+    "hermite_polynomial_h": mpmath.hermite,
+    "hermite_polynomial_he": lambda n, x: mpmath.hermite(n, x / mpmath.sqrt(2)) * mpmath.mpf(2) ** (-n / 2),
+    "laguerre_polynomial_l": lambda n, x: mpmath.laguerre(n, 0, x), "legendre_polynomial_p": mpmath.legendre,
+}  # fmt: skip
+
+
+@each("name", POLYNOMIALS)
+def test_orthogonal_polynomials(name):
+    f, exact = getattr(torch.special, name), POLYNOMIALS[name]
+    points = np.array([0.01, 0.125, 0.5, 0.7, 0.999] if "shifted" in name else [-0.999, -0.3, 0.01, 0.5, 0.999])
+    for n in (0, 1, 2, 3, 7, 30):
+        x = torch.tensor(points, requires_grad=True)
+        y = f(x, n)
+        with mpmath.workdps(40):
+            want = np.array([float(exact(n, mpmath.mpf(p))) for p in points])
+            slopes = [float(mpmath.diff(lambda v, n=n: exact(n, v), mpmath.mpf(p))) for p in points]
+        # W and U are large at the ends of the interval, where rounding of x counts n times
+        np.testing.assert_allclose(y.detach().numpy(), want, rtol=0, atol=4 * (n + 1) * 2.3e-16 * max(np.abs(want).max(), 1.0))
+        if n:
+            y.sum().backward()
+            np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=1e-10, atol=1e-11 * max(np.abs(slopes).max(), 1.0))
+    assert f(torch.tensor([0.5]), -1).tolist() == [0.0] and f(torch.tensor([1, 0]), 2).dtype == torch.float32
+    with pytest.raises(ArgumentError, match="n must be an int"):
+        f(torch.tensor([0.5]), 1.5)
+
+
+def test_functions_that_are_not_written_say_so():
+    for name in ("airy_ai", "bessel_y0", "bessel_y1"):
+        with pytest.raises(AttributeError, match="it is not written; scipy.special has it"):
+            getattr(torch.special, name)
+    tiny = torch.tensor(1e-300, dtype=torch.float64)
+    np.testing.assert_allclose(torch.special.modified_bessel_k0(tiny).item(), float(mpmath.besselk(0, mpmath.mpf(1e-300))), rtol=1e-14)
+    np.testing.assert_allclose(torch.special.modified_bessel_k1(tiny).item(), 1e300, rtol=1e-14)
+    k0 = torch.special.modified_bessel_k0(torch.tensor([0.0, -1.0, math.inf, math.nan])).tolist()
+    assert k0[0] == math.inf and math.isnan(k0[1]) and k0[2] == 0.0 and math.isnan(k0[3])
+    assert torch.special.spherical_bessel_j0(torch.tensor([math.inf, 0.0])).tolist() == [0.0, 1.0]
 
 
 def test_edges():

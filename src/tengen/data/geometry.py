@@ -81,8 +81,8 @@ class Resize(VisionTransform):
     def prepare(self, height: int, width: int) -> None:
         self._from = (height, width)
         if self.keeps_ratio:
-            scale = self.output_size[0] / min(height, width)
-            self._to = (max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5)))
+            size, least = self.output_size[0], min(height, width)
+            self._to = (size * height // least, size * width // least)
         else:
             self._to = self.output_size
 
@@ -93,7 +93,8 @@ class Resize(VisionTransform):
         return resize(mask, self._to, "nearest")
 
     def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
-        return coords * np.array([self._to[1] / self._from[1], self._to[0] / self._from[0]])
+        factors = np.array([self._to[1] / self._from[1], self._to[0] / self._from[0]])
+        return coords * (factors.astype(coords.dtype) if coords.dtype.kind == "f" else factors)
 
 
 class RandomResize(Resize):
@@ -179,7 +180,7 @@ class CenterCrop(_Crop):
     def prepare(self, height: int, width: int) -> None:
         self._inside(self.output_size, height, width)
         h, w = self.output_size
-        self._window = ((height - h) // 2, (width - w) // 2, h, w)
+        self._window = (round((height - h) / 2), round((width - w) / 2), h, w)  # halves to even: MegEngine's and torchvision's window
 
 
 class RandomCrop(_Crop):

@@ -18,6 +18,7 @@ from tengen.distributions.continuous import (
 from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
 from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
 from tengen.distributions.further import (
+    ContinuousBernoulli,
     Multinomial,
     NegativeBinomial,
     OneHotCategoricalStraightThrough,
@@ -26,6 +27,8 @@ from tengen.distributions.further import (
     VonMises,
 )
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
+from tengen.distributions.joined_transforms import CatTransform, StackTransform, StickBreakingTransform
+from tengen.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
 from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 from tengen.distributions.transforms import (
     AffineTransform,
@@ -41,6 +44,7 @@ from tengen.distributions.transforms import (
 
 __getattr__ = modules_of(__name__)
 __all__ = [
+    "CatTransform", "ContinuousBernoulli", "LKJCholesky", "LowRankMultivariateNormal", "StackTransform", "StickBreakingTransform", "Wishart",
     "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",

@@ -6,6 +6,7 @@ all others are. A distribution has ``batch_shape`` independent copies of an even
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -17,15 +18,17 @@ import numpy as np
 from tengen import functional as F
 from tengen.base.arguments import check_flag
 from tengen.base.dtype import promote
+from tengen.base.errors import ShapeError
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import Tensor, tracing
 
 
 class Constraint:
-    """A set of values: `check(x)` says for each element (for simplices: each vector) whether it is inside."""
+    """A set of values: `check(x)` says for each value whether it is inside. event_dim: how many of the last axes one value has: 0 for
+    numbers, 1 for vectors (simplices), 2 for matrices."""
 
-    def __init__(self, name: str, inside: Callable[[Tensor], Tensor]):
-        self.name, self.check = name, inside
+    def __init__(self, name: str, inside: Callable[[Tensor], Tensor], event_dim: int = 0):
+        self.name, self.check, self.event_dim = name, inside, event_dim
 
     def __repr__(self) -> str:
         return self.name
@@ -45,7 +48,7 @@ nonnegative = Constraint("nonnegative", lambda x: _both(x >= 0, x < math.inf))
 unit_interval = Constraint("unit_interval", lambda x: _both(x >= 0, x <= 1))
 boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))
 nonnegative_integer = Constraint("nonnegative_integer", lambda x: _both(_both(x >= 0, x < math.inf), _whole(x)))
-simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5))
+simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5), event_dim=1)
 
 
 def interval(low: Any, high: Any) -> Constraint:
@@ -88,6 +91,7 @@ class Distribution:
     support = real
     parameters: tuple[str, ...] = ()  # what `repr` shows and `expand` broadcasts
 
+    shared: tuple[str, ...] = ()  # attributes that are one tensor for all copies
     _validates = True  # whether parameters are looked at
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -158,6 +162,28 @@ class Distribution:
         """e to the entropy."""
         return F.exp(self.entropy())
 
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        """The same distribution with a larger batch_shape, to which its parameters are broadcast. Errors: ShapeError for another shape
+
+        >>> from tengen.distributions import Normal
+        >>> Normal(0.0, 1.0).expand((2, 3)).sample((4,)).shape
+        (4, 2, 3)
+        """
+        old, new = self.batch_shape, tuple(batch_shape)
+        fits = len(old) <= len(new) and all(a in (1, b) for a, b in zip(reversed(old), reversed(new)))
+        if not fits:
+            raise ShapeError(f"{type(self).__name__}.expand({new}): the batch_shape {old} does not broadcast to it")
+        made = copy.copy(self)
+        for name, value in vars(self).items():  # parameters, what was computed of them, and distributions that this one is made of
+            if name in self.shared:
+                continue
+            if isinstance(value, Tensor) and value.shape[: len(old)] == old:
+                setattr(made, name, REGISTRY["broadcast_to"](_behind(value, old, new), (*new, *value.shape[len(old) :])))
+            elif isinstance(value, Distribution) and value.batch_shape[: len(old)] == old:
+                setattr(made, name, value.expand((*new, *value.batch_shape[len(old) :])))
+        made.batch_shape = new
+        return made
+
     def _extended_shape(self, sample_shape: int | Sequence[int]) -> tuple[int, ...]:
         lead = (sample_shape,) if isinstance(sample_shape, (int, np.integer)) else tuple(sample_shape)
         return (*lead, *self.batch_shape, *self.event_shape)
@@ -168,6 +194,11 @@ class Distribution:
     def __repr__(self) -> str:
         shown = ", ".join(f"{n}: {_shown(getattr(self, n))}" for n in self.parameters)
         return f"{type(self).__name__}({shown})"
+
+
+def _behind(t: Tensor, old: tuple[int, ...], new: tuple[int, ...]) -> Tensor:
+    """The tensor with unit axes, behind which its batch's axes stand as the last ones of the new batch."""
+    return F.reshape(t, (*(1,) * (len(new) - len(old)), *t.shape))
 
 
 def _shown(t: Any) -> str:

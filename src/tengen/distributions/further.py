@@ -7,6 +7,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from tengen import functional as F
 from tengen.distributions.composed import OneHotCategorical
 from tengen.distributions.discrete import Categorical, Odds, times_log
@@ -115,6 +117,83 @@ class Multinomial(Distribution):
         return where(inside, mass, where(F.isnan(x).any(-1), math.nan, -math.inf))
 
 
+def _halves(t: Tensor, derivative: int) -> Tensor:
+    """g(t) = log(sinh(t) / t), g'(t) or g''(t): by its series where |t| < 1/2, where the difference of two functions would cancel."""
+    near = abs(t) < 0.5
+    small, large = where(near, t, 0.25), where(near, 1.0, abs(t))
+    series, square = t * 0.0, small * small
+    for n in range(len(_SERIES), 0, -1):
+        series = series * square + _SERIES[n - 1] * math.perm(2 * n, derivative)
+    if derivative == 0:
+        return where(near, series * square, large + F.log1p(-exp(-2.0 * large)) - log(2.0 * large))
+    if derivative == 1:
+        return where(near, series * small, F.sign(t) * (1.0 / F.tanh(large) - 1.0 / large))
+    tail = 2.0 * exp(-large) / -F.expm1(-2.0 * large)  # 1 / sinh
+    return where(near, series, 1.0 / (large * large) - tail * tail)
+
+
+# of log(sinh(t) / t) in t^2, t^4, ...: 2^2n B_2n / (2n (2n)!), B being Bernoulli's numbers
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+_SERIES = [4**n * b / (2 * n * math.factorial(2 * n)) for n, b in enumerate(_BERNOULLI, 1)]
+
+
+class ContinuousBernoulli(Odds):
+    """Numbers of [0, 1] whose density at x is proportional to probs^x (1 - probs)^(1 - x): what a network with pixels between 0 and 1 means by
+    its binary cross-entropy. probs is not the mean.
+
+    Args: probs or logits of them. lims: PyTorch's bounds of its approximation near 1/2, accepted; here none is needed.
+    Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", arXiv 1907.06845
+
+    >>> round(ContinuousBernoulli(probs=Tensor([0.5])).log_prob(Tensor([0.7])).item(), 4)
+    0.0
+    """
+
+    has_rsample = True
+    support = unit_interval
+
+    def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501)):
+        self._take(probs, logits)
+        if self._logits is None:  # at 0 and 1 the density has no bound: as in PyTorch, the nearest numbers that have
+            eps = float(np.finfo(self.probs.dtype.compute.numpy).eps)
+            self.probs = F.clip(self.probs, eps, 1.0 - eps)
+
+    def _draw(self, shape: tuple[int, ...]) -> Tensor:
+        return self.icdf(default_rng.open_uniform(shape).astype(self.probs.dtype))
+
+    @property
+    def mean(self) -> Tensor:
+        return 0.5 + _halves(self.logits * 0.5, 1) * 0.5
+
+    @property
+    def variance(self) -> Tensor:
+        return _halves(self.logits * 0.5, 2) * 0.25
+
+    def log_prob(self, value: Any) -> Tensor:
+        x, half = as_float(value), self.logits * 0.5
+        return within(unit_interval.check(x), x, lambda v: half * (2.0 * v - 1.0) - _halves(half, 0), 0.5)
+
+    def entropy(self) -> Tensor:
+        half = self.logits * 0.5
+        return _halves(half, 0) - half * _halves(half, 1)
+
+    def cdf(self, value: Any) -> Tensor:
+        x = F.clip(as_float(value), 0.0, 1.0)
+        return self._of_falling(x, lambda v, n: F.expm1(n * v) / F.expm1(n), lambda v, n: v + n * 0.5 * v * (v - 1.0))
+
+    def icdf(self, value: Any) -> Tensor:
+        x = as_float(value)
+        return self._of_falling(x, lambda v, n: F.log1p(v * F.expm1(n)) / n, lambda v, n: v - n * 0.5 * v * (v - 1.0))
+
+    def _of_falling(self, x: Tensor, f: Any, near: Any) -> Tensor:
+        """f of a density that falls, with logits n <= 0, which needs no large numbers; a rising one is that turned round. `near`: for n
+        near 0."""
+        rises = self.logits > 0.0
+        n = where(rises, -self.logits, self.logits)
+        flat, v = n > -1e-6, where(rises, 1.0 - x, x)
+        found = where(flat, near(v, where(flat, n, 0.0)), f(v, where(flat, -1.0, n)))
+        return where(rises, 1.0 - found, found)
+
+
 class VonMises(Distribution):
     """Angles around `loc`, ever nearer to it with a larger `concentration`: exp(concentration cos(x - loc)) / (2 pi I_0(concentration)).
 
@@ -194,6 +273,7 @@ class RelaxedOneHotCategorical(Distribution):
     Args: temperature: positive, for all copies. probs or logits as of `Categorical`. Source: as of `RelaxedBernoulli`
     """
 
+    shared = ("temperature",)
     has_rsample = True
     support = simplex
     parameters = ("temperature", "probs")

@@ -66,6 +66,10 @@ class Transform:
         """The shape of f(x) for x of a shape."""
         return tuple(shape)
 
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of x for f(x) of a shape."""
+        return tuple(shape)
+
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} needs _call()")
 
@@ -95,6 +99,12 @@ class _Inverse(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self.of.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.of.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.of.forward_shape(shape)
 
 
 class ExpTransform(Transform):
@@ -202,7 +212,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale if isinstance(self.scale, Tensor) else x * 0 + self.scale
-        return _summed(F.log(abs(scale)) + x * 0, self.event_dim)
+        return summed(F.log(abs(scale)) + x * 0, self.event_dim)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return broadcast_shapes(tuple(shape), _shape(self.loc), _shape(self.scale))
@@ -238,13 +248,18 @@ class ComposeTransform(Transform):
         total: Any = 0.0
         for p in self.parts:
             y = p(x)
-            total = total + _summed(p.log_abs_det_jacobian(x, y), self.event_dim - p.event_dim)
+            total = total + summed(p.log_abs_det_jacobian(x, y), self.event_dim - p.event_dim)
             x = y
         return total
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         for p in self.parts:
             shape = p.forward_shape(shape)
+        return tuple(shape)
+
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        for p in reversed(self.parts):
+            shape = p.inverse_shape(shape)
         return tuple(shape)
 
 
@@ -257,7 +272,7 @@ def _shape(x: Any) -> tuple[int, ...]:
     return x.shape if isinstance(x, Tensor) else ()
 
 
-def _summed(x: Tensor, axes: int) -> Tensor:
+def summed(x: Tensor, axes: int) -> Tensor:
     """The sum over so many of the last axes."""
     return x.sum(tuple(range(-axes, 0))) if axes else x
 
@@ -292,6 +307,8 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[:cut], shape[cut:])
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
+        for t in reversed(self.transforms):
+            shape = t.inverse_shape(shape)
         x = self.base_dist._draw(shape)
         for t in self.transforms:
             x = t(x)
@@ -303,14 +320,15 @@ class TransformedDistribution(Distribution):
         inside: Tensor | None = None
         for t in reversed(self.transforms):
             if t.codomain is not real:
-                within = t.codomain.check(y)
-                safe = F.where(F.logical_or(within, F.isnan(y)), y, t.inner)  # elsewhere no NaN comes into gradients
-                whole = within.all(tuple(range(-events, 0))) if events else within
+                within, axes = t.codomain.check(y), t.codomain.event_dim
+                each = F.reshape(within, (*within.shape, *(1,) * axes)) if axes else within
+                safe = F.where(F.logical_or(each, F.isnan(y)), y, t.inner)  # elsewhere no NaN comes into gradients
+                whole = within.all(tuple(range(axes - events, 0))) if events > axes else within
                 inside = whole if inside is None else F.logical_and(inside, whole)
                 x = t.inverse_of(y) if t._last is not None and t._last[1] is y else t.inverse_of(safe)
             else:
                 x = t.inverse_of(y)
-            total = total - _summed(t.log_abs_det_jacobian(x, y), events - t.event_dim)
+            total = total - summed(t.log_abs_det_jacobian(x, y), events - t.event_dim)
             y = x
         total = total + self.base_dist.log_prob(y)
         if inside is None:

@@ -44,6 +44,11 @@ class LoadedKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"LoadedKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
 
 class Module(Watched):
     """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.

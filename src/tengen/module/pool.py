@@ -178,8 +178,11 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class FractionalMaxPool2d(Module):
-    """Max pooling of (N, C, H, W) over windows whose steps are drawn, to any output size. Arguments are those of
-    `functional.fractional_max_pool2d`, which a sample of its own is drawn for in each call unless _random_samples is given."""
+    """Max pooling of (N, C, H, W) over windows whose steps are drawn in each call, to any output size. Arguments are those of
+    `functional.fractional_max_pool2d`.
+
+    Errors: ArgumentError for none or both of output_size and output_ratio
+    """
 
     def __init__(
         self, kernel_size, output_size=None, output_ratio=None, return_indices: bool = False, _random_samples: Tensor | None = None, **kwargs

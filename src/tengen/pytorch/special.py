@@ -21,8 +21,10 @@ from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, lo
 from tengen.functional import lgamma as gammaln
 from tengen.functional import sigmoid as expit
 from tengen.ops.calls import all_with_line
+from tengen.pytorch import orthogonal
 from tengen.pytorch.functions.elementwise import log_softmax, round, softmax, xlogy
 from tengen.pytorch.functions.reductions import logsumexp
+from tengen.pytorch.orthogonal import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.tensor import Tensor
 
 psi = digamma
@@ -305,6 +307,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    *orthogonal.__all__,
     "bessel_j0", "bessel_j1", "erfcx", "erfinv", "gammainc", "gammaincc", "igamma", "igammac", "log_ndtr", "modified_bessel_i0",
     "modified_bessel_i1", "ndtri",
     "digamma", "entr", "erf", "erfc", "exp2", "expit", "expm1", "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_softmax", "logit",

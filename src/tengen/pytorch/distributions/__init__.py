@@ -11,9 +11,11 @@ from tengen.distributions import (
     Beta,
     Binomial,
     Categorical,
+    CatTransform,
     Cauchy,
     Chi2,
     ComposeTransform,
+    ContinuousBernoulli,
     Dirichlet,
     Distribution,
     Exponential,
@@ -28,7 +30,9 @@ from tengen.distributions import (
     InverseGamma,
     Kumaraswamy,
     Laplace,
+    LKJCholesky,
     LogNormal,
+    LowRankMultivariateNormal,
     MixtureSameFamily,
     Multinomial,
     MultivariateNormal,
@@ -43,6 +47,8 @@ from tengen.distributions import (
     RelaxedOneHotCategorical,
     SigmoidTransform,
     SoftplusTransform,
+    StackTransform,
+    StickBreakingTransform,
     StudentT,
     TanhTransform,
     Transform,
@@ -50,6 +56,7 @@ from tengen.distributions import (
     Uniform,
     VonMises,
     Weibull,
+    Wishart,
     kl_divergence,
     register_kl,
 )
@@ -61,6 +68,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "CatTransform", "ContinuousBernoulli", "LKJCholesky", "LowRankMultivariateNormal", "StackTransform", "StickBreakingTransform", "Wishart",
     "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric",
     "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",

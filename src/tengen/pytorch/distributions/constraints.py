@@ -14,6 +14,7 @@ from tengen.distributions.distribution import (
     simplex,
     unit_interval,
 )
+from tengen.distributions.matrices import corr_cholesky, positive_definite
 
 
 def integer_interval(lower_bound: int, upper_bound: int) -> Constraint:
@@ -43,6 +44,6 @@ def less_than(upper_bound: float) -> Constraint:
 
 
 __all__ = [
-    "Constraint", "boolean", "greater_than", "greater_than_eq", "integer_interval", "interval", "less_than", "nonnegative",
-    "nonnegative_integer", "positive", "real", "simplex", "unit_interval",
+    "Constraint", "boolean", "corr_cholesky", "greater_than", "greater_than_eq", "integer_interval", "interval", "less_than", "nonnegative",
+    "nonnegative_integer", "positive", "positive_definite", "real", "simplex", "unit_interval",
 ]  # fmt: skip
