@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from needs import needs
 
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, amp, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
+from tengen.deploy.compile import compile_model
+from tengen.deploy.run import run_artifact
 from tengen.models import GPT
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
 from tengen.quantization import QuantizationError, quantize_weights
@@ -20,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 
 def rounded(w, bits, group):
-    """The matrix after rounding, group by group."""
+    """The matrix after rounding, group by group, by the largest magnitude (of 8 and 4 bits)."""
     out = np.zeros_like(w)
     for i in range(len(w)):
         for k in range(0, w.shape[1], group):
@@ -30,27 +33,33 @@ def rounded(w, bits, group):
     return out
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("columns, group", [(128, 32), (100, 64), (6, 128), (64, 64)])
+@pytest.mark.parametrize("bits", [8, 4, 2])
+@pytest.mark.parametrize("columns, group", [(128, 32), (100, 64), (6, 128), (64, 64), (10, 2)])
 def test_values(bits, columns, group):
     w = RNG.standard_normal((5, columns)).astype("float32")
     w[2] = 0
     made = GroupedWeight(*nearest(w.astype("float64"), bits, group), bits, group)
-    np.testing.assert_allclose(made.values().numpy(), rounded(w.astype("float64"), bits, group), rtol=1e-6)
+    if bits > 2:
+        np.testing.assert_allclose(made.values().numpy(), rounded(w.astype("float64"), bits, group), rtol=1e-6)
+    codes, scale = nearest(w.astype("float64"), bits, group)
+    exact = codes * np.repeat(scale, group, 1)[:, :columns]
+    assert made.values().numpy().tobytes() == exact.astype("float32").tobytes()
     whole = -(-columns // group) * group
-    assert made.bytes == 5 * whole * bits // 8 + 4 * 5 * (whole // group) and made.values().shape == w.shape
+    assert made.bytes == 5 * -(-whole * bits // 8) + 4 * 5 * (whole // group) and made.values().shape == w.shape
     rows = Tensor([[4, 1], [0, 0]])
     np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
 
 
 @pytest.mark.parametrize("bits, group, rows, terms, outputs", [
     (8, 32, (1,), 64, 70), (4, 64, (2, 3), 301, 20), (4, 32, (), 600, 64), (8, 128, (5,), 700, 130), (4, 2, (1,), 5, 17),
+    (2, 32, (1,), 64, 70), (2, 64, (2, 3), 301, 20), (2, 4, (), 603, 64), (2, 128, (5,), 701, 130), (2, 2, (1,), 5, 17),
 ])  # fmt: skip
 def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, terms, outputs):
     weight = GroupedWeight(*nearest(RNG.standard_normal((outputs, terms)), bits, group), bits, group)
     x = Tensor(RNG.standard_normal((*rows, terms)).astype("float32"))
     want = F.linear(x, weight.values()).numpy()
-    assert F.linear_grouped(x, weight.codes, weight.scale, bits, group).numpy().tobytes() == want.tobytes()
+    if group % (8 // bits) == 0:  # else a byte would have integers of two groups, and the matrix in float32 is made
+        assert F.linear_grouped(x, weight.codes, weight.scale, bits, group).numpy().tobytes() == want.tobytes()
     assert weight.product(x).numpy().tobytes() == want.tobytes()
     grads = []
     for product in (weight.product, lambda x: F.linear(x, weight.values())):
@@ -68,12 +77,50 @@ def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, term
 def test_what_linear_grouped_refuses():
     x, codes, scale = Tensor(np.zeros((1, 64), "float32")), Tensor(np.zeros((3, 64), "int8")), Tensor(np.zeros((3, 2), "float32"))
     for args, error, match in [
-        ((x, codes, scale, 8, 48), ArgumentError, "a group divides 256"), ((x, codes, scale, 2), ArgumentError, "bits=2"),
+        ((x, codes, scale, 8, 48), ArgumentError, "a group divides 256"), ((x, codes, scale, 3), ArgumentError, "bits=3"),
+        ((x, codes, scale, 2, 2), ArgumentError, "into whole bytes"), ((x, codes, scale, 2), DTypeError, "2 bits in uint8"),
         ((x, codes, scale, 4), DTypeError, "4 bits in uint8"), ((x, codes, scale, 8, 64), ShapeError, "do not fit codes"),
         ((x, codes, scale[:2]), ShapeError, "takes"),
     ]:  # fmt: skip
         with pytest.raises(error, match=match):
             F.linear_grouped(*args)
+
+
+def test_four_integers_of_two_bits_lie_in_a_byte():
+    """As the layout is stated, in files too: the first in the lowest bits, with 2 added."""
+    made = GroupedWeight(np.array([[-2, -1, 0, 1, 1]], "int8"), np.array([[0.5, 2.0]], "float32"), 2, 4)
+    assert made.codes.tolist() == [[0b11_10_01_00, 0b10_10_10_11]] and made.codes.dtype == "uint8"
+    assert made.values().tolist() == [[-1.0, -0.5, 0.0, 0.5, 2.0]]
+
+
+def test_scales_of_two_bits_have_small_errors():
+    """Near the least squared error that any scale has, tried finely; the largest magnitude alone is far from it."""
+    w = RNG.standard_normal((6, 32))
+    codes, scale = nearest(w, 2, 32)
+    error = lambda row, s: np.square(np.clip(np.rint(row / s), -2, 1) * s - row).sum()
+    for row, q, s in zip(w, codes, scale[:, 0]):
+        least = min(error(row, t) for t in np.linspace(0.05, np.abs(row).max(), 2000))
+        assert np.square(q * s - row).sum() <= 1.05 * least and least < 0.75 * error(row, np.abs(row).max())
+    zero = nearest(np.zeros((2, 4)), 2, 2)
+    assert not zero[0].any() and (zero[1] == 1).all()
+    codes, scale = nearest(np.full((1, 4), -3.0), 2, 4)
+    assert (codes * scale == -3).all()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", pytest.param("aarch64", marks=needs("qemu"))])
+def test_two_bits_in_files_traces_and_artifacts(target, tmp_path):
+    net = quantize_weights(M.Sequential(M.Linear(1024, 64), M.ReLU(), M.Linear(64, 5)).eval(), 2, 32)
+    x = Tensor(RNG.standard_normal((3, 1024)).astype("float32"))
+    want = net(x).numpy().tobytes()
+    traced = trace(net, example_input=x)
+    assert traced(x).numpy().tobytes() == want
+    traced.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    model = load_graph(tmp_path / "net.tgn")
+    assert model(x=x).numpy().tobytes() == want and [n.op for n in model.graph.nodes].count("linear_grouped") == 2
+    bare = 1024 * 64 // 4 + 1024 * 64 // 32 * 4  # of the first layer's integers and scales
+    artifact = compile_model(model, target, tmp_path / "out")
+    assert bare < (tmp_path / "net.tgn").stat().st_size < bare + 6000 and bare < artifact.weights_bytes < bare + 4000
+    assert run_artifact(artifact, [x.numpy()])[0].tobytes() == want
 
 
 def test_gptq_is_nearer_than_the_nearest():
@@ -86,6 +133,11 @@ def test_gptq_is_nearer_than_the_nearest():
         return np.square(x @ (q - w).T).sum()
 
     assert error(*gptq(w, x.T @ x, 4, 32)) < 0.5 * error(*nearest(w, 4, 32))
+
+    def of_two_bits(codes, scale):
+        return np.square(x @ (GroupedWeight(codes, scale, 2, 32).values().numpy() - w).T).sum()
+
+    assert of_two_bits(*gptq(w, x.T @ x, 2, 32)) < 0.5 * of_two_bits(*nearest(w, 2, 32))
 
 
 def test_awq_is_nearer_than_the_nearest_where_features_differ():

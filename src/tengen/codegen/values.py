@@ -50,14 +50,15 @@ class Values:
 
     Args:
         name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes. lacks: what
-            it has no instruction for (`lacking.py`).
+            it has no instruction for (`lacking.py`). keeping: how functions in place of such instructions are called, as
+            `Architecture.keeping` says.
 
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.
     """
 
-    def __init__(self, name: str, forms: Mapping[str, VectorForm], lacks: Set[str] = frozenset()):
-        self.name, self._forms, self._lacks = name, forms, lacks
+    def __init__(self, name: str, forms: Mapping[str, VectorForm], lacks: Set[str] = frozenset(), keeping: str = ""):
+        self.name, self._forms, self._lacks, self.keeping = name, forms, lacks, keeping
         self._outer: set[Expr] = set()  # fmas of math functions
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}

@@ -1,7 +1,7 @@
 """Linear layers whose weight is integers of few bits, with a scale for each group of input features.
 
 In: activations in float32, integers as they lie in memory, scales. Out: float32, with the bits of dequantising the weight and
-multiplying it (docs/numerics.md); but each weight is read as 8 or 4 bits, and becomes a number in a register.
+multiplying it (docs/numerics.md); but each weight is read as 8, 4 or 2 bits, and becomes a number in a register.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def linear_grouped(inp: Tensor, codes: Tensor, scale: Tensor, bits: int = 8, gro
     """inp @ w.T, where w[o, k] = scale[o, k // group] q[o, k]: for few rows, which cost what reading the integers costs.
 
     Shapes: inp (..., K), scale (O, groups) with groups = K / group, rounded up -> (..., O). codes: (O, groups * group) of 8 bits,
-        (O, groups * group / 2) of 4 bits
-    Dtypes: float32, int8 (of 8 bits) or uint8 (of 4 bits: two integers in a byte, the first in its low half, each with 8 added),
-        float32 -> float32
+        (O, groups * group * bits / 8) of fewer
+    Dtypes: float32, int8 (of 8 bits) or uint8 (of 4 bits: two integers in a byte, the first in its low half, each with 8 added; of 2 bits:
+        four, the first in the lowest two bits, each with 2 added), float32 -> float32
     Args:
-        bits: 8 or 4. group: features that share a scale: a divisor of 256, and even for 4 bits.
+        bits: 8, 4 or 2. group: features that share a scale: a divisor of 256, and a multiple of the integers in a byte.
     Numerics: each weight is rounded once, as `dequantize_linear` does; sums have the order of `matmul`. The bits of both
     Speed: integers are packed once where they are a constant, in every run where they are a state
 
@@ -50,8 +50,9 @@ def linear_grouped(inp: Tensor, codes: Tensor, scale: Tensor, bits: int = 8, gro
 
 @linear_grouped.infer
 def _(x, codes, scale, bits, group):
-    if bits not in (8, 4) or group < 1 or not contraction.grouped_weights.fits(bits, group):
-        raise ArgumentError(f"bits={bits} by groups of {group}: bits are 8 or 4, and a group divides {numerics.CHUNK_TERMS} into whole bytes")
+    if bits not in (8, 4, 2) or group < 1 or not contraction.grouped_weights.fits(bits, group):
+        told = f"bits are 8, 4 or 2, and a group divides {numerics.CHUNK_TERMS} into whole bytes"
+        raise ArgumentError(f"bits={bits} by groups of {group}: {told}")
     if (x.dtype, codes.dtype, scale.dtype) != (float32, int8 if bits == 8 else uint8, float32):
         raise DTypeError(f"takes float32, integers of {bits} bits in {int8 if bits == 8 else uint8}, float32; got {x}, {codes}, {scale}")
     if x.ndim < 1 or codes.ndim != 2 or scale.ndim != 2 or not same_extent(codes.shape[0], scale.shape[0], "output features"):
@@ -74,9 +75,8 @@ def _(lo, ins, outs, epilogue, bits, group):
 def _(g, x, codes, scale, bits, group):
     def gx():
         q = codes
-        if bits == 4:
-            halves = stack([bitwise_and(codes, 15), right_shift(codes, 4)], -1)
-            q = sub(astype(reshape(halves, (codes.shape[0], -1)), "int8"), 8)
+        if bits < 8:
+            q = taken_apart(codes, bits)
         w = dequantize_linear(reshape(q, (*scale.shape, group)), reshape(scale, (*scale.shape, 1)))
         w = reshape(w, (codes.shape[0], -1))
         return matmul(g, strided_slice(w, (0, 0), (codes.shape[0], x.shape[-1]), (1, 1)))
@@ -84,26 +84,38 @@ def _(g, x, codes, scale, bits, group):
     return gx, None, None
 
 
+def taken_apart(codes: Tensor, bits: int) -> Tensor:
+    """The integers, int8 (..., bytes * 8 / bits), that lie in bytes, uint8 (..., bytes)."""
+    high = 8 - bits
+    parts = [right_shift(codes, high) if at == high else bitwise_and(right_shift(codes, at) if at else codes, (1 << bits) - 1)
+             for at in range(0, 8, bits)]  # fmt: skip
+    return sub(astype(reshape(stack(parts, -1), (*codes.shape[:-1], -1)), "int8"), 1 << bits - 1)
+
+
 def _np_linear_grouped(x, codes, scale, bits=8, group=32):
     q = codes.astype(np.int64)
-    if bits == 4:
-        q = np.stack([q & 15, q >> 4], -1).reshape(len(q), -1) - 8
+    if bits < 8:
+        parts = [q >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
+        q = np.stack(parts, -1).reshape(len(q), -1) - (1 << bits - 1)
     w = (q.reshape(*scale.shape, group) * scale[..., None].astype(np.float64)).reshape(len(q), -1)
     return x @ w[:, : x.shape[-1]].T
 
 
 linear_grouped.reference(_np_linear_grouped)
-_LOWEST, _HIGHEST = {8: -127, 4: 0}, {8: 128, 4: 256}
 
 
 def _sample(rows: tuple[int, ...], terms: int, outputs: int, bits: int, group: int) -> Case:
     def made(r: np.random.Generator):
         groups = -(-terms // group)
-        codes = r.integers(_LOWEST[bits], _HIGHEST[bits], (outputs, groups * group * bits // 8))
+        low, high = (-127, 128) if bits == 8 else (0, 256)
+        codes = r.integers(low, high, (outputs, groups * group * bits // 8))
         scale = r.uniform(0.01, 0.1, (outputs, groups)).astype("float32")
         return r.uniform(-1, 1, (*rows, terms)).astype("float32"), codes.astype("int8" if bits == 8 else "uint8"), scale
 
     return Case(made, {"bits": bits, "group": group}, grad=False)  # of floats alone; tests/quantization has that of inp
 
 
-linear_grouped.cases(_sample((1,), 64, 70, 8, 32), _sample((2, 3), 301, 20, 4, 64), _sample((), 10, 5, 4, 2), _sample((0,), 8, 5, 8, 8))
+linear_grouped.cases(
+    _sample((1,), 64, 70, 8, 32), _sample((2, 3), 301, 20, 4, 64), _sample((), 10, 5, 4, 2), _sample((0,), 8, 5, 8, 8),
+    _sample((2,), 67, 70, 2, 32), _sample((), 9, 5, 2, 4),
+)  # fmt: skip

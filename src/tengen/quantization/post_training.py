@@ -265,8 +265,10 @@ def ptq(
 ) -> Quantized:  # fmt: skip
     """A trained network as a program that multiplies integers of 8 bits.
 
-    Weights have a scale for each output channel, inputs of layers one scale, which a calibrator chooses from what they were on
-    the data; the rest is computed in float32, in the kernels of the layers.
+    Batch norms, and other factors and shifts of channels, are folded into the layers before them. Weights have a scale for each output
+    channel, inputs of layers one scale, which a calibrator chooses from what they were on the data. Sums become the next layer's
+    integers by one multiplication where only layers by integers and additions read them; the rest is computed in float32, in the
+    kernels of the layers.
 
     Args:
         model: a module, or a function of tensors. It is recorded in evaluation, and stays as it is.

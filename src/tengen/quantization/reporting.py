@@ -12,6 +12,7 @@ import numpy as np
 from tengen.jit import trace
 from tengen.quantization.layers import Layer
 from tengen.quantization.post_training import Road
+from tengen.quantization.requantising import requantise
 from tengen.tensor import Tensor
 
 RUNS = 5  # of which the least time counts
@@ -82,7 +83,7 @@ def report(model: Any, data: Any, timed: bool = False, **more: Any) -> Report:
         "adaround": 0,
     } | more
     road = Road(model, data, **settings)
-    score, _ = road.scored(road.program(lambda layer: True))
+    score, _ = road.scored(requantise(road.program(lambda layer: True)))
     if timed:
         able = [layer for layer in road.layers if not layer.why_float]
         for inputs in road.inputs(able):

@@ -1,7 +1,7 @@
-"""Weights of linear layers and embeddings as integers of 8 or 4 bits, in groups: rounded to the nearest, or by GPTQ or AWQ
+"""Weights of linear layers and embeddings as integers of 8, 4 or 2 bits, in groups: rounded to the nearest, or by GPTQ or AWQ
 against data.
 
-For networks whose time is that of reading weights: they take a quarter or an eighth of the bytes. Activations stay float32.
+For networks whose time is that of reading weights: they take a quarter of the bytes, an eighth, or a sixteenth. Activations stay float32.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tengen.tensor import Tensor
 
 METHODS = ("rtn", "gptq", "awq")
 POWERS = np.linspace(0, 1, 21)  # that AWQ tries; 0 leaves weights as they are
+SHARES = {8: (1.0,), 4: (1.0,), 2: tuple(np.linspace(1, 1 / 3, 17))}  # of the largest magnitude, that the largest integer may stand for
 DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
 
 
@@ -31,8 +32,8 @@ def quantize_weights(
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
-        model: the network. Layers after `disable_quantize()` stay. bits: 8 or 4. group: input features that share a scale: 32,
-            64 or 128, or another number.
+        model: the network. Layers after `disable_quantize()` stay. bits: 8, 4 or 2 (which is little: see docs/quantization.md). group: input
+            features that share a scale: 32, 64 or 128, or another even number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
             features behind it (Frantar et al., "GPTQ", 2023); "awq" multiplies weights of features that are large in the data, and
             divides the features, so that these weights have smaller errors (Lin et al., "AWQ", 2023). data: for both, inputs of the
@@ -49,7 +50,8 @@ def quantize_weights(
     """
     check_module(model)
     if bits not in tuple(LIMITS) or method not in METHODS or type(group) is not int or group < 2 or group % 2:
-        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8 or 4, an even number, {', '.join(map(repr, METHODS))}")
+        methods = ", ".join(map(repr, METHODS))
+        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8, 4 or 2, an even number, {methods}")
     model = model if inplace else copy.deepcopy(model)
     seen = _second_moments(model, data, method) if method != "rtn" else {}
 
@@ -72,9 +74,14 @@ def quantize_weights(
 
 
 def _scales(w: np.ndarray, bits: int) -> np.ndarray:
-    """A scale for each row: the largest magnitude over the largest integer. Rows of nothing but zeros have scale 1."""
+    """A scale for each row: the largest magnitude over the largest integer, or, of 2 bits, the share of it whose squared error is least.
+    Rows of nothing but zeros have scale 1."""
     most = np.abs(w).max(axis=-1)
-    return np.where(most >= 2.0**-90, most / LIMITS[bits][1], 1).astype(np.float32)
+    scales = np.stack([np.where(most >= 2.0**-90, most * s / LIMITS[bits][1], 1).astype(np.float32) for s in SHARES[bits]])
+    if len(scales) == 1:
+        return scales[0]
+    errors = [np.square(_rounded(w, s[..., None], bits) * s[..., None] - w).sum(-1) for s in scales]
+    return np.take_along_axis(scales, np.argmin(errors, 0)[None], 0)[0]
 
 
 def _rounded(w: np.ndarray, scale: np.ndarray, bits: int) -> np.ndarray:

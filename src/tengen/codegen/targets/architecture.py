@@ -130,6 +130,7 @@ class Architecture:
             another architecture.
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
         hosts: whether Tengen itself runs on it.
+        keeping: LLVM's word for functions that keep all registers of their callers, who then save none around calls; "": no such.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Architecture:
     notable: tuple[str, ...]
     cpuinfo: tuple[str, ...]
     hosts: bool = False
+    keeping: str = ""
 
     @property
     def pointer_bytes(self) -> int:

@@ -163,10 +163,13 @@ def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
     ints = lambda *numbers: w.array(np.array(numbers, np.int64))
     if n.attrs["bits"] == 8:
         q = w.cast(codes, float32)
-    else:  # two in a byte, the first in its low half, each with 8 added
-        both, sixteen = w.cast(codes, int32), w.array(np.array(16, np.int32))
-        halves = [w.emit("Unsqueeze", w.emit(op, both, sixteen), ints(2)) for op in ("Mod", "Div")]
-        q = w.cast(w.emit("Sub", w.emit("Concat", *halves, axis=2), w.array(np.array(8, np.int32))), float32)
+    else:  # several in a byte, the first in its lowest bits, each with half of their number added
+        number, bits = lambda n: w.array(np.array(n, np.int32)), n.attrs["bits"]
+        whole, parts = w.cast(codes, int32), []
+        for at in range(0, 8, bits):
+            part = w.emit("Div", whole, number(1 << at)) if at else whole
+            parts.append(w.emit("Unsqueeze", w.emit("Mod", part, number(1 << bits)) if at + bits < 8 else part, ints(2)))
+        q = w.cast(w.emit("Sub", w.emit("Concat", *parts, axis=2), number(1 << bits - 1)), float32)
     weights = w.emit("Mul", w.emit("Reshape", q, ints(outputs, groups, n.attrs["group"])), w.emit("Unsqueeze", scale, ints(2)))
     flat = w.emit("Reshape", weights, ints(outputs, groups * n.attrs["group"]))
     return w.emit("MatMul", x, w.emit("Transpose", w.emit("Slice", flat, ints(0), ints(terms), ints(1)), perm=[1, 0]))

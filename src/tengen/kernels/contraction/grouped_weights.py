@@ -1,4 +1,4 @@
-"""A few rows times a matrix of integers of 8 or 4 bits with a scale for each group of terms: bound by reading the integers.
+"""A few rows times a matrix of integers of 8, 4 or 2 bits with a scale for each group of terms: bound by reading the integers.
 
     packed[tile][byte of k][column of the tile]           # once: COLUMNS columns, whose bytes are one cache line
     for each piece = (some rows, tile of columns):
@@ -14,6 +14,7 @@ The sum has the order of `chunks.Chunks`, so its bits are those of dequantising 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from tengen.base.dtype import float32, int32
 from tengen.kernels import numerics
@@ -72,8 +73,8 @@ def grouped_weights(
 ) -> None:
     """out[..., o] = the sum over k of x[..., k] * (codes[o, k] scale[o, k // group]).
 
-    Shapes: x (..., K) and out (..., O) of float32; codes int8 (O, at least K) or, of 4 bits, uint8 (O, at least K / 2), each with two
-    integers less 8, the first in its low half; scale float32 (O, groups)
+    Shapes: x (..., K) and out (..., O) of float32; codes int8 (O, at least K) or, of fewer bits, uint8 (O, at least K bits / 8),
+    each with 8 / bits integers, the first in its lowest bits, with half of their number added; scale float32 (O, groups)
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -131,25 +132,21 @@ class _Product:
             base = k.let(as_expr(self.scale.index((self.tile, first // self.group, 0))))
             scale = [k.load(scales, base + v * LANES, LANES) for v in range(VECTORS)]
             last = k.let(minimum(stop, first + self.group))
-            if self.bits == 8:
-                with k.loop(first, last, name="k") as i:
-                    self.byte(i, i, (True,), scale, acc)
-            else:
-                whole = k.let(last // 2 * 2)
-                with k.loop(first, whole, 2, name="k") as i:
-                    self.byte(i, i // 2, (True, True), scale, acc)
-                with k.if_(whole < last):
-                    self.byte(whole, whole // 2, (True, False), scale, acc)
+            each = 8 // self.bits  # positions in a byte
+            whole = k.let(last // each * each)
+            with k.loop(first, whole, each, name="k") as i:
+                self.byte(i, i // each, range(each), scale, acc)
+            for j in range(each - 1):
+                with k.if_(whole + j < last):
+                    self.byte(whole, whole // each, (j,), scale, acc)
         return acc
 
-    def byte(self, i: Expr, row: Index, there: tuple[bool, ...], scale: list[Expr], acc: list) -> None:
-        """Adds the terms of position i, whose integers lie in row `row`, and of the one behind it where a byte holds both."""
+    def byte(self, i: Expr, row: Index, there: Sequence[int], scale: list[Expr], acc: list) -> None:
+        """Adds the terms of positions i + j for each j of `there`, whose integers lie in the bytes of row `row`."""
         k, codes, x = self.k, self.k.read(self.codes), self.k.read(self.x)
         base = k.let(as_expr(self.codes.index((self.tile, row, 0))))
         bytes_ = [k.let(cast(k.load(codes, base + v * LANES, LANES), int32)) for v in range(VECTORS)]
-        for j, is_there in enumerate(there):
-            if not is_there:
-                continue
+        for j in there:
             weights = [k.let(cast(self.integer(b, j), float32) * s) for b, s in zip(bytes_, scale)]
             for at, line in zip(self.at, acc):
                 value = splat(cast(k.load(x, at + (i + j) * self.x.strides[-1]), float32))
@@ -157,9 +154,11 @@ class _Product:
                     a.set(fma(value, w, a.value))  # acc[row][v] += x[row, k i + j] * w[k i + j, vector v]
 
     def integer(self, byte: Expr, which: int) -> Expr:
-        """An integer of a byte: the byte, or half of it."""
+        """An integer of a byte: the byte, or some bits of it."""
         if self.bits == 8:
             return byte
-        half = byte & const(15, int32, LANES) if which == 0 else byte >> const(4, int32, LANES)
-        return half - const(8, int32, LANES)
+        at, number = which * self.bits, lambda n: const(n, int32, LANES)
+        part = byte >> number(at) if at else byte
+        part = part & number((1 << self.bits) - 1) if at + self.bits < 8 else part
+        return part - number(1 << self.bits - 1)
 

@@ -1,8 +1,9 @@
-"""Layers whose weights alone are integers: of 8 or 4 bits, with a scale for each group of input features; activations are
+"""Layers whose weights alone are integers: of 8, 4 or 2 bits, with a scale for each group of input features; activations are
 float32.
 
-A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, or from -8 to 7; two of 4 bits lie in a byte, the
-first in its low half as q + 8. It is turned into float32 where it is used, by the rules of docs/numerics.md: in registers for a few rows.
+A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, from -8 to 7, or from -2 to 1; two of 4 bits lie in a byte, four of
+2 bits, the first in its lowest bits, as q + 8 or q + 2. It is turned into float32 where it is used, by the rules of docs/numerics.md: in
+registers for a few rows.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from tengen.kernels.contraction import grouped_weights
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.module.module import Module
+from tengen.ops.grouped_weights import taken_apart
 from tengen.tensor import Tensor
 from tengen.tensor.casting import casting
 
 FEW_ROWS = 8  # rows, at most, that are multiplied by integers as they lie in memory
-LIMITS = {8: (-127, 127), 4: (-8, 7)}  # bits -> the smallest and the largest integer
+LIMITS = {8: (-127, 127), 4: (-8, 7), 2: (-2, 1)}  # bits -> the smallest and the largest integer
 
 
 class GroupedWeight(Module):
@@ -26,7 +28,7 @@ class GroupedWeight(Module):
 
     Args:
         codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32, (rows, groups).
-        bits: 8 or 4. group: columns that share a scale.
+        bits: 8, 4 or 2. group: columns that share a scale.
 
     >>> import numpy as np
     >>> from tengen.module.quantized.weights import GroupedWeight
@@ -38,18 +40,19 @@ class GroupedWeight(Module):
     def __init__(self, codes: np.ndarray, scale: np.ndarray, bits: int, group: int):
         super().__init__()
         self.bits, self.group, self.shape = bits, group, codes.shape
-        whole = np.pad(codes, ((0, 0), (0, -codes.shape[1] % (group + group % 2))))
-        if bits == 4:
-            low, high = (whole[:, i::2].astype(np.int16) + 8 for i in (0, 1))
-            whole = (low | high << 4).astype(np.uint8)
+        each = 8 // bits  # integers in a byte
+        columns = -(-codes.shape[1] // group) * group
+        whole = np.pad(codes, ((0, 0), (0, columns + -columns % each - codes.shape[1])))
+        if each > 1:
+            parts = [whole[:, i::each].astype(np.int16) + (1 << bits - 1) << bits * i for i in range(each)]
+            whole = sum(parts).astype(np.uint8)
         self.codes, self.scale = Tensor(whole), Tensor(np.asarray(scale, np.float32))
 
     def values(self, rows: Tensor | None = None) -> Tensor:
         """The matrix in float32, or some rows of it."""
         q, scale = (t if rows is None else t[rows] for t in (self.codes, self.scale))
-        if self.bits == 4:
-            halves = F.stack([F.bitwise_and(q, 15), F.right_shift(q, 4)], -1)
-            q = halves.reshape(*q.shape[:-1], -1).astype("int8") - 8
+        if self.bits < 8:
+            q = taken_apart(q, self.bits)
         groups = scale.shape[-1]
         q = q[..., : groups * self.group].reshape(*scale.shape, self.group)
         w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1))
