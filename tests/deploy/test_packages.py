@@ -11,7 +11,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
-from needs import needs, of_zigs_libraries
+from needs import needs
 from recorded import dumped
 
 import tengen
@@ -248,8 +248,6 @@ def test_the_first_op_that_differs_is_named(target, mlp, tmp_path):
     deploy.compile_model(model, f"{target}-exact", tmp_path, "exact")
     if not runners(Target.named(target)):
         pytest.skip("no emulator is installed")
-    if target == "wasm32":
-        of_zigs_libraries(target)
     v = deploy.verify_artifact(model, tmp_path, target=target)
     assert v.status == "different" and "the first op that differs is matmul(f32[3,7], f32[7,19])" in v.how and "no fused multiply-add" in v.how
     assert deploy.verify_artifact(model, tmp_path, target=f"{target}-exact").status == "equal"

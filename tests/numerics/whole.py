@@ -287,7 +287,8 @@ static int check(const char *name, int code) {{
   if (code) fprintf(stderr, "%s_run returned %d", name, code);
   return code;
 }}
-int main(void) {{
+int main(int argc, char **argv) {{
+  (void)argc, (void)argv;
   if (fread(memory, 1, sizeof memory, stdin) != sizeof memory) return 2;
 {runs}
   return fwrite(memory, 1, sizeof memory, stdout) != sizeof memory || fflush(stdout);

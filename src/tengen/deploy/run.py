@@ -24,7 +24,7 @@ import numpy as np
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.codegen.targets import Target
 from tengen.codegen.targets.system import ANDROID, LINUX, WASM, WINDOWS
-from tengen.deploy import bare
+from tengen.deploy import bare, freestanding
 from tengen.deploy.compile import OPERATORS, Artifact
 from tengen.deploy.emulators import CannotRun, runner
 from tengen.ir.types import TensorType
@@ -92,7 +92,8 @@ def linker(target: Target) -> list[str]:
     """The command that makes a program of C and object files, to be run by `runner`: a C compiler of this system's, else zig's.
 
     zig takes this machine's libc for this machine, where that is glibc (2.17 or newer); otherwise a static one, which it builds when
-    it is first asked: a minute of processor time, and then it is kept.
+    it is first asked: half a minute of processor time, and then it is kept. `link_program` needs it for programs with threads, and for
+    those that call more of it than an example does (`freestanding.py`).
 
     Errors: CannotRun where there is neither.
     """
@@ -142,25 +143,36 @@ def _complaint(command: tuple[str, ...]) -> str:
 
 
 def _link(folder: Path, name: str, target: Target, build: Path) -> Path:
-    command = linker(target)
-    by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
+    own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
+    files = [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *own, *(["-lm"] if own else [])]
+    command = [*linker(target), "-O2", "-ffp-contract=off"] if own else _command(target, files, build)
+    by = "zig" if "ziglang" in command else command[0]
+    slow = by == "zig" and "-ffreestanding" not in command and target.architecture is not Target.machine().architecture
+    by += ", which builds a C library for it when it is first asked" if slow else ""
     with progress.waiting(f"linking {name} for {target.name} by {by}"):
-        own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
-        command += ["-O2", "-ffp-contract=off"] if own else []
-        more = [*own, "-lm"] if own else []
-        return link_program(target, [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more], build / name, command)
+        return link_program(target, files, build / name, command)
 
 
 def link_program(target: Target, files: Sequence[str], program: Path, command: Sequence[str] | None = None) -> Path:
-    """Links C and object files to a program, by `linker`'s command. Errors: CannotRun without a linker; TengenError where it fails."""
+    """Links C and object files to a program, by the command of `linker`; by zig without a C library where `freestanding.py` is enough.
+    Errors: CannotRun without a linker; TengenError where it fails."""
     program = Path(os.path.abspath(program))
-    command = [*(linker(target) if command is None else command), *([] if target.system.files else bare.linking(program.parent))]
+    command = _command(target, files, program.parent) if command is None else command
+    command = [*command, *([] if target.system.files else bare.linking(program.parent))]
     program = program.with_suffix(".exe") if target.system is WINDOWS else program
-    math = ["-lm"] if "fma" in target.lacks and target.system is LINUX else []  # the C library's fma of float64
+    math = ["-lm"] if "fma" in target.lacks and target.system is LINUX and "-ffreestanding" not in command else []  # fma of float64
     done = _called(command, program, [*files, *math])
     if done.returncode:
         raise TengenError(f"linking {program.name} for {target.name} failed: {_last(done.stderr)}")
     return program
+
+
+def _command(target: Target, files: Sequence[str], folder: Path) -> list[str]:
+    """How these files are linked. folder: for more files, which are linked too."""
+    command = linker(target)
+    if "ziglang" not in command or target.architecture is Target.machine().architecture or not freestanding.enough(target, files):
+        return command
+    return [*command[: command.index("cc") + 1], *freestanding.linking(target, folder)]
 
 
 def link_library(target: Target, files: Sequence[str], library: Path, exported: Sequence[str] = ()) -> Path:

@@ -249,7 +249,9 @@ class Reach:
 
     def _inside(self, path: str, name: str, x: Any) -> None:
         t = type(x)
-        if is_a(x, Tensor):
+        if not _about(t).special:  # most objects
+            self._other(path, name, x)
+        elif is_a(x, Tensor):
             self._tensor(path, x)
         elif is_a(x, _CONTAINERS):
             self._container(path, name, x)
@@ -292,10 +294,8 @@ class Reach:
             self.opaque.append((path, name, f"{t.__name__}, an iterator"))
         elif is_a(x, weakref.ref):
             self.opaque.append((path, name, "weak reference"))
-        elif _is_memory(x):
-            self.opaque.append((path, name, f"{t.__name__}, which others can write into"))
         elif not is_a(x, (types.CodeType, types.FrameType, np.dtype)):
-            self._object(path, x)
+            self._other(path, name, x)
 
     # -- kinds of objects ------------------------------------------------------------------------------------------------
     def _tensor(self, path: str, x: Tensor) -> None:
@@ -391,6 +391,8 @@ class Reach:
 
     def _class(self, path: str, c: type) -> None:
         """What code that ran may read of a class, and of those it derives from: where they are users'."""
+        if not _about(c).of_users:
+            return
         held_names = {n for b in c.__mro__ if _users_class(b) for n, v in vars(b).items() if self.code.reads(n) or self._method_ran(v)}
         wanted = self.code.asked | held_names
         for base in c.__mro__:
@@ -418,6 +420,12 @@ class Reach:
             held = vars(m)
             self._items(m.__name__, held, sorted(filter(self.code.reads, held)))
 
+    def _other(self, path: str, name: str, x: Any) -> None:
+        if _is_memory(x):
+            self.opaque.append((path, name, f"{type(x).__name__}, which others can write into"))
+        else:
+            self._object(path, x)
+
     def _object(self, path: str, x: Any) -> None:
         """Any other object: the attributes that code that ran mentions."""
         t = type(x)
@@ -429,7 +437,7 @@ class Reach:
             held = x.__dict__ if is_a(x, threading.local) else object.__getattribute__(x, "__dict__")
         except AttributeError:
             held = types.MappingProxyType({})
-        if _is_tengens(t) and not _has_settings(t):
+        if _about(t).closed:
             return
         names = set(self._slots(t))
         if _has_settings(t):
@@ -471,6 +479,44 @@ class Reach:
             self.fact(f"{path}.{n}", x, n, v)
         if found:
             self.looks.append(Look("attribute", x, list(found), list(found.values())))
+
+
+class _About(NamedTuple):
+    """What a walk asks of an object's class, and which is the same each time.
+
+    Attributes:
+        special: its objects are of a kind that a walk goes into in a way of its own (`Reach._inside`). of_users: it or one that it derives
+            from is the users'. closed: it is Tengen's, and its objects have no settings.
+    """
+
+    of: weakref.ref
+    special: bool
+    of_users: bool
+    closed: bool
+
+
+_SPECIAL = (
+    Tensor, *_CONTAINERS, Watched, types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper,
+    types.BuiltinMethodType, types.MethodWrapperType, operator.attrgetter, operator.methodcaller, *_VIEWS, contextvars.ContextVar,
+    GradManager, type, types.ModuleType, np.ndarray, np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random,
+    Iterator, weakref.ref, types.CodeType, types.FrameType, np.dtype,
+)  # fmt: skip
+_classes: dict[int, _About] = {}  # by identity: to ask a class for its hash may run code of its own
+
+
+def _about(t: type) -> _About:
+    found = _classes.get(id(t))
+    if found is None or found.of() is not t:
+        forget = functools.partial(_forget, id(t))
+        closed = _is_tengens(t) and not _has_settings(t)
+        found = _About(weakref.ref(t, forget), issubclass(t, _SPECIAL), any(map(_users_class, t.__mro__)), closed)
+        _classes[id(t)] = found
+    return found
+
+
+def _forget(at: int, of: weakref.ref) -> None:
+    if (found := _classes.get(at)) is not None and found.of is of:
+        del _classes[at]
 
 
 def _class_attributes(t: type) -> set[str]:

@@ -10,7 +10,9 @@ stored past the caches with them. Nothing else is needed.
 from __future__ import annotations
 
 from tengen.codegen.targets.architecture import (
+    LINUX_CALLS,
     QUARTER,
+    Alone,
     Architecture,
     Emitter,
     Level,
@@ -33,6 +35,14 @@ def _pairs_added(emit: Emitter, total: str, products: str) -> str:
     sums = emit.intrinsic("aarch64.neon.saddlp.v4i32.v8i16", QUARTER, f"<8 x i16> {products}")
     return emit.pure(f"add {QUARTER} {total}, {sums}")
 
+
+_ALONE = r"""
+enum { READ = 63, WRITE = 64, OPENAT = 56, CLOSE = 57, MMAP = 222, EXIT = 94 };
+#define NUMBER "x8"
+#define REGISTER(i) "x" #i
+#define CALL "svc 0"
+__asm__(".globl _start\n_start:\n mov x29, #0\n mov x0, sp\n b begin\n");
+"""
 
 AARCH64 = Architecture(
     name="aarch64",
@@ -63,4 +73,5 @@ AARCH64 = Architecture(
     notable=("neon", "dotprod", "bf16", "sve"),
     cpuinfo=("Features", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
     hosts=True,
+    alone=Alone(("aarch64-freestanding-none", "-nostdlib"), _ALONE + LINUX_CALLS),
 )

@@ -109,6 +109,44 @@ class Linking(NamedTuple):
     stub: Callable[[int], bytes]
 
 
+class Alone(NamedTuple):
+    """How a C program is made that runs without a C library (`deploy/freestanding.py`).
+
+    Attributes:
+        options: of zig's C compiler: a triple, and what follows. calls: C text, which says how a program starts and calls the system: where
+            that is Linux, macros for `LINUX_CALLS`; else what that defines.
+    """
+
+    options: tuple[str, ...]
+    calls: str
+
+
+# With macros NUMBER, REGISTER(i) and CALL, and the numbers of system calls. Where a program starts, it goes on to `begin` with the address of
+# its stack, where the number of arguments is, and behind it their addresses.
+LINUX_CALLS = r"""
+static word call(word number, word a, word b, word c, word d, word e, word f) {
+    register word n __asm__(NUMBER) = number, r0 __asm__(REGISTER(0)) = a, r1 __asm__(REGISTER(1)) = b, r2 __asm__(REGISTER(2)) = c;
+    register word r3 __asm__(REGISTER(3)) = d, r4 __asm__(REGISTER(4)) = e, r5 __asm__(REGISTER(5)) = f;
+    __asm__ volatile(CALL : "+r"(r0) : "r"(n), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
+    return r0;
+}
+
+static word get(int file, void *to, size_t bytes) { return call(READ, file, (word)to, (word)bytes, 0, 0, 0); }
+static word put(int file, const void *from, size_t bytes) { return call(WRITE, file, (word)from, (word)bytes, 0, 0, 0); }
+static int open_file(const char *name) { return (int)call(OPENAT, -100, (word)name, 0, 0, 0, 0); } /* -100: from this folder */
+static void close_file(int file) { call(CLOSE, file, 0, 0, 0, 0, 0); }
+
+void *malloc(size_t size) { /* pages of its own, to be read and written */
+    word at = call(MMAP, 0, (word)size, 3, 0x22, -1, 0);
+    return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+
+void begin(word *stack) {
+    for (word code = main((int)*stack, (char **)(stack + 1));;) call(EXIT, code, 0, 0, 0, 0, 0);
+}
+"""
+
+
 @record(frozen=True)
 class Architecture:
     """An architecture.
@@ -131,6 +169,7 @@ class Architecture:
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
         hosts: whether Tengen itself runs on it.
         keeping: LLVM's word for functions that keep all registers of their callers, who then save none around calls; "": no such.
+        hosts: whether Tengen itself runs on it. alone: for programs of one thread without a C library; None: they have one.
     """
 
     name: str
@@ -149,6 +188,7 @@ class Architecture:
     cpuinfo: tuple[str, ...]
     hosts: bool = False
     keeping: str = ""
+    alone: Alone | None = None
 
     @property
     def pointer_bytes(self) -> int:

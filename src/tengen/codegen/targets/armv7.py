@@ -14,7 +14,17 @@ Memory: stores become visible in any order. Addresses have 32 bits; there are no
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import QUARTER, Architecture, Emitter, Level, Registers, VectorForm, dot4i_by_pairs
+from tengen.codegen.targets.architecture import (
+    LINUX_CALLS,
+    QUARTER,
+    Alone,
+    Architecture,
+    Emitter,
+    Level,
+    Registers,
+    VectorForm,
+    dot4i_by_pairs,
+)
 
 _LAYOUT = "e-m:e-p:32:32-Fi8-i64:64-v128:64:128-a:0:32-n32-S64"
 _LINUX = "unknown-linux-gnueabihf"
@@ -35,6 +45,14 @@ def _dot2i(emit: Emitter, args: list[str]) -> str:
         found = emit.pure(f"insertelement {ty} {found}, i32 {emit.intrinsic('arm.smlad', 'i32', a, b, total)}, i64 {i}")
     return found
 
+
+_ALONE = r"""
+enum { READ = 3, WRITE = 4, OPENAT = 322, CLOSE = 6, MMAP = 192, EXIT = 248 };
+#define NUMBER "r7"
+#define REGISTER(i) "r" #i
+#define CALL "svc 0"
+__asm__(".globl _start\n_start:\n mov r0, sp\n b begin\n");
+"""
 
 ARMV7 = Architecture(
     name="armv7",
@@ -59,6 +77,7 @@ ARMV7 = Architecture(
     emulators=("qemu-arm", "qemu-arm-static"),
     notable=("neon", "vfp4"),
     cpuinfo=("Features", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
+    alone=Alone(("arm-freestanding-eabihf", "-mcpu=cortex_a7"), _ALONE + LINUX_CALLS),
 )  # fmt: skip
 
 THUMBV7EM = Architecture(

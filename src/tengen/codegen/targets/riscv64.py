@@ -15,7 +15,7 @@ Memory: stores become visible in any order; the thread pool orders them by its o
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Registers, VectorForm, picked
+from tengen.codegen.targets.architecture import LINUX_CALLS, Alone, Architecture, Emitter, Level, Registers, VectorForm, picked
 
 _FLOOR = "+m,+a,+f,+d,+c"
 _QEMU = "rv64,v=true,vext_spec=v1.0,vlen=128"
@@ -39,6 +39,14 @@ def _elements(emit: Emitter, x: str, which: int) -> str:
     return picked(emit, one, "<16 x i16>", [0] * 16)
 
 
+_ALONE = r"""
+enum { READ = 63, WRITE = 64, OPENAT = 56, CLOSE = 57, MMAP = 222, EXIT = 94 };
+#define NUMBER "a7"
+#define REGISTER(i) "a" #i
+#define CALL "ecall"
+__asm__(".globl _start\n_start:\n mv a0, sp\n tail begin\n");
+"""
+
 RISCV64 = Architecture(
     name="riscv64",
     data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",
@@ -60,4 +68,5 @@ RISCV64 = Architecture(
     emulators=("qemu-riscv64", "qemu-riscv64-static"),
     notable=("v",),
     cpuinfo=("isa", "uarch"),
+    alone=Alone(("riscv64-freestanding-none", "-nostdlib"), _ALONE + LINUX_CALLS),
 )

@@ -11,7 +11,7 @@ Memory: one thread; SharedArrayBuffer is not used.
 
 from __future__ import annotations
 
-from tengen.codegen.targets.architecture import QUARTER, Architecture, Emitter, Level, Registers, VectorForm, by_quarters
+from tengen.codegen.targets.architecture import QUARTER, Alone, Architecture, Emitter, Level, Registers, VectorForm, by_quarters
 
 _FEATURES = "+simd128,+nontrapping-fptoint,+sign-ext,+bulk-memory,+mutable-globals"
 _TESTED = "run by node and by wasmtime, compared as bytes"
@@ -22,6 +22,55 @@ def _dot2i(emit: Emitter, args: list[str]) -> str:
     products = lambda a, b: emit.intrinsic("wasm.dot", QUARTER, f"<8 x i16> {a}", f"<8 x i16> {b}")
     return by_quarters(emit, args, "<8 x i16>", lambda total, a, b: emit.pure(f"add {QUARTER} {total}, {products(a, b)}"))
 
+
+_ALONE = r"""
+#define IMPORTED(name) __attribute__((import_module("wasi_snapshot_preview1"), import_name(#name))) extern
+struct piece { word at; size_t bytes; };
+IMPORTED(fd_read) int fd_read(int file, const struct piece *pieces, size_t count, size_t *done);
+IMPORTED(fd_write) int fd_write(int file, const struct piece *pieces, size_t count, size_t *done);
+IMPORTED(fd_close) int fd_close(int file);
+IMPORTED(path_open) int path_open(int folder, int links, const char *path, size_t length,
+    int how, long long rights, long long more, int flags, int *file);
+IMPORTED(args_sizes_get) int args_sizes_get(size_t *count, size_t *bytes);
+IMPORTED(args_get) int args_get(char **argv, char *text);
+IMPORTED(proc_exit) void proc_exit(int code);
+
+static word get(int file, void *to, size_t bytes) {
+    struct piece p = {(word)to, bytes};
+    size_t done = 0;
+    return fd_read(file, &p, 1, &done) ? -1 : (word)done;
+}
+
+static word put(int file, const void *from, size_t bytes) {
+    struct piece p = {(word)from, bytes};
+    size_t done = 0;
+    return fd_write(file, &p, 1, &done) ? -1 : (word)done;
+}
+
+static int open_file(const char *name) { /* below the folder /, which is the first that a program is given */
+    int file = -1;
+    size_t n = 0;
+    while (*name == '/') name++;
+    while (name[n]) n++;
+    return path_open(3, 1, name, n, 0, 2, 0, 0, &file) ? -1 : file; /* right 2: to read */
+}
+
+void *malloc(size_t size) {
+    size_t pages = __builtin_wasm_memory_grow(0, (size + 65535) / 65536);
+    return pages == (size_t)-1 ? NULL : (void *)(pages * 65536);
+}
+
+static void close_file(int file) { fd_close(file); }
+
+void _start(void) {
+    size_t count = 0, bytes = 0;
+    args_sizes_get(&count, &bytes);
+    char **argv = malloc((count + 1) * sizeof *argv + bytes);
+    if (!argv || args_get(argv, (char *)(argv + count + 1))) proc_exit(127);
+    argv[count] = NULL;
+    proc_exit(main((int)count, argv));
+}
+"""
 
 WASM32 = Architecture(
     name="wasm32",
@@ -44,4 +93,5 @@ WASM32 = Architecture(
     emulators=("node", "wasmtime"),
     notable=(),
     cpuinfo=(),
+    alone=Alone(("wasm32-freestanding", "-Wl,--export=_start"), _ALONE),
 )  # fmt: skip
