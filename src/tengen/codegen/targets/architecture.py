@@ -167,7 +167,6 @@ class Architecture:
         c_triple: for a C compiler that links a program with a static libc. emulators: programs that run such a program on
             another architecture.
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
-        hosts: whether Tengen itself runs on it.
         keeping: LLVM's word for functions that keep all registers of their callers, who then save none around calls; "": no such.
         hosts: whether Tengen itself runs on it. alone: for programs of one thread without a C library; None: they have one.
     """
