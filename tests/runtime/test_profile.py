@@ -334,3 +334,21 @@ def test_roof_is_measured_once(monkeypatch):
     found = roof(1)
     assert 1e8 < found.flops < 1e12 and 1e8 < found.bytes < 1e12
     assert roof(1) is found and measured == [1] and tengen.config.threads == before
+
+
+def test_transfers_have_tracks_in_the_file_and_in_the_picture(tmp_path):
+    from tengen.base.spans import note_span
+
+    x = Tensor(np.ones((8, 8), np.float32))
+    with tengen.profile() as p:
+        _ = x + 1
+        for name, begin, end in (("first", 0, 5), ("second", 2, 4), ("third", 6, 7)):  # the second one while the first one goes on
+            note_span(name, p._begin + 1000 * begin, p._begin + 1000 * end)
+    note_span("behind the profile", 0, 1)
+    assert [name for name, _, _ in p.transfers] == ["first", "second", "third"]
+    events = [e for e in p._events() if e.get("cat") == "transfer"]
+    assert [(e["name"], e["dur"]) for e in events] == [("first", pytest.approx(5)), ("third", pytest.approx(1)), ("second", pytest.approx(2))]
+    assert events[0]["tid"] == events[1]["tid"] != events[2]["tid"]
+    pytest.importorskip("matplotlib")
+    p.plot(tmp_path / "t.svg")
+    assert (tmp_path / "t.svg").stat().st_size > 1000

@@ -227,16 +227,24 @@ class Result:
             events.append(event)
         return events + self._transfer_events()
 
+    def _tracks(self) -> list[list[tuple[str, float, float]]]:
+        """Transfers on tracks, as many as are on their way at once."""
+        tracks: list[list[tuple[str, float, float]]] = []
+        for one in self.transfers:
+            free = next((t for t in tracks if t[-1][2] <= one[1]), None)
+            if free is None:
+                tracks.append(free := [])
+            free.append(one)
+        return tracks
+
     def _transfer_events(self) -> list[dict]:
-        """Transfers on tracks of their own, as many as are on their way at once."""
-        events, free = [], []  # free: when each track is
-        for name, begin, end in self.transfers:
-            track = next((i for i, t in enumerate(free) if t <= begin), len(free))
-            free[track : track + 1] = [end]
-            tid = TRANSFERS + track
-            events.append({"ph": "X", "pid": 1, "tid": tid, "name": name, "cat": "transfer", "ts": 1e6 * begin, "dur": 1e6 * (end - begin)})
-        named = [{"ph": "M", "pid": 1, "tid": TRANSFERS + i, "name": "thread_name", "args": {"name": "transfers"}} for i in range(len(free))]
-        return named + events
+        events = []
+        for i, track in enumerate(self._tracks(), TRANSFERS):
+            events.append({"ph": "M", "pid": 1, "tid": i, "name": "thread_name", "args": {"name": "transfers"}})
+            for name, begin, end in track:
+                times = {"ts": 1e6 * begin, "dur": 1e6 * (end - begin)}
+                events.append({"ph": "X", "pid": 1, "tid": i, "name": name, "cat": "transfer", **times})
+        return events
 
     def plot(self, path: str | os.PathLike, kinds: int = 9) -> None:
         """Draws what each thread did when, as a picture (by its suffix: .png, .svg, .pdf); needs matplotlib.
@@ -264,8 +272,14 @@ class Result:
             corners = [np.stack([x0, y - 0.4], 1), np.stack([x0, y + 0.4], 1), np.stack([x1, y + 0.4], 1), np.stack([x1, y - 0.4], 1)]
             colour = f"C{i}" if name is not None else "lightgrey"
             axes.add_collection(PolyCollection(np.stack(corners, 1), facecolors=colour, label=name or "others"))
-        handles = [Patch(color=c.get_facecolor()[0], label=c.get_label()) for c in axes.collections]
-        axes.set(xlim=(0, 1e3 * self.seconds or 1), ylim=(n_threads - 0.4, -0.6), xlabel="ms", ylabel="thread", yticks=range(n_threads))
+        tracks = self._tracks()
+        for y, track in enumerate(tracks, n_threads):
+            boxes = [[(1e3 * a, y - 0.2), (1e3 * a, y + 0.2), (1e3 * b, y + 0.2), (1e3 * b, y - 0.2)] for _, a, b in track]
+            axes.add_collection(PolyCollection(boxes, facecolors="white", edgecolors="black"))
+        ticks, rows = [*range(n_threads), *(["transfers"] * len(tracks))], n_threads + len(tracks)
+        handles = [Patch(color=c.get_facecolor()[0], label=c.get_label()) for c in axes.collections[: len(axes.collections) - len(tracks)]]
+        axes.set(xlim=(0, 1e3 * self.seconds or 1), ylim=(rows - 0.4, -0.6), xlabel="ms", ylabel="thread")
+        axes.set_yticks(range(rows), labels=ticks)
         if handles:
             figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
         with replacing(path) as f:
