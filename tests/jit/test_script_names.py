@@ -260,7 +260,29 @@ def nothing_in_one_branch(x):
     return x if h is None else h
 
 
+def the_callers_name_is_the_same(x):
+    def helper(y):
+        if y.sum() > 0:
+            y = y * 2
+        y += 1
+        return y
+
+    y = x * 1
+    return helper(y), y
+
+
+def the_callers_list_of_the_same_name(x):
+    def helper(y):
+        for r in x:
+            y = [y[0] + r]
+        return y
+
+    y = [x[0] * 1]
+    return helper(y), y
+
+
 REFUSED = {
+    the_callers_name_is_the_same: "`y` and the caller's `y`",
     the_element_of_a_dict: "`d['v']` and `y`",
     elements_of_two_lists: "`l[0]` and `m[0]`",
     appended_and_then_changed: "`out[0]` and `h`",
@@ -309,6 +331,7 @@ TAKEN = [
     the_best_so_far,
     changed_behind_a_break,
     returned_or_changed,
+    the_callers_list_of_the_same_name,
 ]
 
 

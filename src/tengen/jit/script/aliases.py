@@ -37,9 +37,11 @@ class Place(NamedTuple):
     @property
     def name(self) -> str:
         """The place as it is written in Python."""
-        if not self.root.isidentifier():
+        if self.root == RESULT:
             return self.root
-        return f"`{self.root}{''.join(f'.{k}' if how == 'of' else f'[{k!r}]' for how, k in self.path)}`"
+        *whose, root = self.root.rsplit(" ", 1)
+        way = "".join(f".{k}" if how == "of" else f"[{k!r}]" for how, k in self.path)
+        return " ".join([*whose, f"`{root}{way}`"])
 
     def now(self) -> Any:
         """What is there now; None where nothing is. Of a list that a loop has filled, which makes its elements anew, the list itself."""
@@ -83,15 +85,19 @@ def places_in(name: str, get: Callable[[], Any], kinds: tuple[type, ...], x: Any
 
 
 def _variables() -> Iterator[tuple[str, Callable[[], Any], Any]]:
-    """The variables of the scripts' functions that are running, and the globals that these use: (name, what gives its value, the value)."""
+    """The variables of the scripts' functions that are running, and the globals that these use: (name, what gives its value, the value).
+    Another function's variable of a name that there was already is the caller's."""
     frame: types.FrameType | None = sys._getframe(1)
+    ended: set[str] = set()  # names whose variable is of a function that the walk has left
     while frame is not None:
         code = frame.f_code
         if is_made(code):
             variables = _locals(frame)
             for name in variables:
                 if not name.startswith(MADE) and name != RUNTIME:
-                    yield name, lambda frame=frame, name=name: _locals(frame).get(name), variables[name]
+                    shown = f"the caller's {name}" if name in ended else name
+                    yield shown, lambda frame=frame, name=name: _locals(frame).get(name), variables[name]
+            ended.update(code.co_cellvars, code.co_varnames)
             for name in code.co_names:
                 if type(found := frame.f_globals.get(name)) not in _SCALARS:
                     yield name, lambda frame=frame, name=name: frame.f_globals.get(name), found
