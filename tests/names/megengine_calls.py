@@ -290,7 +290,7 @@ def scope_of(m) -> dict:
 
     def qparams(mode, bits):
         utils = m.quantization.utils
-        dtype = m.core.tensor.dtype._builtin_quant_dtypes[bits] if hasattr(m, "core") else bits  # a name here, a record there
+        dtype = m.core.tensor.dtype._builtin_quant_dtypes[bits] if m.__name__ == "megengine" else bits  # a name here, a record there
         zero = None if mode == "SYMMERTIC" else m.tensor(np.float32(3))
         return utils.create_qparams(getattr(utils.QuantMode, mode), dtype, scale=m.tensor(np.float32(0.05)), zero_point=zero)
 
