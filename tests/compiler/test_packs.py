@@ -21,7 +21,8 @@ from tengen.cli.common_calls import Job
 from tengen.cli.main import main
 from tengen.cli.packing import patterns, write_packs
 from tengen.codegen.targets import Target
-from tengen.compiler import pattern_cache, plans
+from tengen.compiler import plans
+from tengen.kernels.schedule import Schedules
 from tengen.runtime import environment, native, pack, report
 from tengen.runtime.compile import elf_symbols
 from tengen.runtime.provenance import PACK, provenance
@@ -134,13 +135,14 @@ def test_without_packs(begin, tmp_path, here):
     assert bits() == here and provenance.counts[PACK] == before and "tengen cache warm" in report.pack_rows()[0][1]
 
 
-def test_tuned_schedules_come_first(begin, monkeypatch):
-    """A pack knows nothing of what this user has tuned."""
+@pytest.mark.parametrize("concerned", [False, True])
+def test_tuned_schedules_come_first(begin, monkeypatch, concerned):
+    """A pack knows nothing of what this user has tuned; a program of it that asks for none of that is used."""
     begin()
-    monkeypatch.setattr(pattern_cache, "tuned_schedules", lambda target: type("", (), {"entries": {"0" * 32: "grain(elements=1024)"}}))
+    monkeypatch.setattr(Schedules, "concern", lambda self, asked: concerned)
     before = provenance.counts[PACK]
     F.tanh(Tensor(X))
-    assert provenance.counts[PACK] == before
+    assert provenance.counts[PACK] == before + (not concerned)
 
 
 def test_damage_costs_compiling_and_no_more(packs, begin, here, tmp_path):

@@ -131,7 +131,8 @@ graph g(x: f32[4]):
 
 def key_of(text=GRAPH, k=2.0, schedules=None, **more):
     graph = parse_graph(text, {"k": np.array(k, "float32")})
-    return program_cache.identity(graph, None, [], more.get("name", "g"), more.get("fold", True), schedules or Schedules("t", 1))
+    key = program_cache.identity(graph, None, [], more.get("name", "g"), more.get("fold", True))
+    return key if schedules is None else program_cache.tuned(key, schedules)
 
 
 def test_what_decides_the_program_is_in_its_key(monkeypatch):
@@ -154,14 +155,13 @@ def test_lines_and_large_constants_are_not_in_it():
     text = GRAPH.replace("k: f32[]", "k: f32[100]").replace("4]", "100]")
     one, two = (parse_graph(text, {"k": np.full(100, v, "float32")}) for v in (1, 2))
     one.nodes[0].where, two.nodes[0].where = "a.py:1", "b.py:2"
-    key = lambda g: program_cache.identity(g, None, [], "g", True, Schedules("t", 1))
+    key = lambda g: program_cache.identity(g, None, [], "g", True)
     assert key(one) == key(two)
 
 
 def test_the_number_of_threads_is_in_it_where_something_was_tuned():
     """The kernels are the same; a tuned schedule is for one number of threads."""
     tuned = {"0" * 32: Grain(1024)}
-    assert key_of(schedules=Schedules("t", 1)) == key_of(schedules=Schedules("t", 2))
     assert key_of(schedules=Schedules("t", 1, tuned)) != key_of(schedules=Schedules("t", 2, tuned))
 
 
@@ -247,9 +247,33 @@ def test_large_constants_of_bodies_with_other_weights(own_cache, lowerings):
         assert len(program.data) == 2
 
 
+def test_what_was_tuned_makes_no_other_program_stale(own_cache, lowerings):
+    """A program is made anew where one of its own kernels was tuned, and is found again when that is no longer so."""
+    text = (
+        "graph g(x: f32[64,64]):\n    const k: f32[64,64]\n"
+        '    y: f32[64,64] = matmul(x, k, transpose_a=false, transpose_b=false, precision="highest")\n    return y = y\n'
+    )
+    graph = parse_graph(text, {"k": np.eye(64, dtype="float32")})
+    none = tuned_schedules()
+
+    def made(schedules):
+        program, _ = driver.ready_program(graph, None, [], "g", True, schedules)
+        assert program.address  # its machine code is there, and kept
+        return program
+
+    program = made(none)
+    assert program.asked and len(lowerings) == 1
+    for entries in ({"0" * 32: Grain(1024)}, {none.key("something else"): Grain(1024)}):
+        assert not none.also(entries).concern(program.asked)
+        assert made(none.also(entries)).asked == program.asked and len(lowerings) == 1
+    own = none.also({none.key(program.asked[0]): Grain(1024)})
+    assert own.concern(program.asked) and made(own).asked == program.asked and len(lowerings) == 2
+    assert made(own).asked and made(none).asked and made(none.also({"0" * 32: Grain(1024)})).asked and len(lowerings) == 2
+
+
 def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
     graph = parse_graph(GRAPH, {"k": np.array(2, "float32")})
-    key = program_cache.identity(graph, None, [], "g", True, tuned_schedules())
+    key = program_cache.identity(graph, None, [], "g", True)
     for entry in (b"", b"[]", b"{}", b"null", b'{"object": 3}', b"\xff"):
         cache.put(key, entry, cache.PROGRAMS)
         program, arrays = driver.ready_program(graph, None, [], "g", fold=True)

@@ -111,13 +111,16 @@ def ready_program(
 ) -> Made:  # fmt: skip
     """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it."""
     schedules = schedules or tuned_schedules()
-    key = program_cache.identity(graph, placed, names, name, fold, schedules, device, budget)
-    if key is None:
+    by_rule = program_cache.identity(graph, placed, names, name, fold, device, budget)
+    if by_rule is None:
         return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
-    found = program_cache.find(key, graph, compute, device)
+    tuned = program_cache.tuned(by_rule, schedules)
+    found = program_cache.find(by_rule, graph, compute, device)
+    if found is None or schedules.concern(found[0].asked):
+        found = program_cache.find(tuned, graph, compute, device) if schedules.entries else None
     if found is None:
         found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
-        program_cache.keep(key, graph, *found)
+        program_cache.keep(tuned if schedules.concern(found[0].asked) else by_rule, graph, *found)
     found[0].folded = None
     return found
 
@@ -191,6 +194,7 @@ def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
     program.updates = any(s.written is not None for s in made.graph.states.values())
     read = {*made.constants, *(made.setup.constants if made.setup else ())}
     program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}
+    program.asked = sorted({*lo.choices, *(folded[0].program.asked if folded else ())})
     if folded:
         name_of = {id(c.data): c.name for c in constants}
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])

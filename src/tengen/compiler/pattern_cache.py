@@ -166,25 +166,26 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     facts = pattern.facts() if program_cache.in_use() else None
     if facts is None:
         return make(target)
-    tuned = sorted((k, str(s)) for k, s in tuned_schedules(target).entries.items())
-    packed = None if tuned else pack.find(pack.key(facts), target)  # a pack knows nothing of what this user has tuned
-    if packed is not None:
-        found = made_of(packed[0], device, packed[1])
-        if found is not None:
-            return found
-    key = f"{environment(target, knobs())} eager {tuned} {device} {facts}"
-    kept = cache.get(key, cache.PROGRAMS)
-    found = None if kept is None else made_of(kept, device)
-    if found is not None:
+    schedules = tuned_schedules(target)
+    packed = pack.find(pack.key(facts), target)
+    found = None if packed is None else made_of(packed[0], device, packed[1])
+    if found is not None and not schedules.concern(found[0].asked):
         return found
+    by_rule = f"{environment(target, knobs())} eager {device} {facts}"
+    tuned = program_cache.tuned(by_rule, schedules)
+    for key in (by_rule, tuned) if schedules.entries else (by_rule,):
+        kept = cache.get(key, cache.PROGRAMS)
+        found = None if kept is None else made_of(kept, device)
+        if found is not None and (key is tuned or not schedules.concern(found[0].asked)):
+            return found
     try:
         made = make(target)
     except (Undecided, ShapeError) as e:
-        if pattern.symbols:  # else the call is wrong
-            cache.put(key, to_bytes(undecided(e)), cache.PROGRAMS)
+        if pattern.symbols:  # else the call is wrong; a program with parameters takes the rule's schedules
+            cache.put(by_rule, to_bytes(undecided(e)), cache.PROGRAMS)
         raise
     if config.cache and (entry := entry_of(*made)) is not None:
-        cache.put(key, to_bytes(entry), cache.PROGRAMS)
+        cache.put(tuned if schedules.concern(made[0].asked) else by_rule, to_bytes(entry), cache.PROGRAMS)
     return made
 
 

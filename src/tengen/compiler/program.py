@@ -61,7 +61,7 @@ class Program:
         launches: its launches with their loops, by the number in the launch log, if it was built with `log_launches`; else
             None.
         costs: of the launches, as far as they were asked for.
-        schedules: those that are not what the rule says, by key (`Schedules.key`).
+        schedules: those that are not what the rule says, by key (`Schedules.key`). asked: problem keys of all that were asked for.
         data: values of the constants that it and its `setup` read, by id.
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
@@ -88,6 +88,7 @@ class Program:
     launches: list[Leaf] | None = None
     costs: dict = field(default_factory=dict)
     schedules: dict[str, Schedule] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
     data: dict[Hashable, np.ndarray] = field(default_factory=dict)
     folded: Folded | None = None
     checks: list[Check] = field(default_factory=list)

@@ -42,11 +42,11 @@ def identity(
     names: Sequence[Expr],
     name: str,
     fold: bool,
-    schedules: Schedules,
     device: Device = cpu,
     budget: Budget | None = None,
 ) -> str | None:
-    """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
+    """The key of the program that a graph becomes by the rule's schedules: two graphs that may become different programs have different
+    keys. None if
     the program is not to be cached: while passes are printed or checked, or if an op is defined outside of the sources
     whose digest is in the key (`environment.FLOORS`), where it may change although that does not.
 
@@ -55,12 +55,14 @@ def identity(
     if not config.cache or not in_use() or not all(is_ours(lookup(name)) for name in _ops(graph)):
         return None
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
-    tuned = [schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
-    if tuned[1:]:  # only what was tuned asks for how many threads it was
-        tuned.append(schedules.threads)
-    facts = (name, fold, list(names), where, tuned, device, _facts(graph), *([] if budget is None else [repr(budget)]))
+    facts = (name, fold, list(names), where, device, _facts(graph), *([] if budget is None else [repr(budget)]))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"{environment.environment(target_of(device), environment.knobs())} program {digest}"
+
+
+def tuned(by_rule: str, schedules: Schedules) -> str:
+    """The key of a program with tuned schedules, from its key by the rule's."""
+    return f"{by_rule} tuned {blake2b(repr(schedules.told()).encode(), digest_size=32).hexdigest()}"
 
 
 def in_use() -> bool:

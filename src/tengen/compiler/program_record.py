@@ -51,6 +51,7 @@ def record(p: Program, arrays: Sequence[Array] | None) -> dict[str, Any]:
         "derived": indices(p.derived), "kernels": p.kernels, "sizes": indices(temps.sizes),
         "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.sizes_known else None,
         "asks": p.asks, "constants": p.constants, "output_bytes": p.output_bytes, "schedules": {k: str(s) for k, s in p.schedules.items()},
+        "asked": p.asked,
         "arrays": arrays and [[a.id, a.dtype.name, indices(a.shape), indices(a.strides), index(a.offset)] for a in arrays],
         "nodes": nodes.written,
     }  # fmt: skip
@@ -78,7 +79,7 @@ def program_of(e: dict[str, Any], device: Device, code: bytes | None = None, tar
     program = Program(
         e["name"], text, target or target_of(device), n_inputs, n_outputs, params, derived,
         temps, e["kernels"], device, constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
-        schedules=parsed(e["schedules"]) if e["schedules"] else {}, asks=e["asks"],
+        schedules=parsed(e["schedules"]) if e["schedules"] else {}, asked=e["asked"], asks=e["asks"],
         object=e["object"], code=code, origin=origin,
     )  # fmt: skip
     arrays = e["arrays"] and [

@@ -33,7 +33,7 @@ from tengen.ir.types import check_size
 from tengen.runtime import mapped
 
 ALIGN = 64
-PIECE = 8 << 20  # bytes whose checksum is computed before their pages are given back
+PIECE = 16 << 20  # bytes whose checksum is computed before their pages are given back
 HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
 WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."

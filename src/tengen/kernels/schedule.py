@@ -16,7 +16,7 @@ import functools
 import importlib
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -126,6 +126,14 @@ class Schedules:
     def key(self, problem_key: str) -> str:
         """The key of a problem: a hash of its problem key, the target and the number of threads."""
         return sha256(f"{self.target}\n{self.threads}\n{problem_key}".encode()).hexdigest()[:KEY_DIGITS]
+
+    def concern(self, asked: Iterable[str]) -> bool:
+        """Whether one of these problem keys has an entry: a program that asks for no other is the rule's."""
+        return bool(self.entries) and any(self.key(k) in self.entries for k in asked)
+
+    def told(self) -> tuple:
+        """All that decides a program for which an entry is asked, as plain data whose `repr` is complete."""
+        return self.strict, self.threads, sorted((k, str(s)) for k, s in self.entries.items())
 
     def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
         """The same with more entries, which come first."""
