@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tengen.ir.rewrite import rebuild
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import bitcast
 from tengen.ops.define import Case, check_floats, lookup, primitive
@@ -51,12 +51,11 @@ def _(x):
 def _(lo, ins, outs):
     """Where the elements are dense, they are read as they lie in memory: the order does not matter. Magnitudes are compared by their bits as
     integers, of which those of an infinity and of a NaN are the largest: a maximum of floats looks for a NaN at each step."""
-    a, ints, largest = ins[0], dtype(f"int{8 * ins[0].dtype.size}"), lookup("max")
+    a, ints = ins[0], dtype(f"int{8 * ins[0].dtype.size}")
     if a.strides == contiguous_strides(a.shape, memory_order(a)):
         a = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
-    attrs = largest.canonical([TensorType(a.shape, ints)], (None, False))
     bits = Elementwise(lambda x: bitcast(x, ints) & ~(-1 << (ints.bits - 1)), [Leaf(a)], a.shape, ints)
-    largest.lower_from(lo, [bits], [replace(outs[0], dtype=ints)], attrs)
+    reduce(lo, "max", bits, outs[0], range(len(a.shape)), then=lambda m: bitcast(m, a.dtype))
 
 
 largest_magnitude.no_vjp("it is looked at, and not computed with")

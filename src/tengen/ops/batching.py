@@ -37,6 +37,7 @@ from tengen.ops import (
     recurrent,
     reduce,
     shape,
+    strided,
     views,
 )  # fmt: skip
 from tengen.ops.creation import arange
@@ -159,6 +160,12 @@ def _attention_grad(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs
 
 def _reshape(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
     return reshape(xs[0], (size, *attrs["shape"]))
+
+
+def _strided(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """The vectors of all examples as one: each begins as many elements further as one has."""
+    n = xs[0].shape[1]
+    return op.call(reshape(xs[0], (-1,)), (size, *attrs["sizes"]), (n, *attrs["strides"]), attrs["offset"])
 
 
 def _permute(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
@@ -358,6 +365,7 @@ _RULES: dict[Callable, list[Op]] = {
     _checked: [linalg_factor.checked],
     _reshape: [shape.reshape],
     _permute: [shape.permute],
+    _strided: [strided.strided],
     _broadcast_to: [shape.broadcast_to],
     _slice: [shape.strided_slice, shape.slice_grad, indexing.set_slice],
     _pad: [joining.pad],

@@ -202,6 +202,15 @@ def strided_slice(w: Writer, n: Node, x: str) -> str:
     return w.emit("Slice", x, w.shape([starts[a] for a in axes]), w.shape(ends), known(axes), known([steps[a] for a in axes]))
 
 
+@writes("strided")
+def strided(w: Writer, n: Node, x: str) -> str:
+    """The elements at places that are known."""
+    places = np.full((), n.attrs["offset"], np.int64)
+    for size, step in zip(n.attrs["sizes"], n.attrs["strides"]):
+        places = places[..., None] + step * np.arange(size)
+    return w.emit("Gather", x, w.array(places), axis=0)
+
+
 @writes("slice_grad")
 def slice_grad(w: Writer, n: Node, x: str) -> str:
     """With steps of 1 it pads with zeros."""
