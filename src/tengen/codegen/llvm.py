@@ -46,7 +46,7 @@ def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> s
     """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
     texts = [emit_kernel(k, target) for k in kernels]
     extra += _declarations("\n".join(texts), {k.name for k in kernels})
-    extra += lacking.functions("\n".join(texts), lambda: Values("fma", {}, target.lacks, target.architecture.keeping))
+    extra += lacking.functions("\n".join(texts), lambda: Values("fma", {}, target.lacks, target.keeping))
     return "\n".join([target.head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
 
 
@@ -108,7 +108,7 @@ class _Function(Values):
     """Emits one kernel."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        super().__init__(kernel.name, target.forms, target.lacks, target.architecture.keeping)
+        super().__init__(kernel.name, target.forms, target.lacks, target.keeping)
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._streams = False

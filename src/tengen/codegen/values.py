@@ -51,7 +51,7 @@ class Values:
     Args:
         name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes. lacks: what
             it has no instruction for (`lacking.py`). keeping: how functions in place of such instructions are called, as
-            `Architecture.keeping` says.
+            `Target.keeping` says.
 
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.

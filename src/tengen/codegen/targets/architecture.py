@@ -167,7 +167,8 @@ class Architecture:
         c_triple: for a C compiler that links a program with a static libc. emulators: programs that run such a program on
             another architecture.
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
-        keeping: LLVM's word for functions that keep all registers of their callers, who then save none around calls; "": no such.
+        keeping: (LLVM's word for functions that keep all registers of their callers, who then save none around calls, the feature with
+            which LLVM does not keep all bytes of them); "": no such.
         hosts: whether Tengen itself runs on it. alone: for programs of one thread without a C library; None: they have one.
     """
 
@@ -186,7 +187,7 @@ class Architecture:
     notable: tuple[str, ...]
     cpuinfo: tuple[str, ...]
     hosts: bool = False
-    keeping: str = ""
+    keeping: tuple[str, str] = ("", "")
     alone: Alone | None = None
 
     @property

@@ -99,6 +99,12 @@ class Target:
         return not feature or feature in _needs(self)
 
     @property
+    def keeping(self) -> str:
+        """How functions are called that keep all registers of their callers, as `Architecture.keeping` says; "": as others."""
+        word, feature = self.architecture.keeping
+        return "" if feature and self.has(feature) else word
+
+    @property
     def needs(self) -> Collection[str]:
         """The features that a processor must have to run code of this target, as far as they are known by name."""
         return _needs(self)

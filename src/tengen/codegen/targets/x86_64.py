@@ -132,5 +132,5 @@ X86_64 = Architecture(
     notable=("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16"),
     cpuinfo=("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"),
     hosts=True,
-    keeping="preserve_allcc",
+    keeping=("preserve_allcc", "avx"),
 )
