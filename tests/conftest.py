@@ -88,8 +88,8 @@ def pytest_collection_finish(session) -> None:
 
 
 def _keep_no_schedules() -> None:
-    """A test that tunes has a cache of its own. What it finds is part of the key of every program that is made afterwards, and differs
-    from run to run: in the cache of all tests it made each run lower nearly everything anew."""
+    """A test that tunes has a cache of its own. What it finds differs from run to run, and other tests' programs that ask for a schedule
+    of the same problem would take it: they would be made anew in each run, and not by the rule that they test."""
     from tengen.runtime import cache
 
     put, everyones = cache.put, cache.directory_name()
