@@ -137,7 +137,7 @@ def training(name: str, quick: bool = False) -> Case:
         for k, w in [*eager.weights().items(), *alone.weights().items()]:
             assert w.tobytes() == after[k].tobytes(), f"eager and traced {k} differ in their bits"
 
-    own = {"tengen": mine.step, "tengen, network alone": alone.step, "tengen eager": eager.step}
+    own = {"tengen": mine.step, "tengen network alone": alone.step, "tengen eager": eager.step}
     contenders = own | {who: t.step for who, t in more.items()}
     best = "torch, channels-last" if network.convolutions and network.name != "LeNet" else "torch"
     aim, goals = Goal(1 / AIMS[name], "fastest"), {"tengen eager": Goal(1.0, best)}
