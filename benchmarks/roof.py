@@ -1,7 +1,8 @@
 """The machine's roofs, measured in moments: how many multiply-adds, and how many bytes copied, a second can have.
 
-Out: operations a second of a kernel of Tengen's own language that does nothing else (as many chains of fused multiply-adds as
-fit into the registers, 16 at most), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
+Out: operations a second of a kernel of Tengen's own language that does nothing else (as many chains of fused multiply-adds as fit
+into the registers, 16 at most), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is
+mapped already.
 A case asks before and after each of its rounds: on a virtual machine neither cores nor memory are as fast at all times.
 """
 
