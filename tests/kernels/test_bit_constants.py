@@ -53,7 +53,7 @@ NO_UNIT = {"NOWHERE", "GREATEST_PACKED", "LARGEST", "LARGEST_EXTENT", "LARGEST_S
 NO_UNIT |= {"LARGEST_FACTOR", "TINY", "UNFINISHED", "KEPT", "TURN", "LIMIT", "FLAT", "LARGE", "SMALL", "UP", "DOWN", "LARGE_DIVISORS", "NEVER"}
 NO_UNIT |= {"LEAST_SCALE", "MOST_SCALE"}  # of integers that stand for numbers: ratios
 NO_UNIT |= {"ROOT_HALF", "ROOT_2_BY_PI", "POSITIVE", "SELU_ALPHA", "SELU_SCALE", "TRANSFORMS"}  # of definitions and samples
-NO_UNIT |= {"INVERSE_OF_9", "MOST_IN_FLOATS", "SHARPNESS"}
+NO_UNIT |= {"INTEGER_TRANSFORMS", "INVERSE_OF_9", "MOST_IN_FLOATS", "SHARPNESS"}
 
 
 def constants(path: Path) -> list[tuple[str, int]]:

@@ -150,15 +150,16 @@ def _is_winograd(c: Convolution) -> bool | None:
     return True if c.algorithm != "direct" else None
 
 
-def _is_winograd_of_integers(c: Convolution) -> bool | None:
-    """Whether integers of 8 bits are multiplied in tiles, which has the bits of a direct convolution: a constant filter of 3x3."""
-    small = c.image.dtype.size == c.filters.dtype.size == 1 and c.format.total is int32
+def _integer_tiles(c: Convolution) -> int | None:
+    """The results of a tile along an axis, where integers of 8 bits are multiplied in tiles, which has the bits of a direct
+    convolution: by a constant filter of 3x3."""
+    small = c.image.dtype.size == 1 and c.filters.dtype is int8 and c.format.total is int32
     plain = c.n == 2 and set(c.stride) | set(c.dilation) == {1} and not grouped(c.groups) and c.filters.ndim == 4
     if not (small and plain and c.filters.constant and tuple(c.filters.shape[2:]) == (3, 3)):
         return None
     lo, (o, channels), (h, w) = c.lo, c.filters.shape[:2], c.results.shape[2:]
     there = lo.target is not None and lo.target.computes("dot2i") and lo.target.vector_bytes > int32.size
-    return True if there and convolution.winograd.pays_in_integers(channels, o, h, w, c.format.group) else None
+    return (convolution.winograd.pays_in_integers(channels, o, h, w, c.format.group) or None) if there else None
 
 
 def _exact_in_floats(c: Convolution) -> bool:
@@ -236,9 +237,9 @@ def _winograd(c: Convolution, found) -> None:
     convolution.winograd.winograd(c.lo, image, c.filters, c.results, c.outputs, c.padding, c.epilogue)  # type: ignore[arg-type]  # numbers here
 
 
-def _winograd_of_integers(c: Convolution, found) -> None:
+def _winograd_of_integers(c: Convolution, outputs: int) -> None:
     image, pairs = convolution.halo.image(c.lo, c.image), contraction.formats.dot_format(int16, "int32")
-    convolution.winograd.winograd(c.lo, image, c.filters, c.results, 3, c.padding, c.epilogue, format=pairs)  # type: ignore[arg-type]  # numbers here
+    convolution.winograd.winograd(c.lo, image, c.filters, c.results, outputs, c.padding, c.epilogue, format=pairs)  # type: ignore[arg-type]  # numbers here
 
 
 def _by_strips_of_integers(c: Convolution, window: Window) -> None:
@@ -304,7 +305,7 @@ def _in_image(n: int, groups: Dim, per_group: Dim, at: At) -> At:
 
 RESULTS = (
     Strategy("winograd", _is_winograd, _winograd),
-    Strategy("winograd of integers", _is_winograd_of_integers, _winograd_of_integers),
+    Strategy("winograd of integers", _integer_tiles, _winograd_of_integers),
     Strategy("few channels in groups", _strips_in_groups, _by_strips_in_groups),
     Strategy("few channels of integers", _strips_of_integers, _by_strips_of_integers),
     Strategy("depthwise", _is_depthwise, _depthwise),

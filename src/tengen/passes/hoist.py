@@ -15,8 +15,8 @@ from tengen.kernels.steps import If, Launch, Step, buffers, written
 from tengen.loops.lang import as_int
 from tengen.passes.lowered import Lowered
 
-MOST_GROWTH = 6  # the results of a launch may be this many times as large as the constants that they are computed from: filters of
-# integers, of which 9 bytes become 25 points of 2 bytes, and some more between points
+MOST_GROWTH = 9  # the results of a launch may be this many times as large as the constants that they are computed from: filters of
+# integers, of which 9 bytes become 36 points of 2 bytes, and some more between points
 
 
 def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, list[Hashable]]:

@@ -13,8 +13,8 @@ in L2. A filter that one piece alone uses is transformed by it, a block of chann
 (`multiply_here`).
 
 The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
-tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Integers of 8 bits have F(3x3, 3x3), which is exact,
-so there it is no more than a way to compute `conv_int`. Source: Lavin and Gray, arXiv 1509.09308.
+tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Integers of 8 bits have F(3x3, 3x3) and F(4x4, 3x3), which
+are exact, so there they are no more than ways to compute `conv_int`. Source: Lavin and Gray, arXiv 1509.09308.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, uint8
 from tengen.base.errors import Undecided
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
@@ -33,6 +33,7 @@ from tengen.kernels.contraction.formats import DotFormat, dot_format
 from tengen.kernels.convolution.winograd_filter import Filter
 from tengen.kernels.convolution.winograd_transforms import (
     FILTER_TAPS,
+    INTEGER_TRANSFORMS,
     MOST_INTEGER_CHANNELS,
     TRANSFORMS,
     TileTransform,
@@ -55,7 +56,7 @@ L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transfor
 UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where numbers of channels and of image tiles are known
 OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
 # Of `pays_in_integers`: multiplications that a transformed value costs, and reading a transformed weight; the least gain.
-INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 3, 1.1
+INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 3, 1.05
 OPEN_IMAGE_BYTES = 800 << 10  # of a piece's transformed tiles where the number of channels is open: as many as there is room for
 
 
@@ -90,8 +91,8 @@ def _costs(c: Index, o: Index) -> dict[int, tuple[Index, Index]]:
     pairs, across = c * o, sum(cdiv(n, LANES) * LANES for n in (c, o))
     direct = FILTER_TAPS * FILTER_TAPS * pairs
     costs = {1: (direct, direct * numerics.WEIGHT_MULTIPLICATIONS)}
-    for m in (2, 4):  # of floats; tiles of 3 are for integers alone
-        points = TRANSFORMS[m].points ** 2
+    for m, t in TRANSFORMS.items():
+        points = t.points**2
         costs[m] = points * (pairs + numerics.VALUE_MULTIPLICATIONS * across), points * pairs * numerics.WEIGHT_MULTIPLICATIONS
     return costs
 
@@ -110,17 +111,20 @@ def pays_for_any(c: int, o: int, h: Index, w: Index, values: tuple[int, int, int
     return select(least * gain.numerator < whole[1] * gain.denominator, best, const(values[0]))
 
 
-def pays_in_integers(c: Index, o: Index, h: Index, w: Index, terms: int) -> bool:
-    """Whether a convolution of integers of 8 bits, of c to o channels with h x w results, is to be computed in tiles of 3 x 3, where
-    a direct one multiplies `terms` of a sum at a time; here it is 2. Bits are the same. All extents have to be known."""
+def pays_in_integers(c: Index, o: Index, h: Index, w: Index, terms: int) -> int:
+    """How a convolution of an image of 8 bits by a filter of int8, of c to o channels with h x w results, takes the least time: 3 or 4, the
+    results of a tile along an axis, or 0 for a direct one. That multiplies `terms` of a sum at a time, and tiles 2. Bits are the
+    same. All extents have to be known."""
     c, o, h, w = [as_int(n) or 0 for n in (c, o, h, w)]
-    if 0 in (c, o, h, w) or c > MOST_INTEGER_CHANNELS:
-        return False
-    pairs, across = c * o, sum(cdiv(n, LANES) * LANES for n in (c, o))
-    tiles, points = as_int(cdiv(h, 3) * cdiv(w, 3)) or 0, TRANSFORMS[3].points ** 2
-    direct = FILTER_TAPS * FILTER_TAPS * pairs * (h * w) // terms
-    cost = points * (tiles * (pairs // 2 + INTEGER_VALUE_COST * across) + pairs * INTEGER_WEIGHT_COST)
-    return bool(cost * INTEGER_LEAST_GAIN < direct)
+    if 0 in (c, o, h, w):
+        return 0
+    pairs, across = c * o, sum(-(-n // LANES) * LANES for n in (c, o))
+    costs = {0: FILTER_TAPS * FILTER_TAPS * pairs * (h * w) / terms / INTEGER_LEAST_GAIN}
+    for m, t in INTEGER_TRANSFORMS.items():
+        if c <= MOST_INTEGER_CHANNELS[m]:
+            each = pairs / 2 + INTEGER_VALUE_COST * across
+            costs[m] = t.points**2 * (-(-h // m) * -(-w // m) * each + pairs * INTEGER_WEIGHT_COST)
+    return min(costs, key=lambda m: costs[m])
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
@@ -252,17 +256,18 @@ def winograd(
     Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C is known, or there are at most
               `numerics.WINOGRAD_MOST_CHANNELS` of at most 4 bytes
     Args:
-        outputs: 2 or 4 (of integers 3), of a tile along an axis: changes bits of floats. padding: may be negative, which crops.
+        outputs: 2 or 4 (of integers 3 or 4), of a tile along an axis: changes bits of floats. padding: may be negative, which crops.
         epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
-        name: of the kernels. format: of the products; default: one by one, in x's dtype. "pairs of int16" is for images and
-            filters of 8 bits and at most `MOST_INTEGER_CHANNELS` channels, and exact: `_image3` says why.
+        name: of the kernels. format: of the products; default: one by one, in x's dtype. "pairs of int16" is for images of 8 bits,
+            filters of int8 and at most `MOST_INTEGER_CHANNELS[outputs]` channels, and exact: what stands there says why.
     Numerics: the filter is transformed along y, then along x, the image along x, then along y, products along y, then along x;
         sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
     format = format or dot_format(x.dtype)
-    _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name, format).launch()
+    t = (TRANSFORMS if format.total.is_float else INTEGER_TRANSFORMS)[outputs]
+    _Winograd(lo, x, w, out, t, padding, epilogue, name, format).launch()
 
 
 @dataclass(frozen=True)
@@ -291,6 +296,7 @@ class _Winograd:
         self.chunks = Chunks((w.shape[1],))
         self.f = Filter(lo, w, t, self.b.columns, format, f"{name}_filter")
         self.filter = self.f.made(not self.depth)
+        self.middles = self.f.middles() if t is INTEGER_TRANSFORMS[4] and x.dtype is uint8 else None
         self.k = lo.kernel(name)
         self.scratch = self._scratch()
 
@@ -514,7 +520,8 @@ class _Winograd:
             with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
                 channel = k.let(panel * b.columns + v)
                 count = None if as_int(self.f.outputs % LANES) == 0 else k.let(self.f.outputs - channel)
-                value = t.scaled(k.load(self.scratch.row, v + j * b.columns, LANES))
+                middle = None if self.middles is None else k.load(k.read(self.middles), channel, LANES)
+                value = t.scaled(k.load(self.scratch.row, v + j * b.columns, LANES), middle)
                 place = At((tile[0], channel, y, k.let(x + j)), 1, count)
                 value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
                 store_at(k, out, place, value)

@@ -14,7 +14,7 @@ from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, Transform
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, maximum, minimum, pair, ramp
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, pair, ramp
 from tengen.loops.statements import Buffer
 
 
@@ -95,6 +95,25 @@ class Filter:
             return cast(k.load(src, index, LANES, count), self.compute)
 
         return tap
+
+    def middles(self) -> Array:
+        """128 times the sum of the taps of each output channel, int32, and more up to whole panels: a result for an image that is 128
+        everywhere, which is the middle of the range of results for images of uint8."""
+        return self.lo.once(self.w, ("winograd_middles", self.columns, self.format), self._middles)
+
+    def _middles(self) -> Array:
+        out = self.lo.temp(self.format.total, (self.panels * self.columns,))
+        k = self.lo.kernel(f"{self.name}_middles")
+        src, dst, vectors = k.read(self.w), k.write(out), self.columns // LANES
+        piece = k.split(self.panels * vectors)
+        total = k.var(const(0, self.format.total, LANES), name="total")
+        with k.loop(0, self.inputs, name="c") as c:
+            tap = self.taps(k, src, k.let(piece // vectors), c, k.let(piece % vectors * LANES))
+            for t in range(FILTER_TAPS * FILTER_TAPS):
+                total.set(total.value + cast(tap(*divmod(t, FILTER_TAPS)), self.format.total))
+        k.store(dst, piece * LANES, total.value * const(128, self.format.total))
+        self.lo.launch(k)
+        return out
 
     def transform(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column; groups of c where products take those.

@@ -20,6 +20,7 @@ FILTER_TAPS = 3  # of the filter along an axis
 P, Q = numerics.WINOGRAD_POINTS  # of F(4, 3)
 READ_CHANNELS = 4 * LANES  # channels of a tile that are read together
 Axis = Callable[[Sequence[Expr]], list[Expr]]
+Scaled = Callable[[Expr, "Expr | None"], Expr]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Transform:
         outputs: m. image, weight, result: m + 2 pixels, 3 taps and m + 2 products transformed along one axis.
         gradient, weight_gradient: the transposes of `result` and `weight`: from m gradients to points, from points to 3 taps; None:
             nobody needs them.
-        scaled: what a result is of what `result` makes along both axes.
+        scaled: what a result is of what `result` makes along both axes, and of the number in the middle of its range (None: 0).
     """
 
     outputs: int
@@ -39,7 +40,7 @@ class Transform:
     result: Axis
     gradient: Axis | None = None
     weight_gradient: Axis | None = None
-    scaled: Callable[[Expr], Expr] = lambda x: x
+    scaled: Scaled = lambda y, middle: y
 
     @property
     def points(self) -> int:
@@ -109,11 +110,15 @@ def _weight_gradient4(m: Sequence[Expr]) -> list[Expr]:
             fma(even_p, pp * p, fma(even_q, qq * q, m[5]))]  # fmt: skip
 
 
-# F(3, 3) in integers, at the points 0, 1, -1, 2 and infinity, with no fraction anywhere: `_result3` makes 6 times the results of an
-# axis. A pixel of 8 bits becomes at most 36 * 255 along both axes, a tap 49 * 128, so both are int16; sums of their products are
-# int32, modulo 2^32. Of 36 y modulo 2^32 the 9 is divided off by its inverse, and 4 y is itself where |y| < 2^29, which holds
-# for sums of at most 9 * MOST_INTEGER_CHANNELS products of 255 by 128: so y is exact, whatever the sums did in between.
-MOST_INTEGER_CHANNELS = ((1 << 29) - 1) // (FILTER_TAPS * FILTER_TAPS * 255 * 255)
+# F(3, 3) and F(4, 3) in integers, at the points 0, 1, -1, 2, infinity and, of F(4, 3), -2, with no fraction anywhere: `_result3` makes 6
+# times the results of an axis, `_result4_of_integers` 24 times. Pixels of 8 bits become at most 36 * 255 along both axes, or
+# 68 * 255, and taps 49 * 128, or of F(4, 3) 144 * 128, so all are int16; sums of their products are int32, modulo 2^32. Of 36 y, or
+# 576 y, modulo 2^32 the 9 is divided off by its inverse. 4 y is itself where |y| < 2^29, which holds for sums of at most
+# 9 * MOST_INTEGER_CHANNELS[3] products of 255 by 255. 64 y is where -2^25 <= y < 2^25, for sums of 9 * MOST_INTEGER_CHANNELS[4] products
+# of 128 by 128: of uint8 y less 128 times the sum of the filter's taps is such a sum (`Filter.middles`). So y is exact, whatever the sums
+# did in between.
+_TAPS = FILTER_TAPS * FILTER_TAPS
+MOST_INTEGER_CHANNELS = {3: ((1 << 29) - 1) // (_TAPS * 255 * 255), 4: ((1 << 25) - 1) // (_TAPS * 128 * 128)}
 INVERSE_OF_9 = 954437177  # modulo 2^32
 
 
@@ -136,14 +141,41 @@ def _result3(m: Sequence[Expr]) -> list[Expr]:
     return [m[0] + _twice(m[0]) + one + m[2] + m[3], one - m[2] + two, one + m[2] + _twice(two + last)]
 
 
-def _scaled3(y: Expr) -> Expr:
-    return y * const(INVERSE_OF_9, y.dtype) >> const(2, y.dtype)
+def _image4_of_integers(d: Sequence[Expr]) -> list[Expr]:
+    far, near = d[4] - d[2], _twice(d[3] - d[1])
+    even, odd = d[4] - _twice(_twice(d[2])), d[3] - _twice(_twice(d[1]))
+    zero, infinity = _twice(_twice(d[0] - d[2])) + far, d[5] - d[3] - _twice(near)
+    return [zero, even + odd, even - odd, far + near, far - near, infinity]
+
+
+def _weight4_of_integers(g: Sequence[Expr]) -> list[Expr]:
+    """The taps' polynomial at the points, times 6, 2, 2, 1, 1 and 12: then `_result4_of_integers` multiplies by powers of two alone."""
+    even, two, far, six = g[0] + g[2], _twice(g[1]), g[0] + _twice(_twice(g[2])), lambda x: _twice(x + _twice(x))
+    return [six(g[0]), _twice(even + g[1]), _twice(even - g[1]), far + two, far - two, _twice(six(g[2]))]
+
+
+def _result4_of_integers(m: Sequence[Expr]) -> list[Expr]:
+    even, odd, far, near = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [m[0] - _twice(even) + far, _twice(near - odd), _twice(_twice(far) - even), _twice(_twice(_twice(near)) - odd + m[5])]
+
+
+def _divided(bits: int) -> Scaled:
+    """A result, of 9 2^bits times it."""
+
+    def scaled(y: Expr, middle: Expr | None) -> Expr:
+        y, by = y * const(INVERSE_OF_9, y.dtype), const(bits, y.dtype)
+        return y >> by if middle is None else (y - (middle << by) >> by) + middle
+
+    return scaled
 
 
 TRANSFORMS = {
     2: Transform(2, _image2, _weight2, _result2, _gradient2, _weight_gradient2),
-    3: Transform(3, _image3, _weight3, _result3, scaled=_scaled3),
     4: Transform(4, _image4, _weight4, _result4, _gradient4, _weight_gradient4),
+}
+INTEGER_TRANSFORMS = {
+    3: Transform(3, _image3, _weight3, _result3, scaled=_divided(2)),
+    4: Transform(4, _image4_of_integers, _weight4_of_integers, _result4_of_integers, scaled=_divided(6)),
 }
 
 

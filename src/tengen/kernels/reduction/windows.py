@@ -81,7 +81,7 @@ class Windows(Source):
             with k.else_():
                 v.set(select(inside, where.load(k, self.x), splat(self.fill)))
             return v.value
-        if where.vec is not None:
+        if where.vec is not None and where.count is not None:
             step, index = self.x.strides[where.vec], self.x.index(where.coords)
             index = index if as_int(step) == 1 else ramp() * step + index
             return k.load(k.read(self.x), index, LANES, where.count, self.fill)
@@ -207,7 +207,8 @@ def _guarded(
     k: KernelBuilder, at: At, place: list[Expr], extents: Sequence[Index], checks: list[Expr]
 ) -> tuple[At, Expr | None]:
     """(where to read for the spatial coordinates `place`, whether that place exists). It exists where all `checks` hold; None:
-    always. Where it does not exist no lane is read, or the nearest element is, so that no read is out of bounds."""
+    always. Where it does not exist the nearest element is read, or of vectors that may be partial no lane, so that no read is out of
+    bounds. A whole vector that is read and not used costs less than a mask: many targets have none for bytes."""
     vec = at.vec if at.vec in (0, 1) else None
     inside = None
     for c in checks:
@@ -215,8 +216,8 @@ def _guarded(
     count = at.count
     if inside is not None:
         inside = k.let(inside)
-        if vec is not None and inside.lanes == 1:
-            count = k.let(select(inside, const(LANES) if count is None else count, const(0)))
+        if vec is not None and inside.lanes == 1 and count is not None:
+            count = k.let(select(inside, count, const(0)))
         else:
             place = [maximum(minimum(p, as_expr(d) - 1), 0) for p, d in zip(place, extents)]
     where = At((*at.coords[:2], *(k.let(p) if p.lanes == 1 else p for p in place)), vec, None)
