@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import pytest
 import tengen
 import tengen.functional as F
 from tengen import Parameter, Tensor, trace
+from tengen.autodiff import GradManager
 from tengen.base.dtype import ALL, bfloat16
-from tengen.base.errors import TraceError
+from tengen.base.errors import ArgumentError, TraceError
 
 NUMPY = [d.name for d in ALL if d is not bfloat16]
 
@@ -304,6 +306,35 @@ def test_devices():
         x.to("gpu0")
     with pytest.raises(ValueError, match="gpu0"):
         Tensor([1.0], device="gpu0")
+
+
+def test_gradients_tell_minus_zero_from_zero():
+    for v in (0.0, -0.0, 0.0):
+        x = Tensor([-1.0, 2.0])
+        gm = GradManager().attach(x)
+        with gm:
+            gm.backward(F.leaky_relu(x, v))
+        np.testing.assert_array_equal(np.signbit(x.grad.numpy()), np.signbit(np.array([v, 1.0])))
+
+
+def test_what_equals_an_int_is_refused_after_the_int_too():
+    """1 == 1.0 == True, as keys of the table of plans, too: each call is checked as the first one is."""
+    x = Tensor(np.arange(6.0, dtype="float32").reshape(1, 1, 2, 3))
+    calls = (
+        (lambda v: F.sum(x, axis=v), 1), (lambda v: F.sum(x, (0, v)), 1), (lambda v: x.sum(v), 1), (lambda v: F.argmax(x, v), 1),
+        (lambda v: x.reshape(6, v), 1), (lambda v: F.reshape(x, (v, 6)), 1), (lambda v: F.concat([x, x], v), 1),
+        (lambda v: F.cumsum(x, v), 1), (lambda v: F.softmax(x, v), 1), (lambda v: F.max_pool2d(x, v), 1),
+        (lambda v: F.max_pool2d(x, (1, v)), 1), (lambda v: F.swapaxes(x, v, 0), 1), (lambda v: F.flatten(x, v), 1),
+        (lambda v: F.leaky_relu(x, v), 1.0), (lambda v: F.elu(x, v), 1.0), (lambda v: F.broadcast_to(x, (v, 1, 2, 3)), 1),
+    )  # fmt: skip
+    for number, (call, right) in enumerate(calls):
+        for _ in range(2):
+            call(right)
+        for wrong in (True,) if isinstance(right, float) else (1.0, True, np.float64(1)):
+            with pytest.raises(ArgumentError, match=f"{re.escape(repr(wrong))}"):
+                call(wrong)
+                pytest.fail(f"call {number} took {wrong!r}")
+        assert call(np.int64(1)).numpy().tobytes() == call(right).numpy().tobytes()
 
 
 def test_calls_tell_minus_zero_from_zero():

@@ -14,6 +14,8 @@ from math import copysign
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tengen.base.arguments import FLAGS, check_flag
 from tengen.base.device import Device
 from tengen.base.errors import tell
@@ -141,6 +143,35 @@ def negative_zero(a: Any) -> bool:
     return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
 
 
+def odd_number(v: Any) -> bool:
+    """Whether v equals a number as a key and is not the same: a bool or -0.0, or a tuple with one of them."""
+    if v.__class__ is tuple:
+        return any(map(odd_number, v))
+    return v.__class__ is bool or negative_zero(v)
+
+
+def odd_int(v: Any) -> bool:
+    """Whether v, or an element of the tuple v, may equal an int as a key and is none: a bool, a float."""
+    if v.__class__ is tuple:
+        for d in v:
+            if d.__class__ is not int and odd_int(d):
+                return True
+        return False
+    return v.__class__ is bool or not (v is None or isinstance(v, (int, str, np.integer)))
+
+
+def _odd(p: Parameter) -> str:
+    """The condition, as text, under which a call goes the slow way, which checks its attributes, because this one may equal an attribute
+    of another call without being the same: the table of plans would answer 1.0 and True with the plan of 1, and -0.0 with that of 0.0.
+    "" where it cannot."""
+    k = kind(p.note)
+    if p.note in FLAGS or p.note == "Flag":
+        return f"{p.name}.__class__ is not bool" + f" and {p.name} is not None" * (k is not None and k.none)
+    if k is not None and k.counts and "Number" not in p.note:
+        return f"{p.name}.__class__ is not int and {p.name} is not None and _odd_int({p.name})"
+    return f"_odd_number({p.name})" if "float" in p.note or isinstance(p.default, float) else ""
+
+
 # What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ. "" is what
 # changes no number here, and is accepted: `inplace`, `device` of functions whose operands have one.
 SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
@@ -208,19 +239,15 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
     def written() -> Callable:
         tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
         attrs = f"({''.join(a + ',' for a in op.attrs)})"
-        # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
-        floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
-        odd = " or ".join(f"_negative_zero({a})" for a in floats)
-        flags = [p.name for p in parameters if p.note == "Flag"]  # 1 == True, which is checked on the slow way, too
-        odd = " or ".join(filter(None, [odd, *(f"{a}.__class__ is not bool" for a in flags)]))
+        odd = " or ".join(filter(None, [_odd(p) for p in parameters if p.name in op.attrs]))
         lines = _default_dtypes(parameters)
         for a, found in op.unsaid.items():
             x = op.tensors[0]
             scope[f"_unsaid_{a}"] = found
             lines.append(f"if {a} is None: {x} = _dispatch.tensor({x}); {a} = _unsaid_{a}(_op.name, {x})")
-        lines += [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
-        lines += [f"return _dispatch.run(_op, {tensors}, {attrs})"]
-        scope.update(_op=op, _dispatch=dispatch, _negative_zero=negative_zero)
+        run = f"(_dispatch.slow if {odd} else _dispatch.run)" if odd else "_dispatch.run"
+        lines += [f"return {run}(_op, {tensors}, {attrs})"]  # one line, which tracebacks show as that of the definition
+        scope.update(_op=op, _dispatch=dispatch, _odd_number=odd_number, _odd_int=odd_int)
         return _compiled(parameters, lines, scope, aliases_of(parameters, op.aliases))
 
     call, scope = _compiled_later(fn, written)

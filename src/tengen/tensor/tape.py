@@ -14,6 +14,7 @@ from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.loops.lang import Expr, Index, decisions, equal
+from tengen.ops.calls import negative_zero
 from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
@@ -315,8 +316,9 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     taped = id(node) in others
     inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
     types = tuple([None if x is None else x._layout.type for x in inputs])
+    facts = _call_facts.__wrapped__ if 0.0 in node.attrs and any(map(negative_zero, node.attrs)) else _call_facts  # -0.0 == 0.0
     try:
-        op, attrs, n_outs = _call_facts(op, node.attrs, types)
+        op, attrs, n_outs = facts(op, node.attrs, types)
     except TypeError:  # an attribute, or a `FunctionOp`, that has no hash
         op, attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, types)
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_inexact and id(node_of(x)[0]) in useful])
