@@ -173,3 +173,21 @@ def test_a_name_that_nothing_reads_is_no_change():
     Counted.__doc__ = "A module."
     run(X)
     assert len(run.stats()) == 1
+
+
+def test_a_script_has_the_function_as_it_is_now():
+    def scaled(x, k=2.0, *, j=1.0):
+        return x * k + j
+
+    def other(x, k=2.0, *, j=1.0):
+        if x.sum() > 0:
+            return x * k
+        return x - j
+
+    run = script(scaled)
+    for name, value in (("__defaults__", (3.0,)), ("__kwdefaults__", {"j": 5.0}), ("__code__", other.__code__)):
+        for _ in range(2):
+            assert run(X).numpy().tobytes() == scaled(X).numpy().tobytes()
+        setattr(scaled, name, value)
+        assert run(X).numpy().tobytes() == scaled(X).numpy().tobytes(), name
+    assert len(run.stats()) == 4
