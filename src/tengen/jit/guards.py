@@ -126,6 +126,9 @@ def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
         if how == "variable":
             terms.append(f"{at}.get({name(ABSENT)}) is {name(values[0])}")
             continue
+        if how == "length":
+            terms.append(f"len({at}) == {values[0]}")
+            continue
         if how == "element":
             terms.append(f"len({at}) == {len(values)}")
             if type(holder) is list and len(values) <= WRITTEN_OUT:

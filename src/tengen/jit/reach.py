@@ -21,7 +21,6 @@ import sys
 import threading
 import types
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -31,22 +30,28 @@ from tengen.autodiff import GradManager
 from tengen.base.changes import Watched
 from tengen.base.users import is_users
 from tengen.compiler.arrays import BufferMemory
+from tengen.jit.classes import (
+    CONTAINERS,
+    VIEWS,
+    about,
+    class_attributes,
+    has_settings,
+    is_a,
+    is_users_class,
+    is_users_module,
+    read_by_tengen,
+)
 from tengen.jit.observe import Facts, facts
+from tengen.jit.script.convert import source_of
 from tengen.tensor import Tensor
 
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 LARGEST = 1000  # elements of a container that are looked at, one by one, in each call
 DEEPEST = 100  # steps from the function
 
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
 _ASKING = frozenset({"getattr", "hasattr"})
 _LACKING = frozenset({"AttributeError", "suppress"})  # code with one of these goes on where an attribute is missing
 _OWN = frozenset({"name", "overflow"})  # attributes of a Parameter, which recordings know of
-
-
-def is_a(x: Any, kinds: Any) -> bool:
-    """As `isinstance`, which asks an object what it claims to be: that runs code of its own."""
-    return issubclass(type(x), kinds)
+_CACHES = frozenset({"__annotations__", "__annotations_cache__", "__annotate_func__"})  # what Python adds to a class when it is asked
 
 
 def plain(x: Any) -> tuple | None:
@@ -68,8 +73,8 @@ class Differs(Exception):
 
 
 class Look(NamedTuple):
-    """What has to be the same object in each call: how is "item" (of a dict), "attribute", "element" (of a container), or "variable" (of a
-    context)."""
+    """What has to be the same object in each call: how is "item" (of a dict), "attribute", "element" (of a container), "variable" (of a
+    context), or "length" (of a container, whose one value is a number)."""
 
     how: str
     holder: Any
@@ -99,6 +104,8 @@ class Code:
         self.globals: dict[int, tuple[str, dict, set[str]]] = {}
         self._entered: set[int] = set()
         for code, scope in executed or ():
+            if self.executed is not None and (source := source_of(code)) is not None:
+                self.executed[id(source)] = source
             self.enter(code, scope)
 
     def ran(self, code: types.CodeType) -> bool:
@@ -180,6 +187,7 @@ class Reach:
         self._seen: dict[int, Any] = {}
         self._taken: dict[str, int] = {}
         self._of_classes: set[tuple[int, str]] = set()
+        self._classes: set[int] = set()
         self._deep = 0
 
     def start(self, function: Any, objects: Iterable[Any]) -> Reach:
@@ -199,7 +207,7 @@ class Reach:
 
     def _imported(self) -> Reach:
         """Goes on to modules that code that ran imports."""
-        names = sorted(n for n in self.code.modules if _is_users_module(sys.modules.get(n)))
+        names = sorted(n for n in self.code.modules if is_users_module(sys.modules.get(n)))
         self._items("sys.modules", sys.modules, names)
         return self
 
@@ -236,7 +244,7 @@ class Reach:
         if value is not None:
             self._note(path, value)
             return
-        structural = is_a(x, _CONTAINERS) and not is_a(x, Watched)
+        structural = is_a(x, CONTAINERS) and not is_a(x, Watched)
         self._note(path, type(x) if structural else x)
         if id(x) in self._seen or self._deep > DEEPEST:
             return
@@ -249,11 +257,11 @@ class Reach:
 
     def _inside(self, path: str, name: str, x: Any) -> None:
         t = type(x)
-        if not _about(t).special:  # most objects
+        if not about(t).special:  # most objects
             self._other(path, name, x)
         elif is_a(x, Tensor):
             self._tensor(path, x)
-        elif is_a(x, _CONTAINERS):
+        elif is_a(x, CONTAINERS):
             self._container(path, name, x)
         elif is_a(x, Watched):
             self._watched(path, x)
@@ -273,7 +281,7 @@ class Reach:
                 self.visit(f"{path}.__self__", name, x.__self__)
         elif is_a(x, (operator.attrgetter, operator.methodcaller)):
             self.code.pieces.add("")
-        elif is_a(x, _VIEWS):
+        elif is_a(x, VIEWS):
             self.visit(f"{path}.mapping", name, x.mapping)
         elif is_a(x, contextvars.ContextVar):
             self.looks.append(Look("variable", x, (), (v := x.get(ABSENT),)))
@@ -327,13 +335,14 @@ class Reach:
                 self.visit(f"{path}[{i}]", name, e)
         if told:
             self._watched(path, x)
-        elif type(x) not in _CONTAINERS:
+        elif type(x) not in CONTAINERS:
             self._object(path, x)
 
     def _watched(self, path: str, x: Watched) -> None:
         """A module, an optimizer or what belongs to one. It tells of its changes, so there is nothing to look at again."""
         held = vars(x)
-        whole, own = is_a(x, _CONTAINERS), _read_by_tengen(type(x))
+        self._note(f"type of {path}", type(x))
+        whole, own = is_a(x, CONTAINERS), read_by_tengen(type(x).__mro__)
         for n in sorted(held.keys() - x.unread):
             v = held[n]
             if whole or n in own or self.code.reads(n) or self._has_parts(v):
@@ -386,17 +395,18 @@ class Reach:
                 if at not in self.skip:
                     self.looks.append(Look("attribute", cell, ("cell_contents",), (v,)))
                     self.fact(at, cell, n, v)
-            elif is_a(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or _has_settings(type(v)):
+            elif is_a(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or has_settings(type(v)):
                 self.visit(f"{path}.{n}", n, v)
 
     def _class(self, path: str, c: type) -> None:
         """What code that ran may read of a class, and of those it derives from: where they are users'."""
-        if not _about(c).of_users:
+        if not about(c).of_users:
             return
-        held_names = {n for b in c.__mro__ if _users_class(b) for n, v in vars(b).items() if self.code.reads(n) or self._method_ran(v)}
+        self._names_of_class(c)
+        held_names = {n for b in c.__mro__ if is_users_class(b) for n, v in vars(b).items() if self.code.reads(n) or self._method_ran(v)}
         wanted = self.code.asked | held_names
         for base in c.__mro__:
-            if not _users_class(base):
+            if not is_users_class(base):
                 continue
             held = vars(base)
             names = sorted(n for n in wanted if (id(base), n) not in self._of_classes)  # also those that it lacks: it could cover its bases'
@@ -409,6 +419,27 @@ class Reach:
                     if is_a(f, types.FunctionType):
                         self.visit(f"{base.__qualname__}.{n}", n, f)
 
+    def _names_of_class(self, c: type) -> None:
+        """Which classes one derives from, and which of their names can decide what is found in it: those that code that ran reads, those that
+        a library's class among them has too, and special methods, which Python looks up by itself."""
+        if (id(c), "") in self._of_classes:
+            return
+        self._of_classes.add((id(c), ""))
+        self._seen[id(c)] = c
+        mro = c.__mro__
+        self.looks.append(Look("attribute", c, ("__mro__",), (mro,)))
+        for i, base in enumerate(mro):
+            self._note(f"{c.__qualname__}.__mro__[{i}]", base)
+        covered = {n for b in mro if not is_users_class(b) for n in vars(b)}
+        for base in filter(is_users_class, mro):
+            held = vars(base)
+            names = sorted(n for n in held if n in covered or n.startswith("__") and n not in _CACHES or self.code.reads(n))
+            self._note(f"names of {base.__qualname__}", (tuple, tuple(names)))
+            if id(base) not in self._classes:
+                self._classes.add(id(base))
+                self._seen[id(base)] = base
+                self.looks.append(Look("length", held, (), (len(held),)))
+
     def _method_ran(self, v: Any) -> bool:
         f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
         return is_a(f, types.FunctionType) and self.code.ran(f.__code__)
@@ -416,7 +447,7 @@ class Reach:
     def _module(self, path: str, m: types.ModuleType) -> None:
         if m is os and not {"environ", "getenv"}.isdisjoint(self.code.names):
             self.visit("os.environ", "environ", os.environ)
-        if _is_users_module(m):
+        if is_users_module(m):
             held = vars(m)
             self._items(m.__name__, held, sorted(filter(self.code.reads, held)))
 
@@ -430,24 +461,24 @@ class Reach:
         """Any other object: the attributes that code that ran mentions."""
         t = type(x)
         self._class(path, t)
-        if _users_class(t):
+        if is_users_class(t):
             self._note(f"type of {path}", t)
             self.looks.append(Look("attribute", x, ("__class__",), (t,)))
         try:
             held = x.__dict__ if is_a(x, threading.local) else object.__getattribute__(x, "__dict__")
         except AttributeError:
             held = types.MappingProxyType({})
-        if _about(t).closed:
+        if about(t).closed:
             return
         names = set(self._slots(t))
-        if _has_settings(t):
+        if has_settings(t):
             names = {n for n in held if not n.startswith("_")}
         elif hasattr(t, "__getattr__") or is_a(x, (Mapping, Sequence, Set)):
             names |= held.keys()
         else:
             names = {n for n in names | held.keys() if self.code.reads(n)}
-        if is_a(held, dict) and not _has_settings(t):
-            missing = (self.code.asked | (self.code.names & _class_attributes(t))) - names
+        if is_a(held, dict) and not has_settings(t):
+            missing = (self.code.asked | (self.code.names & class_attributes(t))) - names
             self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
             if self.code.pieces:
                 self._note(f"names of {path}", (tuple, tuple(sorted(names))))
@@ -481,49 +512,6 @@ class Reach:
             self.looks.append(Look("attribute", x, list(found), list(found.values())))
 
 
-class _About(NamedTuple):
-    """What a walk asks of an object's class, and which is the same each time.
-
-    Attributes:
-        special: its objects are of a kind that a walk goes into in a way of its own (`Reach._inside`). of_users: it or one that it derives
-            from is the users'. closed: it is Tengen's, and its objects have no settings.
-    """
-
-    of: weakref.ref
-    special: bool
-    of_users: bool
-    closed: bool
-
-
-_SPECIAL = (
-    Tensor, *_CONTAINERS, Watched, types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper,
-    types.BuiltinMethodType, types.MethodWrapperType, operator.attrgetter, operator.methodcaller, *_VIEWS, contextvars.ContextVar,
-    GradManager, type, types.ModuleType, np.ndarray, np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random,
-    Iterator, weakref.ref, types.CodeType, types.FrameType, np.dtype,
-)  # fmt: skip
-_classes: dict[int, _About] = {}  # by identity: to ask a class for its hash may run code of its own
-
-
-def _about(t: type) -> _About:
-    found = _classes.get(id(t))
-    if found is None or found.of() is not t:
-        forget = functools.partial(_forget, id(t))
-        closed = _is_tengens(t) and not _has_settings(t)
-        found = _About(weakref.ref(t, forget), issubclass(t, _SPECIAL), any(map(_users_class, t.__mro__)), closed)
-        _classes[id(t)] = found
-    return found
-
-
-def _forget(at: int, of: weakref.ref) -> None:
-    if (found := _classes.get(at)) is not None and found.of is of:
-        del _classes[at]
-
-
-def _class_attributes(t: type) -> set[str]:
-    """Attributes of users' classes, which one of an object can cover."""
-    return {n for c in t.__mro__ if _users_class(c) for n, v in vars(c).items() if not hasattr(type(v), "__set__")}
-
-
 def _is_memory(x: Any) -> bool:
     """Whether an object is memory that can be written, as a bytearray is, and one of `ctypes`."""
     try:
@@ -548,50 +536,3 @@ def _can_change(a: Any) -> bool:
             return True
         a = a.base
     return a is not None and not is_a(a, (bytes, BufferMemory))
-
-
-@functools.lru_cache(4096)
-def _read_by_tengen(t: type) -> frozenset[str]:
-    """The attributes that Tengen's own methods of a class read."""
-    found: set[str] = set()
-    for c in filter(_is_tengens, t.__mro__):
-        for v in vars(c).values():
-            f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
-            codes = [f.__code__] if is_a(f, types.FunctionType) else []
-            while codes:
-                code = codes.pop()
-                found.update(u.name for u in facts(code).uses if u.kind == "attribute" and not u.stored)
-                codes += [x for x in code.co_consts if is_a(x, types.CodeType)]
-    return frozenset(found)
-
-
-def _is_tengens(t: type) -> bool:
-    return t.__module__.partition(".")[0] == "tengen"
-
-
-_SETTINGS = ("tengen.amp.", "tengen.autodiff.", "tengen.jit.", "tengen.optimizer.", "tengen.random.")
-
-
-def _has_settings(t: type) -> bool:
-    """Whether the public attributes of an object of Tengen's are settings that its code reads."""
-    return any(c.__module__.startswith(_SETTINGS) for c in t.__mro__)
-
-
-@functools.lru_cache(4096)
-def _users_module(name: str) -> bool:
-    if name.partition(".")[0] in ("builtins", "tengen"):
-        return False
-    m = sys.modules.get(name)
-    return m is None or _is_users_module(m)
-
-
-def _is_users_module(m: Any) -> bool:
-    """Whether a module is neither Tengen's nor a library's. One without a file that nothing has imported was made by hand."""
-    if not is_a(m, types.ModuleType):
-        return False
-    file = getattr(m, "__file__", None)
-    return m.__name__ == "__main__" or (getattr(m, "__spec__", None) is None if file is None else is_users(file))
-
-
-def _users_class(c: type) -> bool:
-    return _users_module(c.__module__)

@@ -92,7 +92,11 @@ class Recordings:
 
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The function's result, while it is recorded."""
-        return self.function(*args, **kwargs)
+        return self._code()(*args, **kwargs)
+
+    def _code(self) -> Callable:
+        """What is recorded, or runs op by op, in place of the function as it is now."""
+        return self.function
 
     def drop(self, which: Callable[[Recording], bool]) -> None:
         """Forgets some of its recordings: the next call for which one of them was used is recorded anew."""

@@ -103,11 +103,13 @@ class script(trace):
     def __init__(self, function: Any, **options: Any):
         self.plain: Any = function.plain if isinstance(function, script) else function
         example = options.pop("example_input", None)
-        super().__init__(self._compiled(), **{"symbolic": True} | options)
+        self._code()  # what script does not take is an error now
+        super().__init__(self.plain, **{"symbolic": True} | options)
         if example is not None:
             self.trace(*(example if isinstance(example, tuple) else (example,)))
 
-    def _compiled(self) -> Any:
+    def _code(self) -> Any:
+        """The function as it is now, rewritten: it may have got other defaults, or another code."""
         f = self.plain
         if isinstance(f, types.FunctionType):
             return converted(f, runtime)
@@ -123,7 +125,7 @@ class script(trace):
         if tracing.active is not None and tracing.recorder is not None:
             outermost = get_ident() not in tracing.scripts
             with _scripting(self.name):
-                made = self.function(*args, **kwargs)
+                made = self._code()(*args, **kwargs)
                 return with_lists(made) if outermost else made
         before = python_calls.learned
         made = super().__call__(*args, **kwargs)
@@ -141,7 +143,7 @@ class script(trace):
         self.calls_python = ""
         try:
             with _scripting(self.name):
-                return with_lists(self.function(*args, **kwargs))
+                return with_lists(self._code()(*args, **kwargs))
         except CallsPython as e:
             self.calls_python = f"{e.what} at {e.where}"
         return None

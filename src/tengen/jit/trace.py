@@ -215,14 +215,14 @@ class trace(Checked, Recordings):
                 return made[0]
             return self._finish(direct.recording, direct.grads, args, made) if direct.build is None else direct.build(made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
-            return self.function(*args, **kwargs)
+            return self._code()(*args, **kwargs)
         try:
             recording, leaves, extents = self._find(args, kwargs, answers=not self.symbolic)
         except Cut as cut:
             self._used = None
             return cut.result
         if recording.open or is_argument([recording.state(i, leaves) for i in recording.run.written], leaves):
-            return self.function(*args, **kwargs)
+            return self._code()(*args, **kwargs)
         if recording.gradient is not None:
             made = self._run_on_tape(recording, recording.gradient, leaves, extents)
             return self._finish(recording, recording.grads, leaves, made)

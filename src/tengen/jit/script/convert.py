@@ -24,7 +24,8 @@ class NoSource(ScriptError):
     """A function whose source is not there."""
 
 
-_factories: dict[types.CodeType, types.CodeType] = {}  # the user's code -> that of the function which is recorded
+_factories: dict[tuple[str, types.CodeType], types.CodeType] = {}  # the user's file and code -> that of the function which is recorded
+_sources: dict[int, types.CodeType] = {}  # the user's code, by the id of what was made of it, which `_factories` keeps
 _made: set[types.CodeType] = set()  # code that was made here: of whole functions, and of those inside of them
 
 
@@ -38,6 +39,11 @@ def is_made(code: types.CodeType) -> bool:
     return code in _made
 
 
+def source_of(code: types.CodeType) -> types.CodeType | None:
+    """The user's code of a whole function from which code was made here; None for any other."""
+    return _sources.get(id(code))
+
+
 def converted(f: types.FunctionType, runtime: Any) -> types.FunctionType:
     """The function that is recorded in place of f.
 
@@ -46,9 +52,11 @@ def converted(f: types.FunctionType, runtime: Any) -> types.FunctionType:
 
     Errors: ScriptError for a source that is not there, or holds what no script has.
     """
-    code = _factories.get(f.__code__)
+    key = f.__code__.co_filename, f.__code__  # equal code of two files is equal
+    code = _factories.get(key)
     if code is None:
-        code = _factories[f.__code__] = _code(f)
+        code = _factories[key] = _code(f)
+        _sources[id(code)] = f.__code__
     cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
     cells[RUNTIME] = types.CellType(runtime)
     made = types.FunctionType(code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars))
