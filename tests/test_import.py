@@ -1,6 +1,7 @@
 """What `import tengen` may load and do, counted: its time follows from that, and grows unnoticed otherwise."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -50,6 +51,30 @@ def test_what_only_a_first_program_needs_is_not_loaded(loaded):
 
 def test_few_records_are_made(loaded):
     assert len(loaded[1]) <= 20, f"the methods of {loaded[1]} are written while importing"
+
+
+@pytest.mark.parametrize("command", [["-m", "tengen"], [os.path.join(os.path.dirname(sys.executable), "tengen")]])
+def test_what_starts_other_processes_loads_nothing_to_compute_with(command):
+    """`tengen run` would have its processes wait for its own import."""
+    if not (command[0] == "-m" or os.path.exists(command[0])):
+        pytest.skip("Tengen is not installed in this environment")
+    done = subprocess.run([sys.executable, "-X", "importtime", *command, "run", "--help"], capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tengen.transport.mpiexec" in loaded and "Usage: " in done.stdout
+    assert not (more := loaded & {"numpy", "llvmlite", "tengen.tensor", "tengen.ops"}), f"loads {sorted(more)}"
+
+
+@pytest.mark.parametrize("command", [["-m", "other", "run"], ["tengen", "run"]])
+def test_another_program_that_is_called_alike_has_tensors(tmp_path, command):
+    text = "import tengen; print(tengen.tensor([1.0]) + 1)"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "__init__.py").write_text(text)
+    (tmp_path / "other" / "__main__.py").write_text("")
+    (tmp_path / "tengen").write_text(text)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [command[0] if command[0] == "-m" else str(tmp_path / command[0]), *command[1:]]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.returncode == 0 and "[2.]" in done.stdout, done.stderr
 
 
 FIRST_STEP = """

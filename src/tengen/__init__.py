@@ -13,14 +13,18 @@ if sys.version_info < (3, 11) or sys.implementation.name != "cpython":  # from a
     raise ImportError(f"Tengen needs CPython 3.11 or newer, and this is {sys.implementation.name} {sys.version.split()[0]}")
 
 from tengen.base import tracebacks
-from tengen.base.lazy import NoSuchName
+from tengen.base.lazy import NoSuchName, starts_others
 from tengen.base.version import VERSION as __version__
-from tengen.tensor import (
-    Parameter,
-    Tensor,
-    methods,  # noqa: F401  (operators and methods of Tensor)
-)
-from tengen.tensor.dlpack import from_dlpack
+
+if not starts_others():  # the processes that `tengen run` starts import what it would import for nothing before
+    from tengen.tensor import (
+        Parameter,
+        Tensor,
+        methods,  # noqa: F401  (operators and methods of Tensor)
+    )
+    from tengen.tensor.dlpack import from_dlpack
+
+    tensor = Tensor
 
 if TYPE_CHECKING:
     from tengen import (
@@ -91,8 +95,6 @@ if TYPE_CHECKING:
     from tengen.serialization import load_checkpoint, save_checkpoint
     from tengen.tuning.tuner import tune
     from tengen.utils.summary import summary
-
-tensor = Tensor
 
 _SUBMODULES = (
     "amp", "array_api", "autodiff", "backends", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr",

@@ -4,6 +4,7 @@ there, which a message answers with the nearest one."""
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -97,3 +98,14 @@ def names_of(module: str, elsewhere: Mapping[str, str]) -> Callable[[str], objec
         raise NoSuchName(module, name, lambda: dir(sys.modules[module]))
 
     return find
+
+
+def starts_others() -> bool:
+    """Whether this process is the command `tengen run` (or ``python -m tengen run``), which starts other processes and computes nothing
+    itself. It is asked while `tengen` is being imported, when `sys.argv` of ``python -m`` still begins with "-m"."""
+    if sys.argv[1:2] != ["run"]:
+        return False
+    if sys.argv[0] == "-m":
+        n = len(sys.argv) - 1
+        return sys.orig_argv[-n - 2 : -n] == ["-m", "tengen"]
+    return sys.argv[0] == os.path.join(os.path.dirname(sys.executable), "tengen")
