@@ -132,9 +132,9 @@ def test_weights_of_floats_and_what_stays_in_floats():
     net, x = to_module(m).eval(), f32(2, 3, 9, 11)
     assert {"weights.w_f", "weights.b"} <= set(net.state_dict())
     assert net.in_float == {
-        "a": "Conv: its result is also read as floats", "d": "Sigmoid: it has no form of integers here",
+        "d": "Sigmoid: it has no form of integers here",
         "o": "Add: its second operand is not made of integers of 8 bits with known scales",
-        "g": "Conv: its filter is not made of integers of 8 bits with known scales", "m": "Conv: its result is not quantised",
+        **{k: "Conv: its filter is not made of integers of 8 bits with known scales" for k in "gm"},
     }  # fmt: skip
     have, want = [t.numpy() for t in net(x)], session(m, "ORT_DISABLE_ALL").run(None, {"x": x})
     for a, b, step in zip(have, want, (0.05, 0.2, 1e-4, 1.0)):
@@ -251,6 +251,6 @@ def test_names_that_a_body_uses_again():
 
 def test_many_new_names_are_found_in_linear_time():
     """Names that a file has already taken, in the order in which they would be made."""
-    p = Pairs(GraphOf("g", (), (), (), {}), None, dict.fromkeys(["a__codes", *(f"a__codes{i}" for i in range(1, 1000))], 0))
+    p = Pairs(GraphOf("g", (), (), (), {}), None, dict.fromkeys(["a__codes", *(f"a__codes{i}" for i in range(1, 1000))], 0), {})
     assert [p.fresh("a") for _ in range(3)] == ["a__codes1000", "a__codes1001", "a__codes1002"]
     assert p.taken["a__codes"] == 1002 and p.fresh("b") == "b__codes"

@@ -21,6 +21,14 @@ def theirs(proto, x):
     return session.run(None, {session.get_inputs()[0].name: x})
 
 
+FORMS = ("qdq", "integers")
+
+
+def products(proto):
+    """The operators of products in a file."""
+    return {n.op_type for n in proto.graph.node} & {"Conv", "MatMul", "Gemm", "ConvInteger", "MatMulInteger"}
+
+
 def functions():
     """Functions of numbers (2, 3, 6, 8), by name."""
     scale, zero = Tensor(np.float32(0.05)), Tensor(np.array(7, np.int32))
@@ -45,6 +53,22 @@ def functions():
         F.quantize_linear(x, each * columns, slices), F.dequantize_linear(q(x), columns, slices), F.quantize_linear(x[:, :1], each, slices),
         F.requantize_linear(F.astype(q(x[0, 0]), "int32"), scale, Tensor([[[7]]], "int32")), F.quantize_linear(x[0, 0], scale.reshape(1, 1, 1)),
     )
+    each_w, bias = Tensor((RNG.random(5) / 500 + 0.001).astype(np.float32)), Tensor(RNG.integers(-900, 900, 5).astype(np.int32))
+    groups, one = Tensor(RNG.integers(-127, 128, (3, 2, 1, 3, 2)).astype(np.int8)), Tensor(np.float32(0.004))
+    each_k = Tensor((RNG.random((1, 4, 1, 1)) / 500 + 0.001).astype(np.float32))
+    added = Tensor(RNG.integers(-900, 900, (4, 1, 1)).astype(np.int32))
+    q8 = lambda x: F.quantize_linear(x, scale)
+    yield "rows with a bias", lambda x: F.requantize_linear(F.matmul_int(F.centre_codes(q(x), zero), w) + bias, each_w, zero, 0, 255, "uint8")
+    yield "turned rows", lambda x: F.requantize_linear(F.matmul_int(q8(x[0, 0]), w.T, transpose_b=True) + bias, each_w, None, -100, 90)
+    yield "groups", lambda x: F.requantize_linear(F.conv_int(q8(x), groups, (1, 2), (0, 1), 2, 3), one)
+    yield "channels", lambda x: F.requantize_linear(F.conv_int(q8(x), F.centre_codes(k, Tensor(3, "int32"))) + added, each_k)
+    yield "codes by codes", lambda x: F.requantize_linear(
+        F.matmul_int(F.centre_codes(q(x), zero), q8(x), True, False), one, zero, 0, 255, "uint8"
+    )
+    yield "sums that two nodes read", lambda x: [
+        F.requantize_linear(s, m) for s in [F.matmul_int(q8(x), w)] for m in (one, scale)
+    ]
+    yield "pools", lambda x: F.max_pool2d(F.max_pool2d(q(x), 3, 2, 1), 2, 1)
     table = Tensor(RNG.integers(0, 256, 256).astype(np.uint8))
     yield "table", lambda x: F.lookup_codes(q(x), table)
 
@@ -53,12 +77,14 @@ def functions():
 def test_integers_are_equal(f):
     x = RNG.standard_normal((2, 3, 6, 8)).astype(np.float32) * 4
     made = trace(f)(Tensor(x))
-    want = [t.numpy() for t in (made if isinstance(made, tuple) else (made,))]
+    several = lambda y: [t.numpy() for t in (y if isinstance(y, tuple | list) else (y,))]
+    want = several(made)
     run = trace(f, example_input=Tensor(x))
-    proto = to_proto(run)
-    back = load(proto)(x)
-    same([t.numpy() for t in (back if isinstance(back, tuple) else (back,))], want)
-    same(theirs(proto, x), want)
+    protos = [to_proto(run, quantized=form) for form in FORMS]
+    for proto in protos if products(protos[0]) else protos[:1]:
+        same(several(load(proto)(x)), want)
+    for proto in protos:
+        same(theirs(proto, x), want)
 
 
 def same(found, want):
@@ -69,6 +95,26 @@ def same(found, want):
 def written(f, *inputs):
     """The operators of a function's file."""
     return {n.op_type for n in to_proto(trace(f, example_input=tuple(Tensor(v) for v in inputs))).graph.node}
+
+
+def test_products_whose_results_are_floats_are_read_as_they_were():
+    """A convolution and a product of rows, with and without a bias of integers, and one of floats: exact sums, scaled once."""
+    k, k2, w = (Tensor(RNG.integers(-127, 128, shape).astype(np.int8)) for shape in ((4, 3, 3, 3), (4, 3, 3, 3), (5, 8)))
+    each, bias = Tensor((RNG.random((1, 4, 1, 1)) / 500).astype(np.float32)), Tensor(RNG.integers(-900, 900, (1, 4, 1, 1)).astype(np.int32))
+    q = lambda x: F.quantize_linear(x, Tensor(np.float32(0.05)))
+
+    def f(x):
+        sums, rows = F.conv_int(q(x), k), F.matmul_int(q(x), w, transpose_b=True)
+        a, b = F.dequantize_linear(F.conv_int(q(x * 2), k2) + bias, each), F.dequantize_linear(sums, each)
+        return a, F.relu(b + each), F.dequantize_linear(rows, Tensor(np.float32(0.01))), F.quantize_linear(a + b, Tensor(np.float32(0.5)))
+
+    x = RNG.standard_normal((2, 3, 6, 8)).astype(np.float32)
+    run = trace(f, example_input=Tensor(x))
+    want, proto = [t.numpy() for t in run(Tensor(x))], to_proto(run)
+    assert products(proto) == {"Conv", "MatMul"}
+    same([t.numpy() for t in load(proto)(x)], want)
+    for a, b in zip(theirs(proto, x), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_zero_points_that_are_known_to_fit_are_of_the_operators():
@@ -108,9 +154,32 @@ def quantized_networks(name):
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_quantised_networks_of_the_zoo_have_the_bits_of_onnxruntime(name):
-    """Also where onnxruntime makes weights unsigned, which it does once for each zero point: no two products share that of their weights."""
-    for net, x in quantized_networks(name):
-        proto = to_proto(net)
-        products = [n for n in proto.graph.node if n.op_type == "MatMulInteger"]
-        assert products and len({n.input[3] for n in products}) == len(products)
-        same(theirs(proto, x), [net(Tensor(x)).numpy()])
+    """Also where onnxruntime makes weights unsigned, which it does once for each zero point: no two products share that of their weights.
+
+    Between pairs it computes products whose results are floats by floats: the last one, and those that shortcuts of a network that was
+    quantised after training read."""
+    for in_training, (net, x) in enumerate(quantized_networks(name)):
+        want = net(Tensor(x)).numpy()
+        qdq, integers = (to_proto(net, quantized=form) for form in FORMS)
+        assert products(qdq) <= {"Conv", "Gemm", "MatMul"} and products(integers) <= {"ConvInteger", "MatMulInteger"}
+        weights = [n.input[3] for n in integers.graph.node if n.op_type == "MatMulInteger"]
+        assert weights and len(set(weights)) == len(weights)
+        same([load(qdq)(x).numpy()], [want])
+        same(theirs(integers, x), [want])
+        found = theirs(qdq, x)
+        if in_training:
+            same(found, [want])
+        assert np.abs(found[0] - want).max() <= 1e-6 * np.abs(want).max()
+
+
+def test_tensorrt_takes_int8_with_zero_points_of_0():
+    """Its biases are floats; unsigned integers are told."""
+    (unsigned, _), (net, x) = quantized_networks("mlp")
+    proto = to_proto(net, runtime="tensorrt")
+    arrays = {t.name: t.data_type for t in proto.graph.initializer}
+    assert [arrays[n.input[2]] for n in proto.graph.node if n.op_type == "Gemm"] == [1, 1] and not {2, 6} & set(arrays.values())
+    np.testing.assert_allclose(load(proto)(x).numpy(), net(Tensor(x)).numpy(), atol=0.1)
+    with pytest.raises(ArgumentError, match="its DequantizeLinear has int8 with zero points of 0; help"):
+        to_proto(unsigned, runtime="tensorrt")
+    with pytest.raises(ArgumentError, match="quantized='qlinear': there are qdq, integers"):
+        to_proto(net, quantized="qlinear")

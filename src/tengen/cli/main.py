@@ -167,14 +167,15 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: MODEL with the ending .onnx.")
 @click.option("--opset", type=click.IntRange(7), help="Of ONNX's operators; default: the lowest that can say the model.")
 @click.option("--for", "runtime", type=click.Choice(list(onnx_files.RUNTIMES)), help="Who will read it: what that does not take is an error.")
+@click.option("--quantized", type=click.Choice(onnx_files.QUANTIZED), default="qdq", help="How an ONNX file says products of 8-bit integers.")
 @plain_errors
-def export(model: Path, out: Path | None, opset: int | None, runtime: str | None) -> None:
+def export(model: Path, out: Path | None, opset: int | None, runtime: str | None, quantized: str) -> None:
     """Writes the file MODEL as an ONNX file, which onnxruntime and others run; or, where OUT ends in .tflite, as a TFLite file."""
     target = out or model.with_suffix(".onnx")
     if target.suffix == ".tflite":
         tflite_files.save(load_graph(model), target)
     else:
-        onnx_files.save(load_graph(model), target, opset, runtime=runtime)
+        onnx_files.save(load_graph(model), target, opset, runtime=runtime, quantized=quantized)
     click.echo(f"{target}: {_size(target.stat().st_size)}")
 
 

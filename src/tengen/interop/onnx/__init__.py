@@ -7,6 +7,6 @@ a checked description), `values.py` (what flows between nodes), `network.py` (ho
 
 from tengen.interop.onnx.load import load, to_module
 from tengen.interop.onnx.runtimes import RUNTIMES
-from tengen.interop.onnx.save import save, to_proto
+from tengen.interop.onnx.save import QUANTIZED, save, to_proto
 
-__all__ = ["RUNTIMES", "load", "save", "to_module", "to_proto"]
+__all__ = ["QUANTIZED", "RUNTIMES", "load", "save", "to_module", "to_proto"]

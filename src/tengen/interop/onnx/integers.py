@@ -138,22 +138,34 @@ def dequantize_linear(w: Writer, n: Node, x: str, scale: str, zero: str | None =
     return w.emit("Mul", w.cast(q, float32), floats(w, n.inputs[1], scale))
 
 
-def centred(w: Writer, v: Value) -> tuple[str, str]:
-    """The codes and the zero point of an operand of an integer product. A zero point of 0 is an array of each product's own: onnxruntime makes
-    weights and their zero points unsigned where `session.x64quantprecision` is 1, and stops at one that it has made so before."""
-    if v.type.dtype.name in CODES:
-        return w.name(v), w.array(np.zeros((), v.type.dtype.numpy), "zero_point")
+def parts(w: Writer, v: Value) -> tuple[Value, Value | None]:
+    """The codes of an operand of an integer product, and the zero point that was taken off them (None: 0)."""
     n = v.node
+    if v.type.dtype.name in CODES:
+        return v, None
     if n is not None and n.op == "sub":
         wide, zero = n.inputs
         codes = wide.node.inputs[0] if wide is not None and wide.node is not None and wide.node.op == "astype" else None
         one = zero.type.ndim <= wide.type.ndim and all(d == 1 for d in zero.type.shape)
         if codes is not None and codes.type.dtype.name in CODES and one and held(w, zero, codes.type.dtype):
-            z = w.cast(w.name(zero), codes.type.dtype)
-            return w.name(codes), w.emit("Reshape", z, w.array(np.zeros(0, np.int64))) if zero.type.shape else z
+            return codes, zero
     if n is not None and n.op == "astype" and n.inputs[0].type.dtype.name in CODES:
-        return centred(w, n.inputs[0])
+        return n.inputs[0], None
     raise ArgumentError(f"an integer product of {v.type!r} that is no 8-bit number less one known zero point of 8 bits")
+
+
+def centred(w: Writer, v: Value) -> tuple[str, str]:
+    """The codes and the zero point of an operand of an integer product. A zero point of 0 is an array of each product's own: onnxruntime makes
+    weights and their zero points unsigned where `session.x64quantprecision` is 1, and stops at one that it has made so before."""
+    codes, zero = parts(w, v)
+    dtype = codes.type.dtype
+    if zero is None:
+        return w.name(codes), w.array(np.zeros((), dtype.numpy), "zero_point")
+    a = known(w, zero)
+    if a is not None:
+        return w.name(codes), w.array(a.astype(dtype.numpy).reshape(()), "zero_point")
+    z = w.cast(w.name(zero), dtype)
+    return w.name(codes), w.emit("Reshape", z, w.array(np.zeros(0, np.int64))) if zero.type.shape else z
 
 
 @writes("linear_grouped")

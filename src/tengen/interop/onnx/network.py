@@ -47,7 +47,7 @@ class OnnxNetwork(Module):
         self.retries = 0  # of branches, in a recording (`ops/control.py`)
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
         refuse_unknown(source)
-        graph, self.in_float = in_integers(source.graph)
+        graph, self.in_float = in_integers(source)
         source = replace(source, graph=graph)
         arrays = dict(source.graph.arrays)
         for name in source.graph.arrays:

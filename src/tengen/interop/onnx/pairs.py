@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
+from tengen.interop.onnx.reader import GraphOf, NodeOf, Source, bodies, reads
 
 MS = "com.microsoft"
+CONV = "tengen.ConvIntegerToFloat"  # (data, weights, their scales, their zero points, bias in int32, bias in float32) -> float32
 BIAS = "tengen.BiasCodes"  # (bias, scale of the data, scale of the weights) -> int32, in units of the product's scale
 MOVES = {  # what they do to numbers, they do to the integers that stand for them
     "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose",
@@ -60,17 +61,20 @@ class Codes:
         return int(np.clip(float(q) + int(self.zeros.reshape(-1)[0]), info.min, info.max))
 
 
-def in_integers(graph: GraphOf) -> tuple[GraphOf, dict[str, str]]:
+def in_integers(source: Source) -> tuple[GraphOf, dict[str, str]]:
     """(The graph with operators of integers, why others compute in floats: by the name of the node).
 
-    Bodies of If, Loop and Scan are rewritten too; they may read integers, scales and weights of the graphs around them."""
+    In files that `save` wrote, only products and what moves integers are such: the others were computed in floats there too. Bodies of If,
+    Loop and Scan are rewritten too; they may read integers, scales and weights of the graphs around them."""
+    graph = source.graph
     every = list(within(graph))
     of_codes = [n for g in every for n in g.nodes if n.what in QUANTIZE or n.what in DEQUANTIZE]
     # what is broken is said when the network runs
     broken = any(len(n.inputs) < 2 for n in of_codes) or not all(n.outputs for g in every for n in g.nodes)
     if broken or not any(n.what in DEQUANTIZE for n in of_codes):
         return graph, {}
-    return Pairs(graph, None, dict.fromkeys((name for g in every for name in own_names(g)), 0)).rewritten()
+    forms = {op: form for op, form in FORMS.items() if source.producer != "tengen" or op in UNQUANTISED | MOVES}
+    return Pairs(graph, None, dict.fromkeys((name for g in every for name in own_names(g)), 0), forms).rewritten()
 
 
 def within(graph: GraphOf) -> Iterator[GraphOf]:
@@ -91,11 +95,11 @@ class Pairs:
 
     Attributes:
         around: that of the graph around it. taken: the names in the whole network, shared by all its graphs, each with how many names were
-            made of it.
+            made of it. forms: what makes operators of integers, by operators of floats.
     """
 
-    def __init__(self, graph: GraphOf, around: Pairs | None, taken: dict[str, int]):
-        self.graph, self.around, self.taken = graph, around, taken
+    def __init__(self, graph: GraphOf, around: Pairs | None, taken: dict[str, int], forms: Mapping[str, Form]):
+        self.graph, self.around, self.taken, self.forms = graph, around, taken, forms
         self.makers = {o: n for n in graph.nodes for o in n.outputs if o}
         self.readers: dict[str, list[NodeOf]] = {}
         for n in graph.nodes:
@@ -132,7 +136,7 @@ class Pairs:
                 return [changed(g) for g in v]
             if not isinstance(v, GraphOf):
                 return v
-            graph, left = Pairs(v, self, self.taken).rewritten()
+            graph, left = Pairs(v, self, self.taken, self.forms).rewritten()
             why.update(left)
             return graph
 
@@ -156,7 +160,7 @@ class Pairs:
         left = {}
         for n in nodes:
             if n.what not in QUANTIZE and self.among(n):
-                usual = "its result is not quantised" if n.what in FORMS else "it has no form of integers here"
+                usual = "its result is not quantised" if n.what in self.forms else "it has no form of integers here"
                 left[label(n)] = f"{n.op}: {self.why.get(label(n), usual)}"
         return left
 
@@ -263,7 +267,7 @@ class Pairs:
             n = self.makers.get(name)
         if n is None or n.what in DEQUANTIZE or not self.among(n):
             return
-        if n.what not in FORMS:
+        if n.what not in self.forms:
             raise Stays(n, "it has no form of integers here")
         self.alone(name, n)
         y = self.pair(q, q.outputs[0], np.dtype(np.uint8) if not q.get("output_dtype", 0) else None)
@@ -283,7 +287,7 @@ class Pairs:
         ins = [self.codes(i) if i else None for i in n.inputs]
         if hidden := [i for i, c in zip(n.inputs, ins) if c is not None and self.hidden(i, c)]:
             raise Stays(n, f"its body gives a name of the integers of {hidden[0]} to something else")
-        made = FORMS[n.what](self, n, [*ins, *[None] * (3 - len(ins))], y, out)
+        made = self.forms[n.what](self, n, [*ins, *[None] * (3 - len(ins))], y, out)
         if y is not None and out != y.codes:
             ends = [self.array(np.array(v, y.dtype)) if v is not None else "" for v in (low, high)]
             made.append(NodeOf("Clip", "", label(n), (out, *ends), (y.codes,), {}, 13))
@@ -350,8 +354,13 @@ def bias_of(p: Pairs, n: NodeOf, name: str, c: Codes | None, x: Codes, w: Codes,
 
 def conv(p: Pairs, n: NodeOf, ins: list[Codes | None], y: Codes | None, out: str) -> list[NodeOf]:
     x, w = narrow(n, ins[0], "its image"), narrow(n, ins[1], "its filter", 0)
-    made, bias = bias_of(p, n, (*n.inputs, "", "")[2], ins[2], x, w)
-    assert y is not None
+    third = (*n.inputs, "", "")[2]
+    if y is None:  # an exact product, and a bias in floats
+        coded, bias = bias_of(p, n, third, ins[2], x, w)[1] if ins[2] is not None else "", third if ins[2] is None else ""
+        domain, op = CONV.split(".")
+        inputs = (x.codes, w.codes, x.scale, w.scale, p.zero(x), p.zero(w), coded, bias)
+        return [NodeOf(op, domain, label(n), inputs, (out,), n.attributes, 10)]
+    made, bias = bias_of(p, n, third, ins[2], x, w)
     inputs = (*p.three(x), *p.three(w), y.scale, p.zero(y), bias)
     return [*made, NodeOf("QLinearConv", "", label(n), inputs, (out,), n.attributes, 10)]
 
@@ -411,8 +420,9 @@ def move(p: Pairs, n: NodeOf, ins: list[Codes | None], y: Codes | None, out: str
     return [replace(n, inputs=(x.codes, *n.inputs[1:]), outputs=(out,))]
 
 
-FORMS: Mapping[str, Callable[[Pairs, NodeOf, list[Codes | None], Codes | None, str], list[NodeOf]]] = {
+Form = Callable[[Pairs, NodeOf, list[Codes | None], Codes | None, str], list[NodeOf]]
+FORMS: Mapping[str, Form] = {
     "Conv": conv, "MatMul": matmul, "Gemm": gemm, "Add": binary, "Mul": binary, "GlobalAveragePool": global_average, "Concat": concat,
     **dict.fromkeys(MOVES, move),
 }  # fmt: skip
-UNQUANTISED = {"MatMul", "Gemm"}  # those that also give floats
+UNQUANTISED = {"Conv", "MatMul", "Gemm"}  # those that also give floats

@@ -93,11 +93,12 @@ class FunctionOf:
 
 @dataclass(frozen=True)
 class Source:
-    """A model: its graph, and the functions that its nodes call by (domain, name)."""
+    """A model: its graph, the functions that its nodes call by (domain, name), and the name of what wrote the file."""
 
     graph: GraphOf
     functions: Mapping[tuple[str, str], FunctionOf]
     opsets: Mapping[str, int]
+    producer: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class Reader:
         if wrong := list(itertools.islice(misread(graph, set()), 41)):
             more = ["  and more"] if len(wrong) > 40 else []
             raise FileFormatError("\n".join([f"{graph.name}: values of the network that are not there, or there twice:", *wrong[:40], *more]))
-        return Source(graph, functions, self.opsets)
+        return Source(graph, functions, self.opsets, name(self.model.producer_name))
 
     def graph(self, g, depth: int, opsets: Mapping[str, int] | None = None) -> GraphOf:
         """A graph, also one inside of an attribute."""

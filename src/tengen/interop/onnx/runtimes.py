@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tengen.interop.onnx.opsets import graphs
 
 
@@ -20,7 +22,7 @@ class Runtime:
 
     Attributes:
         oldest, newest: opsets. only: its operators; None: all but `without`. open: whether extents may be open. space: for how many
-            axes of space it has convolutions and pools.
+            axes of space it has convolutions and pools. symmetric: whether integers of pairs are int8 with zero points of 0 alone.
     """
 
     oldest: int
@@ -29,6 +31,7 @@ class Runtime:
     without: frozenset[str] = frozenset()
     open: bool = True
     space: tuple[int, ...] = (1, 2, 3)
+    symmetric: bool = False
 
 
 MACE = frozenset(
@@ -61,21 +64,29 @@ TENSORRT_LACKS = frozenset(
 )
 RUNTIMES = {
     "mace": Runtime(7, 9, MACE, open=False, space=(2,)), "tengine": Runtime(7, 12, TENGINE, open=False, space=(2,)),
-    "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3)),
+    "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3), symmetric=True),
     "openvino": Runtime(7, 23, without=frozenset({"Det", "DeformConv", "Bernoulli"})),
     "coreml": Runtime(7, 10, COREML, space=(1, 2)),
 }  # fmt: skip
+PAIRS = ("QuantizeLinear", "DequantizeLinear")
 WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool")
 
 
 def misfits(proto: Any, r: Runtime) -> Iterator[tuple[str, str]]:
     """Names of nodes and inputs that a runtime does not take, with the reason."""
+    from onnx import numpy_helper
+
     for p in proto.graph.input:
         dims = p.type.tensor_type.shape.dim
         if not r.open and not all(d.HasField("dim_value") for d in dims):
             yield p.name, f"the input has open extents, {[d.dim_param or d.dim_value for d in dims]}; help: trace with numbers"
+    zeros = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer if t.data_type in (t.INT8, t.UINT8)} if r.symmetric else {}
     for g in graphs(proto.graph):
         for n in g.node:
+            if r.symmetric and n.op_type in PAIRS:
+                zero = zeros.get(n.input[2]) if len(n.input) > 2 else None
+                if zero is None or zero.dtype != np.int8 or zero.any():
+                    yield n.name, f"its {n.op_type} has int8 with zero points of 0; help: tengen.quantization.quantize of a network in training"
             if n.op_type in r.without or r.only is not None and n.op_type not in r.only:
                 yield n.name, f"it has no operator {n.op_type}"
             kernel = [a.ints for a in n.attribute if a.name in ("kernel_shape", "strides")]

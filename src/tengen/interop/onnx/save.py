@@ -17,18 +17,21 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
 from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, in_opset, lowest, without_weights
+from tengen.interop.onnx.qdq import forms
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
 from tengen.interop.onnx.writer import Writer
 from tengen.jit.trace import trace
 
 LARGEST = (1 << 31) - (1 << 26)  # bytes of arrays that a protobuf message of less than 2 GB holds beside its nodes
+QUANTIZED = ("qdq", "integers")  # how products of 8-bit integers are written
 ALIGNED = 64  # bytes, in a file of arrays
 
 
 def save(
-    model: Any, path: str | os.PathLike, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None
-) -> None:
+    model: Any, path: str | os.PathLike, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None,
+    quantized: str = "qdq",
+) -> None:  # fmt: skip
     """Writes a model as an ONNX file, which onnxruntime and others run.
 
     Args:
@@ -37,7 +40,9 @@ def save(
         path: the file. It is written beside and renamed. With 2 GB of weights or more, which no file of ONNX holds, they are in a second
             file next to it, of the same name and ".data". opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
             can say the model. metadata: texts to keep in the file. runtime: who will read it, "mace", "tengine", "tensorrt",
-            "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error.
+            "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error. quantized: how products of
+            8-bit integers are written: "qdq", as products of floats between DequantizeLinear and QuantizeLinear, which runtimes compute by
+            their own kernels of integers; "integers", as MatMulInteger and ConvInteger, whose sums are exact everywhere.
     Errors: ArgumentError that lists every op that cannot be said in ONNX (in this opset, for this runtime), with its line; for a model that
         keeps states. OSError when the file cannot be written (the old one is then as it was).
     Numerics: the meaning is kept, rounding is the runtime's. Values that Tengen checks (indices in range) are not checked.
@@ -54,11 +59,11 @@ def save(
     model = as_model(model)
     if weights_of(model) < LARGEST:
         with replacing(path) as f:
-            f.write(to_proto(model, opset, metadata, runtime).SerializeToString())
+            f.write(to_proto(model, opset, metadata, runtime, quantized).SerializeToString())
         return
     name = f"{os.fsdecode(path)}.data"
     with replacing(name) as data, replacing(path) as f:  # both are written before either takes its place
-        f.write(_proto(model, opset, metadata, runtime, Outside(os.path.basename(name), data)).SerializeToString())
+        f.write(_proto(model, opset, metadata, runtime, quantized, Outside(os.path.basename(name), data)).SerializeToString())
 
 
 class Outside:
@@ -87,16 +92,18 @@ def weights_of(model: Model) -> int:
 
 
 def to_proto(
-    model: Any, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None
+    model: Any, opset: int | None = None, metadata: Mapping[str, str] | None = None, runtime: str | None = None, quantized: str = "qdq"
 ) -> Any:
     """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`; ArgumentError too for 2 GB of weights or more."""
     model = as_model(model)
     if (size := weights_of(model)) >= LARGEST:
         raise ArgumentError(f"{model.name} has {size:,} bytes of weights, a message of ONNX less than {LARGEST:,}; help: save writes two files")
-    return _proto(model, opset, metadata, runtime, None)
+    return _proto(model, opset, metadata, runtime, quantized, None)
 
 
-def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, runtime: str | None, outside: Outside | None) -> Any:
+def _proto(
+    model: Model, opset: int | None, metadata: Mapping[str, str] | None, runtime: str | None, quantized: str, outside: Outside | None
+) -> Any:
     onnx = package()
     if opset is not None and not OLDEST <= opset <= onnx.defs.onnx_opset_version():
         raise ArgumentError(
@@ -104,6 +111,9 @@ def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, 
         )
     if runtime is not None and runtime not in RUNTIMES:
         raise ArgumentError(f"runtime={runtime!r}: there are {', '.join(RUNTIMES)}")
+    reader = None if runtime is None else RUNTIMES[runtime]
+    if quantized not in QUANTIZED:
+        raise ArgumentError(f"quantized={quantized!r}: there are {', '.join(QUANTIZED)}")
     graph = model.graph
     if graph.states:
         raise ArgumentError(f"{model.name} keeps the states {', '.join(graph.states)} from run to run, which ONNX cannot say")
@@ -114,7 +124,7 @@ def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, 
     for v in graph.inputs:
         w.names[v] = w.fresh(v.name)
     outputs = [w.fresh(name) for name in graph.output_names]
-    w.write_nodes()
+    w.write_nodes(forms(w, coded=reader is None or not reader.symmetric) if quantized == "qdq" else None)
     for name, v in zip(outputs, graph.outputs):
         w.nodes.append(onnx.helper.make_node("Identity", [w.name(v)], [name], name=w.fresh(f"{name}_output")))
     tensor = onnx.numpy_helper.from_array if outside is None else outside.tensor
@@ -128,7 +138,7 @@ def _proto(model: Model, opset: int | None, metadata: Mapping[str, str] | None, 
     )  # fmt: skip
     proto.ir_version = 8
     onnx.helper.set_model_props(proto, dict(metadata or {}))
-    made = in_opset_for(proto, opset, None if runtime is None else RUNTIMES[runtime], runtime or "", w.lines)
+    made = in_opset_for(proto, opset, reader, runtime or "", w.lines)
     onnx.checker.check_model(made if outside is None else without_weights(made), full_check=True)
     return made
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.unsaid import UNSAID
-from tengen.ir.graph import Graph, Value
-from tengen.ir.rewrite import live_nodes
+from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import Expr
 
@@ -31,6 +30,16 @@ def writes(*ops: str) -> Callable[[Callable], Callable]:
         return f
 
     return enter
+
+
+class Form(Protocol):
+    """How one node is written, where that is not the form of its op."""
+
+    def reads(self) -> Iterable[Value | None]:
+        """The values that it is written from."""
+
+    def write(self) -> str:
+        """Writes it. Returns the name of the node's output."""
 
 
 class Writer:
@@ -140,21 +149,27 @@ class Writer:
         raise ArgumentError(f"the extent {e} cannot be said in ONNX")
 
     # -- all of it -------------------------------------------------------------------------------------------------------
-    def write_nodes(self) -> None:
+    def write_nodes(self, instead: Mapping[Node, Form] | None = None) -> None:
         """Writes the graph's constants, and the nodes that its outputs need: those of checks alone are left out.
 
+        Args:
+            instead: other forms of nodes than their ops have.
         Errors: ArgumentError that lists the nodes that cannot be said.
         """
+        forms = instead or {}
         for c in self.graph.constants.values():
             self.names[c.value] = self.array(c.data, c.name)
-        live, wrong = live_nodes(self.graph, self.graph.outputs), []
-        self.read = {*self.graph.outputs, *(v for n in live for v in n.inputs if v is not None)}
-        for n in (n for n in self.graph.nodes if n in live):
+        self.read, live, wrong = set(self.graph.outputs), [], []
+        for n in reversed(self.graph.nodes):
+            if any(v in self.read for v in n.outputs):
+                live.append(n)
+                self.read.update(v for v in (forms[n].reads() if n in forms else n.inputs) if v is not None)
+        for n in reversed(live):
             self.where = n.where or (self.outer.where if self.outer else None)
             try:
                 if n.op not in WRITERS:
                     raise ArgumentError(UNSAID.get(n.op, "ONNX has no operator for it"))
-                made = WRITERS[n.op](self, n, *(None if v is None else self.name(v) for v in n.inputs))
+                made = forms[n].write() if n in forms else WRITERS[n.op](self, n, *(None if v is None else self.name(v) for v in n.inputs))
                 self.names.update(zip(n.outputs, made if isinstance(made, tuple) else (made,)))
             except ArgumentError as e:
                 types = ", ".join(repr(v.type) for v in n.inputs if v is not None)

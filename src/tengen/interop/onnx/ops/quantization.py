@@ -9,7 +9,7 @@ from tengen.interop.networks import integers
 from tengen.interop.networks.integers import NARROW, in_int32
 from tengen.interop.onnx.ops.codes import decode, encode
 from tengen.interop.onnx.ops.convolution import convolved
-from tengen.interop.onnx.pairs import BIAS
+from tengen.interop.onnx.pairs import BIAS, CONV
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import BITS, Coded, Value, as_tensor, is_coded
@@ -180,6 +180,19 @@ def qlinear_conv(
     scale = as_tensor(sw).reshape(-1)
     scale = scale.reshape(()) if scale.size == 1 else scale.reshape(*shape)
     return requantised(total, as_tensor(sx).reshape(()) * scale / as_tensor(sy).reshape(()), zy)
+
+
+@op(CONV)
+def conv_to_float(
+    n: NodeOf, x: Value, w: Value, sx: Value, sw: Value, zx: Value, zw: Value, coded: Value = None, bias: Value = None
+) -> Value:
+    """A convolution of quantised numbers, whose exact sums become float32."""
+    total = exact_conv(n, factor(x, zx), factor(w, zw, 0))
+    shape = (1, -1, *[1] * (len(total.shape) - 2))
+    total = total if coded is None else total + as_tensor(coded).reshape(*shape)
+    scale = as_tensor(sx).reshape(()) * as_tensor(sw).reshape(-1)
+    made = F.dequantize_linear(total.astype("int32"), (scale.reshape(()) if scale.size == 1 else scale.reshape(*shape)).detach())
+    return made if bias is None else made + as_tensor(bias).reshape(*shape)
 
 
 @op(BIAS)
