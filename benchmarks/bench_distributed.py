@@ -1,10 +1,13 @@
 """Two processes beside one with two threads, and beside PyTorch's DistributedDataParallel over gloo; sums of gradients beside MPI's
-own and gloo's; the start of two processes.
+own and gloo's; the start of two processes; ZeRO's stage 3 beside PyTorch's FSDP, in time and memory; how long a step waits for a checkpoint.
 
 All contenders of a table run in one job of two processes, in turns: those of one process while the other one waits. Steps train on the
 same 16 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each.
 
     python benchmarks/bench_distributed.py [--rounds 7] [--only ResNet-18]
+
+`--only` takes part of a table's name: start, sums, step of ResNet-18, step of GPT, pipeline, stage 3, memory, checkpoint. Tables that were
+measured before stay in the file of results.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,9 +23,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import compare
 import numpy as np
+from child import forget_peak, resident
 from networks import NETWORKS, Trainer
 
 import tengen
@@ -29,7 +35,7 @@ from tengen import distributed as dist
 from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
-from tengen.optimizer import SGD
+from tengen.optimizer import SGD, Adam
 
 STEPS = {"ResNet-18": (16, (3, 112, 112)), "GPT": (8, None)}
 BYTES = (1 << 10, 32 << 10, 1 << 20, 10 << 20, 100 << 20)
@@ -181,6 +187,121 @@ def pipelines(rounds: int) -> dict[str, list[float]]:
     return in_turns(contenders, rounds)
 
 
+def _stage_3() -> Callable:
+    """A step of eight blocks of two linear layers of 1,024 and 4,096 numbers over 64 rows for each of two processes, with Adam: 67 million
+    parameters, of which each process keeps half."""
+    net = dist.DataParallel(M.Sequential(*[M.Sequential(M.Linear(1024, 4096), M.GELU(), M.Linear(4096, 1024)) for _ in range(8)]))
+    opt, gm = dist.shard(net, Adam(net.parameters(), lr=1e-4), stage=3), GradManager().attach(list(net.parameters()))
+    x = np.random.default_rng(0).standard_normal((128, 1024)).astype(np.float32)
+
+    def step() -> None:
+        tengen.set_threads(1)
+        for (xb,) in net.micro_batches(x):
+            with gm:
+                gm.backward((net(tengen.Tensor(xb)) ** 2).mean())
+        opt.step().clear_grad()
+
+    return step
+
+
+def _fsdp(torch: Any) -> Callable:
+    """The same step of PyTorch's FSDP, each block a unit of its own."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    nn, mesh = torch.nn, init_device_mesh("cpu", (2,))
+    torch.set_num_threads(1)
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(8)])
+    for block in net:
+        fully_shard(block, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    opt = torch.optim.Adam(net.parameters(), lr=1e-4)
+    x = torch.from_numpy(np.random.default_rng(dist.get_rank()).standard_normal((64, 1024)).astype(np.float32))
+
+    def step() -> None:
+        opt.zero_grad()
+        (net(x) ** 2).mean().backward()
+        opt.step()
+
+    return step
+
+
+def shared_out(rounds: int) -> dict[str, list[float]]:
+    """Seconds of a step at stage 3, and of FSDP's."""
+    contenders = {"Tengen, stage 3": (_stage_3(), True)}
+    if (torch := torch_in_the_job()) is not None:
+        contenders["PyTorch FSDP"] = (_fsdp(torch), True)
+    return in_turns(contenders, rounds)
+
+
+def memory(name: str) -> dict[str, int] | None:
+    """Bytes that are resident in this process above those before the network was made: behind a step, and the most during one, of the
+    third; None where there is no such contender."""
+    torch = torch_in_the_job() if name == "PyTorch FSDP" else None
+    if torch is None and name == "PyTorch FSDP":
+        return None
+    dist.group_barrier()
+    base = resident("VmRSS")
+    step = _stage_3() if torch is None else _fsdp(torch)
+    for _ in range(2):
+        step()
+    forget_peak()
+    step()
+    return {"peak": resident("VmHWM") - base, "behind a step": resident("VmRSS") - base}
+
+
+def memories() -> dict[str, dict[str, int]]:
+    """What the fuller of two processes holds, by contender, each in a job of its own; and what ZeRO's formula says."""
+    n = 8 * (2 * 1024 * 4096 + 1024 + 4096)
+    found = {"ZeRO's formula": {"peak": 16 * n // 2, "behind a step": 16 * n // 2}}  # parameters, gradients, two states of Adam
+    for name in ("Tengen, stage 3", "PyTorch FSDP"):
+        ranks = dist.launcher(memory, n_gpus=2)(name)
+        if ranks[0] is not None:
+            found[name] = {k: max(r[k] for r in ranks) for k in ranks[0]}
+    return found
+
+
+def checkpoints(rounds: int) -> dict[str, list[float]]:
+    """Seconds of a step on 1 GB of parameters, and for how long a checkpoint holds it up: with Tengen's, and with PyTorch's `async_save`."""
+    net = M.Sequential(*[M.Linear(8192, 8192, bias=False) for _ in range(4)])
+    opt = SGD(net.parameters(), lr=1e-3)
+    for p in net.parameters():
+        p.grad = tengen.Tensor(np.full(p.shape, 1e-3, np.float32))
+    update = tengen.trace(lambda: opt.step(), symbolic=True)
+    found: dict[str, list[float]] = {}
+    torch = torch_in_the_job()
+
+    def timed(name: str, call: Callable, counts: bool) -> Any:
+        dist.group_barrier()
+        start = time.perf_counter()
+        result = call()
+        if counts:
+            found.setdefault(name, []).append(time.perf_counter() - start)
+        return result
+
+    folder = tempfile.mkdtemp(prefix="tengen-checkpoint-") if dist.get_rank() == 0 else ""
+    folder = bytes(F.distributed.broadcast(tengen.Tensor(np.frombuffer(folder.encode().ljust(256, b"\0"), np.uint8).copy())).numpy())
+    path = Path(folder.rstrip(b"\0").decode())
+    for i in range(rounds + 1):
+        timed("a step", update, i > 0)
+        saving = timed("save_checkpoint_async", lambda: dist.save_checkpoint_async(path / "run.tgc", net=net), i > 0)
+        timed("the step behind it", update, i > 0)
+        while not saving.done():
+            time.sleep(0.01)
+        timed("its wait, once it is written", saving.wait, i > 0)
+        timed("save_checkpoint", lambda: dist.save_checkpoint(path / "run.tgc", net=net), i > 0)
+        if torch is not None:
+            import torch.distributed.checkpoint as theirs
+
+            state = {name: torch.from_numpy(a) for name, a in net.state_dict().items()}
+            saving = timed("PyTorch async_save", lambda state=state: theirs.async_save(state, checkpoint_id=path / "torch"), i > 0)
+            saving.result()
+    dist.group_barrier()
+    if dist.get_rank() == 0:
+        shutil.rmtree(path)
+    return found
+
+
 def starts(rounds: int) -> dict[str, list[float]]:
     """Seconds from the start of a program to its end, which adds one number over its processes."""
     text = "from tengen import distributed as d, functional as F, Tensor; F.distributed.all_reduce_sum(Tensor([1.0])).numpy()"
@@ -207,6 +328,13 @@ def show(title: str, rows: dict[str, list[float]]) -> None:
         print(f"  {name:22} {compare.duration(statistics.median(times)):>10}   {spread} of {next(iter(rows))}")
 
 
+def show_memory(title: str, rows: dict[str, dict[str, int]]) -> None:
+    """Bytes of each contender."""
+    print(f"\n{title}")
+    for name, row in rows.items():
+        print(f"  {name:22} " + "   ".join(f"{kind}: {n / 2**20:,.0f} MiB" for kind, n in row.items()))
+
+
 def main() -> None:
     """Measures all, prints it, and writes it beside the other results of this processor."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -218,10 +346,13 @@ def main() -> None:
     for name in STEPS:
         jobs[f"step of {name}"] = lambda name=name: {f"step of {name}": dist.launcher(steps, n_gpus=2)(name, args.rounds)[0]}
     jobs["pipeline"] = lambda: {"pipeline": dist.launcher(pipelines, n_gpus=2)(args.rounds)[0]}
+    jobs["stage 3"] = lambda: {"stage 3": dist.launcher(shared_out, n_gpus=2)(args.rounds)[0]}
+    jobs["memory"] = lambda: {"memory at stage 3": memories()}
+    jobs["checkpoint"] = lambda: {"checkpoint of 1 GB": dist.launcher(checkpoints, n_gpus=2)(args.rounds)[0]}
     found: dict[str, dict] = {}
     for job in (j for name, j in jobs.items() if args.only in name):
         for title, rows in job().items():
-            show(title, rows)
+            (show_memory if title.startswith("memory") else show)(title, rows)
             found[title] = rows
     file = compare.RESULTS / compare.folder_of(compare.machine()["processor"]) / "distributed.json"
     file.parent.mkdir(parents=True, exist_ok=True)

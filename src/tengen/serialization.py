@@ -51,10 +51,11 @@ def save_checkpoint(file: File, /, **parts: Any) -> int:
 
 
 def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds. Errors: TypeError for a part that is called random_state."""
+    """What a checkpoint holds; arrays of modules and optimizers are views of the tensors' memory. Errors: TypeError for a part that is called
+    random_state."""
     if "random_state" in parts:
         raise TypeError("save_checkpoint: no part can be called random_state, which is an argument of load_checkpoint")
-    states = {name: x.state_dict() for name, x in parts.items() if _has_state(x)}
+    states = {name: _state_of(x) for name, x in parts.items() if _has_state(x)}
     values = {name: x for name, x in parts.items() if name not in states}
     generators = {name: state() for name, (state, _) in _GENERATORS.items()}
     return {"tengen_checkpoint": _VERSION, "states": states, "values": values, "random": generators}
@@ -111,6 +112,16 @@ def _load_all(where: str, steps: list[tuple[str, str, Callable[[], Any], Callabl
                 told = e.args[0] if isinstance(e, KeyError) and e.args else e
                 raise FileFormatError(f"{where}: the state of {name!r} does not fit ({kind}): {type(e).__name__}: {told}") from e
             raise
+
+
+def _state_of(x: Any) -> Any:
+    """An object's state dict; without copies of arrays where its class has such, and does not say by a `state_dict` of its own what else
+    belongs to it."""
+    owner = getattr(x.state_dict, "__self__", x)  # of a wrapper that passes calls on: what it wraps
+    home = lambda name: next((c for c in type(owner).__mro__ if name in vars(c)), None)
+    views = home("_state_views")
+    plain = views is not None and home("state_dict") is views and "state_dict" not in getattr(owner, "__dict__", {})
+    return owner._state_views() if plain else x.state_dict()
 
 
 def _has_state(x: Any) -> bool:

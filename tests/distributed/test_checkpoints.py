@@ -7,14 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tengen import Tensor, autodiff, from_dlpack, trace
 from tengen import distributed as dist
 from tengen import module as M
+from tengen import optimizer as optim
 from tengen.base.errors import DistributedError, FileFormatError, UsageWarning
+from tengen.distributed import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
 
@@ -159,8 +163,6 @@ def test_files_outside_of_the_folder_are_not_read(folder, tmp_path):
 
 
 def test_what_cannot_be_sharded():
-    from tengen import optimizer as optim
-
     net = dist.DataParallel(M.Linear(3, 2))
     with pytest.raises(DistributedError, match="LAMB needs whole parameters"):
         dist.shard(net, optim.LAMB(net.parameters(), lr=0.1))
@@ -178,8 +180,6 @@ def test_one_that_is_not_waited_for_is_told(tmp_path):
 
 
 def test_the_optimizer_that_was_sharded_is_not_used():
-    from tengen import optimizer as optim
-
     net = dist.DataParallel(M.Linear(3, 2))
     whole = optim.Adam(net.parameters(), lr=0.1)
     opt = dist.shard(net, whole)
@@ -234,3 +234,44 @@ def test_the_example_has_the_same_bits_in_two_processes(tmp_path):
     folder = str(tmp_path / "run.tgc")
     run(1, "--epochs", "1", "--checkpoint", folder)
     assert run(2, "--epochs", "2", "--checkpoint", folder) == run(1, "--epochs", "2")
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_values_are_those_of_the_moment_although_steps_go_on(tmp_path, monkeypatch, traced):
+    """They are not copied: steps write elsewhere while a checkpoint holds them. Memory of others, who may write it, is copied."""
+    net = M.Sequential(M.Linear(64, 64), M.BatchNorm1d(64), M.Linear(64, 32))
+    foreign, small = np.ones((64, 32), np.float32), np.ones(3)
+    own, opt = from_dlpack(foreign), optim.Adam(net.parameters(), lr=0.1)
+    gm = autodiff.GradManager().attach(net.parameters())
+
+    def step(x):
+        with gm:
+            gm.backward((net(x) ** 2).mean())
+        opt.step().clear_grad()
+
+    step = trace(step) if traced else step
+    x = Tensor(np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32))
+    for _ in range(3):
+        step(x)
+    go_on, write, own_arrays = threading.Event(), checkpoint.save, []
+
+    def save(content, path):
+        go_on.wait()
+        own_arrays.extend(content.values() if path.name == "arrays-0" else ())
+        write(content, path)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    wanted = {**net.state_dict(), **{f"{i} {k}": a for i, one in opt.state_dict()["state"].items() for k, a in one.items()}}
+    where = [p.numpy().ctypes.data for p in net.parameters()]
+    saving = dist.save_checkpoint_async(tmp_path / "run.tgc", net=net, opt=opt, own=own, lists=[small])
+    step(x)
+    net[0].bias[...] = 7.0
+    foreign[...], small[...] = 5.0, 5.0
+    go_on.set()
+    saving.wait()
+    found = dist.load_checkpoint(tmp_path / "run.tgc")
+    states = {**found["net"], **{f"{i} {k}": a for i, one in found["opt"]["state"].items() for k, a in one.items()}}
+    assert all(np.asarray(states[name]).tobytes() == a.tobytes() for name, a in wanted.items())
+    assert (np.asarray(found["own"]) == 1.0).all() and np.asarray(found["lists"][0]).tolist() == [1.0] * 3
+    assert len({a.ctypes.data for a in own_arrays} & set(where)) == 2  # both matrices were written from where they lie
+    assert not np.array_equal(net.state_dict()["0.weight"], wanted["0.weight"])

@@ -58,6 +58,24 @@ def buffer_over(a: np.ndarray) -> Any:
     return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
 
 
+class _Writable:
+    """What NumPy asks for a writable array over a buffer that nothing else holds."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, data: Any, nbytes: int):
+        self.owner = data
+        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (native.address(data), False)}
+
+
+def empty_row(n: int, d: Any) -> np.ndarray:
+    """An array of n elements of a NumPy dtype, whose values are not set, in memory of the pool. The pool has the pages of the arrays that went
+    before, of 2 MiB each; `np.empty` of a large array gets pages that the system fills with zeros, which takes longer than to copy it."""
+    d = np.dtype(d)
+    nbytes = n * d.itemsize
+    return np.asarray(_Writable(native.new_buffer(nbytes), nbytes)).view(d) if nbytes else np.empty(n, d)
+
+
 class BufferMemory:
     """What NumPy asks for an array over a buffer."""
 
@@ -79,6 +97,15 @@ def array_over(data: Any, layout: Layout) -> np.ndarray:
         return np.empty(layout.shape, layout.dtype.numpy)
     a = np.asarray(BufferMemory(data, layout))
     return a.view(layout.dtype.numpy) if layout.dtype.name == "bfloat16" else a
+
+
+def stays(a: np.ndarray) -> bool:
+    """Whether nobody can change the array's values: it is a read-only view of a tensor's own memory, which is written in place only while
+    nothing else holds it."""
+    at: Any = a
+    while isinstance(at, np.ndarray) and not at.flags.writeable:
+        at = at.base
+    return isinstance(at, BufferMemory) and not native.borrowed(at.owner)
 
 
 def scalar_array(value: bool | int | float | complex, d: DType) -> np.ndarray:

@@ -26,6 +26,7 @@ import numpy as np
 
 from tengen.base.errors import DistributedError, FileFormatError, UsageWarning, warn_once
 from tengen.base.files import read_regular, replace_folder
+from tengen.compiler.arrays import stays
 from tengen.distributed.data_parallel import sample
 from tengen.functional.distributed import pieces
 from tengen.serialization import load, restore, save, states_of
@@ -42,19 +43,20 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(f, "blake2b").hexdigest()
 
 
-def _without_arrays(value: Any, found: dict[str, np.ndarray], path: str = "") -> Any:
-    """The value with a mark in place of each large array, which is added to `found` under what leads to it."""
+def _without_arrays(value: Any, found: dict[str, np.ndarray], copies: bool, path: str = "") -> Any:
+    """The value with a mark in place of each large array, which is added to `found` under what leads to it. copies: whether small arrays that
+    the program may change are copied."""
     if isinstance(value, Tensor):
         value = value.numpy()
     if isinstance(value, np.ndarray) and value.nbytes >= LARGE:
         found[path] = value
         return {_MARK: len(found) - 1, "shape": list(value.shape), "dtype": value.dtype.name}
     if isinstance(value, dict):
-        return {k: _without_arrays(v, found, f"{path}.{k}" if path else str(k)) for k, v in value.items()}
+        return {k: _without_arrays(v, found, copies, f"{path}.{k}" if path else str(k)) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_without_arrays(v, found, f"{path}[{i}]") for i, v in enumerate(value)]
+        parts = [_without_arrays(v, found, copies, f"{path}[{i}]") for i, v in enumerate(value)]
         return parts if isinstance(value, list) else tuple(parts)
-    return value
+    return value.copy() if copies and isinstance(value, np.ndarray) and not stays(value) else value
 
 
 def _with_arrays(value: Any, array: Callable[[dict], np.ndarray]) -> Any:
@@ -128,8 +130,9 @@ def save_checkpoint(folder: str | os.PathLike, /, *, group: Group = WORLD, **par
 def save_checkpoint_async(folder: str | os.PathLike, /, *, group: Group = WORLD, **parts: Any) -> Saving:
     """`save_checkpoint` of the values of this moment, in a thread beside the training.
 
-    The values are copied before it returns. All processes call `wait` before the next checkpoint, together: there they learn whether
-    all parts are there, and the folder gets its name.
+    The values of this moment are held before it returns, without a copy where they are in tensors' own memory: the next step that would write
+    there takes other memory, so that values are there twice until the file is written, as with a copy. All processes call `wait` before
+    the next checkpoint, together: there they learn whether all parts are there, and the folder gets its name.
     """
     writer = _Writer(Path(folder), group, parts, copies=True)
     return Saving(writer.write_own, writer.finish, str(folder))
@@ -156,14 +159,15 @@ class _Writer:
         self.folder, self.group, self.rank = folder, group, group.rank
         self.part = _part(folder)
         named: dict[str, np.ndarray] = {}
-        self.values = _without_arrays(states_of(parts), named)
+        self.values = _without_arrays(states_of(parts), named, copies)
         arrays = list(named.values())
         self.own = {}
+        self.rows: dict[str, dict[str, Any]] = {}  # of the files, for the manifest
         for i, a in enumerate(arrays):
             sizes = pieces(a.size, group.size)
             start = sum(sizes[: self.rank])
             piece = np.ascontiguousarray(a).reshape(-1)[start : start + sizes[self.rank]]
-            self.own[str(i)] = piece.copy() if copies else piece
+            self.own[str(i)] = piece.copy() if copies and not stays(piece) else piece
         if group.size > 1:
             group.channel.agree_on(f"checkpoint {folder.name}", [f"{name}: {a.dtype.name}{list(a.shape)}" for name, a in named.items()])
             _compare(named, group)
@@ -194,10 +198,11 @@ class _Writer:
         self.part.mkdir(parents=True)
 
     def write_own(self) -> None:
-        """Writes this process's files."""
-        save(self.own, self.part / f"arrays-{self.rank}")
-        if self.rank == 0:
-            save(self.values, self.part / "values")
+        """Writes this process's files, and notes what is in them."""
+        for name, content in {f"arrays-{self.rank}": self.own, **({"values": self.values} if self.rank == 0 else {})}.items():
+            path = self.part / name
+            save(content, path)
+            self.rows[name] = {"bytes": path.stat().st_size, "blake2b": _hash(path)}
 
     def write(self) -> None:
         """Writes it all, together with the other processes."""
@@ -217,12 +222,21 @@ class _Writer:
             if self.rank == 0:
                 shutil.rmtree(self.part, ignore_errors=True)
             raise
+        self._join_rows()
         self._together(self._publish)
 
+    def _join_rows(self) -> None:
+        """All processes know what is in every process's file of arrays."""
+        size, name = self.group.size, f"arrays-{self.rank}"
+        if size > 1:
+            row = self.rows[name]
+            mine = np.frombuffer(row["bytes"].to_bytes(8, "little") + bytes.fromhex(row["blake2b"]), np.uint8)
+            every = self.group.channel.all_gather(mine, [mine.size] * size, "files of a checkpoint").reshape(size, -1)
+            for r, one in enumerate(map(bytes, every)):
+                self.rows[f"arrays-{r}"] = {"bytes": int.from_bytes(one[:8], "little"), "blake2b": one[8:].hex()}
+
     def _publish(self) -> None:
-        files = sorted(p.name for p in self.part.iterdir())
-        rows = {name: {"bytes": (self.part / name).stat().st_size, "blake2b": _hash(self.part / name)} for name in files}
-        manifest = {"version": VERSION, "processes": self.group.size, "files": rows}
+        manifest = {"version": VERSION, "processes": self.group.size, "files": dict(sorted(self.rows.items()))}
         with (self.part / "manifest.json").open("w") as f:
             json.dump(manifest, f, indent=1)
             f.flush()

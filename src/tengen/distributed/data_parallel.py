@@ -20,7 +20,7 @@ import numpy as np
 
 from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_once
 from tengen.distributed.buckets import Early, Overlap
-from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
+from tengen.functional.distributed import as_row, fold, packed, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
 from tengen.ops.creation import zeros_like
@@ -43,7 +43,7 @@ def _by_dtype(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 def _packed(tensors: Sequence[Tensor]) -> np.ndarray:
     """The elements of tensors of one dtype, one after another; of placed ones those of this process's parts."""
-    return np.concatenate([as_row(local(t)) for t in tensors])
+    return packed([as_row(local(t)) for t in tensors])
 
 
 def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
@@ -392,13 +392,13 @@ class Totals:
             return mine
         parts = [pieces(sum(local(self.parameters[i]).size for i in self.kinds[k]), size) for k in kinds]
         counts = [sum(column) for column in zip(*parts)]
-        row = mine[0] if len(mine) == 1 else np.concatenate(mine)
+        row = mine[0] if len(mine) == 1 else packed(mine)
         whole = self.group.channel.all_gather(row, counts, f"sums of gradients, {sum(counts)} elements of {row.dtype}")
         if len(kinds) == 1:
             return [whole]
         ends = np.cumsum([0, *(n for column in zip(*parts) for n in column)])  # [process][kind]
         cut = [whole[a:b] for a, b in zip(ends, ends[1:])]
-        return [np.concatenate(cut[i :: len(kinds)]) for i in range(len(kinds))]
+        return [packed(cut[i :: len(kinds)]) for i in range(len(kinds))]
 
     def mean(self, row: np.ndarray) -> np.ndarray:
         """The gradient of the batch from the sum of those of its micro-batches."""

@@ -15,6 +15,7 @@ Sources: Y. Huang and others, "GPipe", arXiv 1811.06965; D. Narayanan and others
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ import numpy as np
 from tengen import jit
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
+from tengen.compiler.arrays import empty_row
 from tengen.distributed.data_parallel import (
     DRAWS,
     DataParallel,
@@ -479,9 +481,10 @@ class _Mail:
         while len(tensors) < n:
             kind, part, round, n, several, seed, draw, dtype, places, shape = self._group.channel.recv_text(source, STAGE).split(" ")
             n, extents = int(n), tuple(int(k) for k in shape.split(",") if k)
-            a = np.empty(extents if places == "all" else self._mesh.part_shape(extents, places), dtype_named(dtype).numpy)
-            self._group.channel.recv(a, source, STAGE)
-            own = tensor_over_row(a.reshape(-1), a.shape)
+            own_shape = extents if places == "all" else self._mesh.part_shape(extents, places)
+            row = empty_row(math.prod(own_shape), dtype_named(dtype).numpy)
+            self._group.channel.recv(row, source, STAGE)
+            own = tensor_over_row(row, own_shape)
             tensors.append(own if places == "all" else self._mesh.unpacked(own, extents, places))
         self._here[kind, int(part), int(round)] = _Message(tensors, several == "1", (int(seed), int(draw)))
 

@@ -20,7 +20,7 @@ from tengen.base.errors import DistributedError
 from tengen.distributed.data_parallel import DataParallel
 from tengen.distributed.pipeline import Pipeline
 from tengen.distributed.units import SharedTotals, Sharing, own_piece
-from tengen.functional.distributed import all_reduce_max, as_row, pieces, tensor_over_row
+from tengen.functional.distributed import all_reduce_max, as_row, packed, pieces, tensor_over_row
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
 from tengen.tensor import Parameter, Tensor
 from tengen.tensor.elsewhere import local, part_of, placed_as
@@ -182,7 +182,7 @@ class ShardedOptimizer(Optimizer):
         """Gives the parameters the values of all processes' pieces, those of one dtype in one exchange."""
         for name in dict.fromkeys(p.dtype.name for p in params):
             some = [(p, s) for p, s in zip(params, shards) if p.dtype.name == name]
-            rows = self._all(np.concatenate([as_row(s) for _, s in some]), [local(p).size for p, _ in some])
+            rows = self._all(packed([as_row(s) for _, s in some]), [local(p).size for p, _ in some])
             for (p, _), row in zip(some, rows):
                 p._reset(placed_as(p, tensor_over_row(row, local(p).shape)))
         for p, s in zip(params, shards):
@@ -197,7 +197,7 @@ class ShardedOptimizer(Optimizer):
         text = f"pieces of {len(sizes)} arrays, {sum(sizes)} elements of {mine.dtype}"
         whole = self.group.channel.all_gather(mine, [int(n) for n in parts.sum(0)], text)
         starts = np.concatenate([[0], np.cumsum(parts.T.reshape(-1))])[:-1].reshape(self.group.size, -1)  # [process][array]
-        return [np.concatenate([whole[s : s + n] for s, n in zip(starts[:, i], parts[i])]) for i in range(len(sizes))]
+        return [packed([whole[s : s + n] for s, n in zip(starts[:, i], parts[i])]) for i in range(len(sizes))]
 
     def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
         """The tensors that this process keeps: its pieces."""

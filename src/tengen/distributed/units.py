@@ -21,7 +21,7 @@ import numpy as np
 from tengen.base.errors import DistributedError, TraceError, user_line
 from tengen.compiler.plans import Layout
 from tengen.distributed.data_parallel import DataParallel, Totals, nothing
-from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
+from tengen.functional.distributed import as_row, fold, packed, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor, tracing
 from tengen.tensor.absent import Absent, bring, forget, let_go
@@ -58,7 +58,7 @@ class Unit:
     def start(self) -> None:
         """Begins to bring the parameters."""
         self.finished()
-        mine = np.concatenate([as_bytes(as_row(s)) for s in self.shards])
+        mine = packed([as_bytes(as_row(s)) for s in self.shards])
         self.coming = self.group.channel.start_all_gather(mine, self.bytes, f"bring {self.name}")
 
     def finished(self) -> np.ndarray | None:
@@ -81,7 +81,7 @@ class Unit:
         assert row is not None
         size, count = self.group.size, len(self.params)
         found = self.cut(row, [[n[r] for n in self.pieces] for r in range(size)])
-        self.whole = [tensor_over_row(np.concatenate(found[i::count]), local(p).shape) for i, p in enumerate(self.params)]
+        self.whole = [tensor_over_row(packed(found[i::count]), local(p).shape) for i, p in enumerate(self.params)]
         for p, t in zip(self.params, self.whole):
             bring(local(p), t)
 
@@ -303,7 +303,7 @@ class SharedTotals(Totals):
             rows.append(as_row(g * self.factor if self.factor != 1 else g))
             p.grad = None
         ends = [np.cumsum([0, *n]) for n in unit.pieces]
-        send = np.concatenate([as_bytes(row[e[r] : e[r + 1]]) for r in range(size) for row, e in zip(rows, ends)])
+        send = packed([as_bytes(row[e[r] : e[r + 1]]) for r in range(size) for row, e in zip(rows, ends)])
         text = f"gradients of {unit.name}, {send.size} bytes"
         whole = self.group.channel.all_to_all(send, unit.bytes, [unit.bytes[rank]] * size, text)
         mine = [n[rank] for n in unit.pieces]

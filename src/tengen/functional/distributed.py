@@ -11,7 +11,8 @@ Inside of a trace an operation is a node of the program, which calls Python in e
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,16 @@ from tengen.autodiff.function import Function
 from tengen.base.device import Device
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import AxisError, DeviceError, DistributedError, DTypeError, ShapeError, TraceError, user_line
-from tengen.compiler.arrays import buffer_over
+from tengen.compiler.arrays import buffer_over, empty_row
 from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.runtime.environment import sources
 from tengen.tensor import Tensor, tensor_over, tracing
+from tengen.tensor.batched import mapping_of
 from tengen.tensor.host import record_call
 from tengen.tensor.nodes import on_tape, own_levels
+from tengen.transport import channel
 from tengen.transport.group import FACTS, WORLD, Group, world
 
 MODES = (
@@ -35,6 +38,7 @@ MODES = (
     "reduce_sum", "scatter",
 )  # fmt: skip
 FACTS.append(lambda: f"sources {sources()[:12]}")
+channel.empty_row = empty_row
 REDUCTIONS = ("ranks", "library")
 SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
 
@@ -55,14 +59,24 @@ def tensor_over_row(a: np.ndarray, shape: tuple[int, ...] | None = None) -> Tens
     return tensor_over(buffer_over(a), Layout(a.shape if shape is None else shape, dtype_named(a.dtype)))
 
 
+def packed(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The elements of rows of one dtype, one after another, in memory of their own."""
+    return np.concatenate(rows, out=empty_row(sum(row.size for row in rows), rows[0].dtype))
+
+
 def pieces(n: int, parts: int) -> list[int]:
     """The sizes of `parts` pieces of n elements, which differ by one at most."""
     return [(r + 1) * n // parts - r * n // parts for r in range(parts)]
 
 
-def fold(op: str, rows: list[np.ndarray]) -> np.ndarray:
-    """The rows combined in their order."""
-    return functools.reduce(REGISTRY[op], [tensor_over_row(row) for row in rows]).numpy()
+def combined(op: str, rows: Sequence[np.ndarray]) -> Tensor:
+    """The rows combined elementwise, in their order."""
+    return functools.reduce(REGISTRY[op], [tensor_over_row(row) for row in rows])
+
+
+def fold(op: str, rows: Sequence[np.ndarray]) -> np.ndarray:
+    """`combined` as an array."""
+    return combined(op, rows).numpy()
 
 
 def _reduce_scatter(op: str, flat: np.ndarray, group: Group, sizes: list[int], text: str) -> np.ndarray:
@@ -72,14 +86,17 @@ def _reduce_scatter(op: str, flat: np.ndarray, group: Group, sizes: list[int], t
     return fold(op, [whole[r * mine : (r + 1) * mine] for r in range(group.size)])
 
 
-def _all_reduce(op: str, flat: np.ndarray, group: Group, text: str) -> np.ndarray:
-    """The elementwise combination of all ranks' arrays, on each rank: every rank combines a piece, then the pieces are gathered."""
-    n, parts = flat.size, group.size
+def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Tensor:
+    """The elementwise combination of all ranks' tensors, on each rank: every rank combines a piece, then the pieces are gathered; of a small
+    tensor every rank combines all of it, which is one exchange."""
+    flat, parts, text = as_row(inp), group.size, _text(name, inp, note)
     if flat.nbytes <= SMALL:
-        whole = group.channel.all_gather(flat, [n] * parts, text)
-        return fold(op, [whole[r * n : (r + 1) * n] for r in range(parts)])
-    sizes = pieces(n, parts)
-    return group.channel.all_gather(_reduce_scatter(op, flat, group, sizes, text), sizes, f"{text}, gathered")
+        whole = group.channel.all_gather(flat, [flat.size] * parts, text)
+        total = combined(op, list(whole.reshape(parts, flat.size)))
+        return tensor_over(total._data, Layout(inp.shape, total.dtype))
+    sizes = pieces(flat.size, parts)
+    piece = _reduce_scatter(op, flat, group, sizes, text)
+    return tensor_over_row(group.channel.all_gather(piece, sizes, f"{text}, gathered"), inp.shape)
 
 
 def _text(name: str, t: Tensor, more: str = "") -> str:
@@ -109,8 +126,12 @@ class _Collective(Function):
         self.name, self.run, self.back, self.shape = name, run, back, shape
 
     def __call__(self, x: Tensor) -> Tensor:
-        self.note = ", recorded for a gradient" if on_tape(x) else ""
-        return super().__call__(x)
+        recorded = on_tape(x)
+        self.note = ", recorded for a gradient" if recorded else ""
+        if recorded or _recording() or mapping_of(x) is not None:
+            return super().__call__(x)
+        self.out = self.run(x, "")
+        return self.out
 
     def forward(self, x: Tensor) -> Tensor:
         if not _recording():
@@ -175,10 +196,6 @@ def _along(name: str, inp: Tensor | None, *axes: int) -> None:
     for axis in axes:
         if inp is not None and not -inp.ndim <= axis < inp.ndim:
             raise AxisError(f"{name}: there is no axis {axis} in a tensor of shape {inp.shape}")
-
-
-def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Tensor:
-    return tensor_over_row(_all_reduce(op, as_row(inp), group, _text(name, inp, note)), inp.shape)
 
 
 def check_reduction(name: str, reduction: str) -> None:
@@ -350,7 +367,7 @@ def _cut(name: str, inp: Tensor, parts: int, axis: int) -> list[Tensor]:
 
 def _rows(name: str, inp: Tensor, group: Group, axis: int) -> np.ndarray:
     """The parts along an axis, one row after another."""
-    return np.concatenate([as_row(part) for part in _cut(name, inp, group.size, axis)])
+    return packed([as_row(part) for part in _cut(name, inp, group.size, axis)])
 
 
 def _part_shape(name: str, inp: Tensor, parts: int, axis: int) -> tuple[int, ...]:
@@ -462,9 +479,9 @@ def _send(x: Tensor, dest: int) -> None:
 def _recv(source: int) -> tuple[Tensor, bool]:
     kind, shape, recorded = WORLD.channel.recv_text(source).split(" ")
     extents = tuple(int(n) for n in shape.split(",") if n)
-    a = np.empty(extents, dtype_named(kind).numpy)
-    WORLD.channel.recv(a, source)
-    return tensor_over_row(a), recorded == "1"
+    row = empty_row(math.prod(extents), dtype_named(kind).numpy)
+    WORLD.channel.recv(row, source)
+    return tensor_over_row(row, extents), recorded == "1"
 
 
 def remote_send(inp: Tensor, dest_rank: int) -> None:

@@ -383,6 +383,10 @@ class Module(Watched):
             out[prefix + name] = t if keep_var else t.numpy().reshape(m._state_shape(name, t)).copy()
         return out
 
+    def _state_views(self) -> dict[str, Any]:
+        """`state_dict` whose arrays are read-only views of the tensors' memory."""
+        return {name: t.numpy().reshape(m._state_shape(name, t)) for name, m, t in self._owned_tensors()}
+
     def load_state_dict(self, state_dict, strict: bool = True) -> LoadedKeys:
         """Takes values by name: a dict of arrays or tensors, or a function (name, tensor) -> array or None.
 

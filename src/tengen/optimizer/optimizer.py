@@ -321,12 +321,19 @@ class Optimizer(Checked, Watched):
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         """Hyperparameters and state by position of the parameter; arrays are NumPy's (Tensors with keep_var)."""
+        return self._states_as(lambda t: t if keep_var else t.numpy().copy())
+
+    def _state_views(self) -> dict[str, Any]:
+        """`state_dict` whose arrays are read-only views of the tensors' memory."""
+        return self._states_as(Tensor.numpy)
+
+    def _states_as(self, form: Callable[[Tensor], Any]) -> dict[str, Any]:
         numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
         groups = [
             {k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]}
             for g in self.param_groups
         ]
-        state = {i: {k: t if keep_var else t.numpy().copy() for k, t in self._state[key].items()} for key, i in numbers.items()}
+        state = {i: {k: form(t) for k, t in self._state[key].items()} for key, i in numbers.items()}
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
