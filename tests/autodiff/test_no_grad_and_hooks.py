@@ -236,6 +236,22 @@ def test_backward_hooks_of_modules():
         assert net(x).shape == (4, 1)
 
 
+def test_hooks_before_a_module_s_gradients():
+    net, seen = M.Sequential(M.Linear(2, 3), M.Linear(3, 1)), []
+    net[1].register_full_backward_hook(lambda m, gi, go: seen.append(go[0].tolist()))
+    first = net[1].register_full_backward_pre_hook(lambda m, go: (go[0] * 2.0,))
+    net[1].register_full_backward_pre_hook(lambda m, go: seen.append(go[0].tolist()), prepend=True)
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        gm.backward(net(F.ones((1, 2))).sum())
+    assert seen == [[[1.0]], [[2.0]]] and net[1].bias.grad.item() == 2.0
+    np.testing.assert_allclose(net[0].bias.grad.numpy(), 2 * net[1].weight.numpy()[0], rtol=1e-6)
+    first.remove()
+    net[1].register_full_backward_pre_hook(lambda m, go: go[0].sum())
+    with pytest.raises(GradientError, match=r"a backward hook of Linear made \(f32\[\]\) of the gradients \(f32\[1,1\]\)"), gm:
+        gm.backward(net(F.ones((1, 2))).sum())
+
+
 def test_detach_in_place():
     def f(x):
         y = x * x

@@ -108,6 +108,154 @@ def test_a_function_of_ones_own():
     assert x.grad.tolist() == [120.0]
 
 
+def test_gradients_of_gradients_of_a_function_of_ones_own():
+    """Saved inputs and outputs are on the tape while a gradient of the gradient is recorded."""
+
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale, other):
+            out = torch.exp(x) * other
+            ctx.scale = scale
+            ctx.save_for_backward(out, other, x)
+            return out * 1.0, out
+
+        @staticmethod
+        def backward(ctx, d, dy):
+            out, other, x = ctx.saved_tensors
+            return dy * out, None, dy * torch.exp(x)
+
+    def steps(f):
+        x, y = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True), torch.tensor([3.0, 2.0], dtype=torch.float64)
+        y.requires_grad_()
+        first = torch.autograd.grad((f(x * 2, y) ** 2).sum(), [x, y], create_graph=True)
+        return [*first, *torch.autograd.grad(first[0].sum() + first[1].square().sum(), [x, y])]
+
+    for got, want in zip(steps(lambda x, y: Exp.apply(x, 1.0, y)[1]), steps(lambda x, y: torch.exp(x) * y)):
+        np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-14)
+
+
+class Descent(torch.optim.Optimizer):
+    """A program's own optimizer, as programs write it."""
+
+    def __init__(self, params, lr=0.1, beta=0.9):
+        super().__init__(params, dict(lr=lr, beta=beta))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group.setdefault("calls", 0)
+            group["calls"] += 1
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"], state["buf"] = 0, torch.zeros_like(p)
+                state["step"] += 1
+                state["buf"].mul_(group["beta"]).add_(p.grad)
+                p.add_(state["buf"], alpha=-group["lr"])
+
+
+def test_an_optimizer_of_ones_own():
+    w, v = nn.Parameter(torch.tensor([1.0, -2.0])), nn.Parameter(torch.tensor([3.0]))
+    opt, seen = Descent([{"params": [w], "decay": "none"}, {"params": [v], "lr": 0.5}]), []
+    assert isinstance(opt, torch.optim.Optimizer) and isinstance(torch.optim.Adam([v]), torch.optim.Optimizer)
+    assert len(opt.state) == 0 and w not in opt.state
+    opt.register_step_post_hook(lambda *a: seen.append(1))
+    schedule = torch.optim.lr_scheduler.StepLR(opt, 1.0, gamma=0.5)
+    x, buf, lr = np.array([1.0, -2.0], "f4"), 0.0, 0.1
+    for _ in range(3):
+        opt.zero_grad()
+        (w**2).sum().backward()
+        opt.step()
+        schedule.step()
+        buf, x, lr = 0.9 * buf + 2 * x, x - lr * (0.9 * buf + 2 * x), lr / 2
+    np.testing.assert_allclose(w.detach().numpy(), x, rtol=1e-6)
+    assert v.tolist() == [3.0] and list(opt.state) == [w] and opt.state[w]["step"] == 3 and seen == [1, 1, 1]
+    assert opt.param_groups[0]["calls"] == 3 and opt.param_groups[0]["decay"] == "none"
+    saved = opt.state_dict()
+    other = Descent([{"params": [w]}, {"params": [v]}])
+    other.load_state_dict(saved)
+    assert other.state[w]["step"] == 3 and other.state[w]["buf"].tolist() == opt.state[w]["buf"].tolist()
+    assert other.param_groups[1]["lr"] == opt.param_groups[1]["lr"]
+    with pytest.raises(ValueError, match=r"groups of \[1, 1\] parameters do not fit groups of \[1\]"):
+        Descent([w]).load_state_dict(saved)
+
+
+def test_statistics_computed_anew():
+    """The dialect's momentum is the share that is taken, and Tengen's the share that is kept."""
+    net = nn.Sequential(nn.BatchNorm1d(2)).eval()
+    batches = [torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([[5.0, 0.0], [7.0, 4.0]])]
+    torch.optim.swa_utils.update_bn(batches, net)
+    assert net[0].running_mean.tolist() == [4.0, 3.0] and net[0].running_var.tolist() == [2.0, 8.0] and net[0].momentum == 0.1
+
+
+def test_numpys_words():
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    assert torch.cumprod(x, axis=0).tolist() == [[1.0, 2.0], [3.0, 10.0]] and torch.sum(x, axis=1, keepdims=True).tolist() == [[3.0], [8.0]]
+    assert torch.cat([x, x], axis=1).shape == (2, 4) and torch.argmax(x, axis=0).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="dim"):
+        torch.cumsum(x, dim=0, axis=0)
+
+
+def test_pytorchs_words():
+    """Names of parameters of functions that are Tengen's own, and of methods."""
+    x, i = torch.tensor([[1.0, 2.0, 4.0], [3.0, 5.0, 6.0]]), torch.tensor([[0, 2], [1, 1]])
+    a = x.numpy()
+    for got, want in (
+        (torch.stack(tensors=[x, x], dim=1), np.stack([a, a], 1)), (torch.matmul(input=x, other=x.t()), a @ a.T),
+        (torch.mul(input=x, other=2.0), a * 2), (torch.pow(x, exponent=2), a**2), (torch.exp(input=x * 0), a * 0 + 1),
+        (torch.max(x, other=x.flip(0, 1)), np.maximum(a, a[::-1, ::-1])), (torch.swapaxes(x, axis0=0, axis1=1), a.T),
+        (x.add(x, alpha=2), 3 * a), (x.sub(other=1.0), a - 1), (x.div(2, rounding_mode="floor"), a // 2), (x.mul(other=x), a * a),
+        (x.pow(exponent=2), a**2), (x.mm(mat2=x.t()), a @ a.T), (x.permute(dims=(1, 0)), a.T), (x.tile(dims=(2, 1)), np.tile(a, (2, 1))),
+        (x.expand(size=(1, 2, 3)), a[None]), (x.split(split_size=1, dim=0)[1], a[1:]), (x.reshape(shape=(3, 2)), a.reshape(3, 2)),
+        (x.scatter(dim=1, index=i, value=0.0), [[0, 2, 0], [3, 0, 6]]), (x.diagonal(dim1=1, dim2=0), np.diagonal(a)),
+        (x.clone(memory_format=torch.preserve_format).scatter_(1, i[:, :1], 1.0, reduce="add"), [[2, 2, 4], [3, 6, 6]]),
+        ((-x).div_(2, rounding_mode="trunc"), np.trunc(-a / 2)), (x.new_zeros(2, device="cpu"), [0, 0]), (x.to(other=x), a),
+        (x.to(torch.float32, memory_format=torch.channels_last), a), (torch.einsum(x, [0, 1], x, [2, 1], [0, 2]), a @ a.T),
+        (torch.einsum(x, [..., 27]), a), (x.sum_to_size(1, 3), a.sum(0, keepdims=True)),
+        (x.clone().put_(torch.tensor([0, -1]), torch.tensor([9.0, 8.0])), [[9, 2, 4], [3, 5, 8]]),
+        (x.clone().put_(torch.tensor([0, 0]), torch.tensor([9.0, 8.0]), accumulate=True), [[18, 2, 4], [3, 5, 6]]),
+        (x.clone().map_(x, lambda u, v: u * v).apply_(lambda u: u + 1), a * a + 1),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(got.numpy(), np.asarray(want, "f4"))
+    assert x.get_device() == -1 and x.storage_offset() == 0 and x.is_same_size(x * 2) and not x.is_set_to(x * 2)
+    assert x.new_full((1,), 2.0, requires_grad=True).requires_grad and torch.mul is not torch.matmul
+    for wrong in (lambda: x.new_zeros(2, devise="cpu"), lambda: torch.mul(x, input=x), lambda: x.div_(2, rounding_mode="up")):
+        with pytest.raises((TypeError, ArgumentError), match="devise|input|rounding_mode='up'"):
+            wrong()
+
+
+def test_numbers_drawn_in_place():
+    x, g = torch.empty(1000), torch.Generator().manual_seed(1)
+    first = x.normal_(mean=2.0, std=0.01, generator=g).tolist()
+    assert 1.9 < min(first) and max(first) < 2.1 and x.normal_(2.0, std=0.01, generator=g.manual_seed(1)).tolist() == first
+    assert x.uniform_(to=0.5).max().item() < 0.5 <= x.uniform_(0.5, 1.0).min().item() and x.exponential_(lambd=100.0).mean().item() < 0.1
+    assert set(x.random_(2, 4, generator=g).tolist()) == set(x.random_(to=4, **{"from": 2}).tolist()) == {2.0, 3.0}
+    assert x.geometric_(1.0 - 1e-7).tolist() == [1.0] * 1000 and 3 < x.geometric_(0.25, generator=g).mean().item() < 5
+    assert 1.8 < x.cauchy_(2.0, 0.5).median().item() < 2.2 and 0.9 < x.log_normal_(0.0, 0.5).median().item() < 1.1
+    with pytest.raises(TypeError, match=r"normal_\(\) takes mean, std, each once, and generator; got \(1.0,\) and {'mean': 2.0}"):
+        x.normal_(1.0, mean=2.0)
+
+
+def test_sequences_without_a_batch():
+    x = torch.tensor(np.random.default_rng(0).normal(size=(4, 3)).astype("f4"))
+    for make, cell in ((nn.LSTM, nn.LSTMCell), (nn.GRU, nn.GRUCell), (nn.RNN, nn.RNNCell)):
+        for first in (False, True):
+            net = make(3, 2, 2, bidirectional=True, batch_first=first)
+            (y, h), (ys, hs) = net(x), net(x.unsqueeze(0 if first else 1))
+            assert y.tolist() == ys.squeeze(0 if first else 1).tolist()
+            for one, many in zip(*((s if isinstance(s, tuple) else (s,)) for s in (h, hs))):
+                assert one.shape == (4, 2) and one.tolist() == many.squeeze(1).tolist()
+            assert net(x, h)[0].shape == (4, 4)
+        c = cell(3, 2)
+        state = c(x[0])
+        again = c(x[1], state)
+        many = c(x[1:2], tuple(s.unsqueeze(0) for s in state) if isinstance(state, tuple) else state.unsqueeze(0))
+        for one, batch in zip(*((s if isinstance(s, tuple) else (s,)) for s in (again, many))):
+            assert one.shape == (2,) and one.tolist() == batch[0].tolist()
+
+
 def test_a_module_called_with_other_parameters():
     net = nn.Linear(2, 1)
     params = {n: p.detach() for n, p in net.named_parameters()}

@@ -32,8 +32,8 @@ class BackwardWatch:
         grad_output: the gradients of the outputs, once the walk has come there.
     """
 
-    def __init__(self, module: Any, hooks: Sequence[Callable]):
-        self.module, self.hooks = module, hooks
+    def __init__(self, module: Any, hooks: Sequence[Callable], before: Sequence[Callable] = ()):
+        self.module, self.hooks, self.before = module, hooks, before
         self.grad_output: tuple = ()
         self._inputs = 0
         self._waits = False  # for gradients of inputs
@@ -51,7 +51,9 @@ class BackwardWatch:
         return _through(self.of_outputs, (out,))[0]
 
     def of_outputs(self, *grads: Tensor | None) -> tuple:
-        """The gradients of the outputs are there."""
+        """The gradients of the outputs are there: asks the hooks that come before the walk through the module for others."""
+        for hook in self.before:
+            grads = self._changed(grads, hook(self.module, grads))
         self.grad_output = grads
         if not self._waits:
             self.of_inputs(*[None] * self._inputs)
@@ -60,17 +62,21 @@ class BackwardWatch:
     def of_inputs(self, *grads: Tensor | None) -> tuple:
         """The gradients of the inputs are there: asks the hooks for others."""
         for hook in self.hooks:
-            new = hook(self.module, grads, self.grad_output)
-            if new is not None:
-                new = new if isinstance(new, tuple) else (new,)
-                types = lambda gs: [None if g is None else getattr(g, "_layout", g) and g._layout.type for g in gs]
-                if not all(g is None or isinstance(g, Tensor) for g in new) or types(new) != types(grads):
-                    raise GradientError(
-                        f"a backward hook of {type(self.module).__name__} made {_said(new)} of the gradients {_said(grads)}; help: as many, of "
-                        "the same shapes and dtypes, or None for no change"
-                    )
-                grads = new
+            grads = self._changed(grads, hook(self.module, grads, self.grad_output))
         return grads
+
+    def _changed(self, grads: tuple, new: Any) -> tuple:
+        """The gradients that a hook has returned; those that there were where it has returned None."""
+        if new is None:
+            return grads
+        new = new if isinstance(new, tuple) else (new,)
+        types = lambda gs: [None if g is None else getattr(g, "_layout", g) and g._layout.type for g in gs]
+        if not all(g is None or isinstance(g, Tensor) for g in new) or types(new) != types(grads):
+            raise GradientError(
+                f"a backward hook of {type(self.module).__name__} made {_said(new)} of the gradients {_said(grads)}; help: as many, of "
+                "the same shapes and dtypes, or None for no change"
+            )
+        return new
 
 
 def _said(gs: Sequence) -> str:

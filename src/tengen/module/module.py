@@ -23,7 +23,7 @@ from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
 
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -66,6 +66,7 @@ class Module(Watched):
     training: bool
     _forward_pre_hooks: dict[int, Callable]
     _forward_hooks: dict[int, Callable]
+    _backward_pre_hooks: dict[int, Callable]
     _backward_hooks: dict[int, Callable]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -109,7 +110,9 @@ class Module(Watched):
                 inputs, kwargs = hook(self, inputs, kwargs) or (inputs, kwargs)
             elif (changed := hook(self, inputs)) is not None:
                 inputs = changed if isinstance(changed, tuple) else (changed,)
-        watch = BackwardWatch(self, tuple(self._backward_hooks.values())) if self._backward_hooks else None
+        watch = None
+        if self._backward_hooks or self._backward_pre_hooks:
+            watch = BackwardWatch(self, tuple(self._backward_hooks.values()), tuple(self._backward_pre_hooks.values()))
         inputs = inputs if watch is None else watch.entering(inputs)
         try:
             forward = tracing.in_place(self.forward) if tracing.scripts else self.forward
@@ -154,6 +157,23 @@ class Module(Watched):
         [((1, 3), [[1.0, 1.0, 1.0]])]
         """
         return self._add_hook(self._backward_hooks, hook)
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> HookHandle:
+        """Calls hook(module, grad_output) when a backward walk has computed the gradients of the outputs, before it goes through the
+        module: a tuple with an entry for each output. What it returns, if anything, takes their place.
+
+        Args: prepend: whether it comes before those that are there.
+        Errors: GradientError for a result of another number or type.
+
+        >>> from tengen import autodiff, functional as F, module as M
+        >>> net = M.Linear(2, 1)
+        >>> handle = net.register_full_backward_pre_hook(lambda m, go: (go[0] * 3.0,))
+        >>> with autodiff.GradManager().attach(net.parameters()) as gm:
+        ...     gm.backward(net(F.ones((1, 2))).sum())
+        >>> net.bias.grad.item()
+        3.0
+        """
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out.
@@ -281,9 +301,12 @@ class Module(Watched):
             p.requires_grad = requires_grad
         return self
 
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
+    def to(
+        self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Module:
         """The module itself, with its parameters and buffers of floats cast to a dtype, where one is named: `to("cpu")`, `to("float64")`,
-        `to("cpu", "float16")`, as `Tensor.to`. The processor is the only device so far.
+        `to("cpu", "float16")`, as `Tensor.to`. The processor is the only device so far. memory_format: accepted, as PyTorch's; how
+        tensors lie in memory is a matter of the compiler.
 
         Errors: DeviceError for a device that is not here
 

@@ -79,6 +79,10 @@ class _BatchNorm(_Norm):
         """The share of the running statistics that an update keeps."""
         return self.momentum
 
+    @kept.setter
+    def kept(self, share: float) -> None:
+        self.momentum = share
+
     def _normalised(self, x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None, use_batch: bool) -> Tensor:
         return F.batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.kept, eps=self.eps)
 

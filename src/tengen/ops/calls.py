@@ -232,9 +232,11 @@ def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
     return ["if dtype is None: dtype = _default_dtype"] * some
 
 
-def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
+def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter], aliases: Mapping[str, str] | None = None) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind). A `dtype` of None
-    is the op's default; what another attribute of None is may be a matter of the first operand (`Op.unsaid`)."""
+    is the op's default; what another attribute of None is may be a matter of the first operand (`Op.unsaid`). aliases: other names of
+    parameters; those of the op unless they are given."""
+    aliases = op.aliases if aliases is None else aliases
 
     def written() -> Callable:
         tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
@@ -248,12 +250,12 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
         run = f"(_dispatch.slow if {odd} else _dispatch.run)" if odd else "_dispatch.run"
         lines += [f"return {run}(_op, {tensors}, {attrs})"]  # one line, which tracebacks show as that of the definition
         scope.update(_op=op, _dispatch=dispatch, _odd_number=odd_number, _odd_int=odd_int)
-        return _compiled(parameters, lines, scope, aliases_of(parameters, op.aliases))
+        return _compiled(parameters, lines, scope, aliases_of(parameters, aliases))
 
     call, scope = _compiled_later(fn, written)
     call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op
     call.__name__ = call.__qualname__ = op.name
-    call.aliases = op.aliases
+    call.aliases = aliases
     return call
 
 
@@ -362,9 +364,33 @@ def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
     return plain
 
 
-def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
-    """`with_line` for the functions among a module's names that are written in it."""
+def also_called(f: Callable, words: Iterable[tuple[str, str]]) -> Callable:
+    """The function with further names of its parameters: those of `words`, pairs of another name and an own one, that fit it. Itself where
+    none fits."""
+    fn = getattr(f, "__wrapped__", f)
+    if not inspect.isfunction(fn) or not hasattr(f, "aliases"):
+        return f
+    parameters = signature_of(fn)
+    names = {p.name for p in parameters}
+    more: dict[str, str] = {}
+    for other, own in words:
+        if own in names and other not in names and other not in f.aliases:
+            more.setdefault(other, own)
+    if not more:
+        return f
+    aliases = {**f.aliases, **more}
+    op = getattr(f, "op", None)
+    if op is not None and op.kind != "shorthand":
+        return make_call(op, fn, parameters, aliases)
+    call = with_line(fn, aliases)
+    if op is not None:
+        call.op = op
+    return call
+
+
+def all_with_line(scope: dict[str, Any], names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
+    """`with_line` for the functions among a module's names that are written in it. aliases: other names of parameters of all of them."""
     for name in names:
         f = scope[name]
         if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
-            scope[name] = with_line(f, getattr(f, "aliases", None))
+            scope[name] = with_line(f, {**(aliases or {}), **getattr(f, "aliases", {})})

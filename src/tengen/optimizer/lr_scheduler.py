@@ -13,6 +13,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tengen.base.arguments import Checked
 from tengen.base.lazy import names_of
 from tengen.optimizer.optimizer import Optimizer
@@ -290,10 +292,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
 
-def at_least_one(owner: str, **numbers: int) -> None:
-    """ValueError unless all are whole numbers from 1 on."""
+def at_least_one(owner: str, **numbers: float) -> None:
+    """ValueError unless all are whole numbers from 1 on, of whatever type: PyTorch's tutorials write ``StepLR(optimizer, 1.0)``."""
     for name, n in numbers.items():
-        if not isinstance(n, int) or n < 1:
+        if not isinstance(n, (int, float, np.integer, np.floating)) or n < 1 or n % 1:
             raise ValueError(f"{owner}: {name}={n!r} must be at least 1, and whole")
 
 

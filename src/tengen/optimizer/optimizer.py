@@ -34,12 +34,14 @@ class ParamGroup(Watched, dict):
     the recordings of `trace`, whose programs have the numbers in them."""
 
     in_tensors = frozenset({"lr"})
-    unread = frozenset({"_lr_read", "_complete"})
+    unread = frozenset({"_lr_read", "_complete", "_any"})
     _lr_read = False  # whether a recording asked for the number, and not for the tensor
     _complete = False  # whether every key is there that the optimizer reads
+    _any = False  # whether other keys may be read, too
 
-    def __init__(self, values: dict):
+    def __init__(self, values: dict, takes_any: bool = False):
         super().__init__()
+        self._any = takes_any
         self.lr = Tensor(np.float32(0.0))
         self.update(values)
         self._complete = True
@@ -51,11 +53,11 @@ class ParamGroup(Watched, dict):
 
     def __setitem__(self, key, value):
         old = super().get(key, self)
-        if self._complete and "params" in self and old is self and key not in _FREE:
+        if self._complete and "params" in self and old is self and key not in _FREE and not self._any:
             known = [k for k in self if k != "params"]
             warn_once(f"group[{key!r}] = {value!r} is read by nothing; help: {nearest(str(key), known)}", UsageWarning)
         super().__setitem__(key, value)
-        if key == "lr":
+        if key == "lr" and (not self._any or isinstance(value, (int, float, np.number))):
             self.lr._reset(Tensor(np.float32(value)))
         if (key != "lr" or self._lr_read) and not same(old, value):
             changed()
@@ -83,7 +85,7 @@ class ParamGroup(Watched, dict):
         return self
 
     def __reduce__(self):
-        return ParamGroup, (dict(self),)
+        return ParamGroup, (dict(self), self._any)
 
 
 class Optimizer(Checked, Watched):
@@ -100,6 +102,7 @@ class Optimizer(Checked, Watched):
 
     unread = frozenset({"defaults", "_state", "_manager"})
     elementwise = True
+    takes_any_setting = False  # whether groups may have settings of any name and value: the update is a program's own
 
     def __init__(self, params, defaults: dict, how: Mapping[str, Any] | None = None):
         for name in how or ():
@@ -144,7 +147,7 @@ class Optimizer(Checked, Watched):
         """
         known = [*self.defaults, "params", *_FREE]
         for name in param_group:
-            if name not in known:
+            if name not in known and not self.takes_any_setting:
                 refuse(self, f"a group has no {name!r}; help: {nearest(name, known)}")
         if "params" not in param_group:
             refuse(self, f"a group needs 'params', got {sorted(param_group)}")
@@ -160,14 +163,14 @@ class Optimizer(Checked, Watched):
                 raise ValueError(f"a parameter of shape {p.shape} is given twice; help: module.parameters() gives each once")
             own.add(id(p))
         for name, default in self.defaults.items():
-            if default is _REQUIRED and name not in param_group:
+            if default is REQUIRED and name not in param_group:
                 raise ValueError(f"{type(self).__name__} needs {name}")
         values = {**self.defaults, **param_group, "params": WatchedList(params)}
         for name in ("lr", "momentum", "weight_decay", "eps", "lr_decay", "momentum_decay", "rho", "alpha"):
-            value = values.get(name, 0.0)
+            value = 0.0 if self.takes_any_setting else values.get(name, 0.0)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
-        group = ParamGroup(values)
+        group = ParamGroup(values, self.takes_any_setting)
         self.param_groups.append(group)
         for p in params:
             self._state[id(p)] = self._create_state(as_real(p), group)
@@ -333,7 +336,8 @@ class Optimizer(Checked, Watched):
             {k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]}
             for g in self.param_groups
         ]
-        state = {i: {k: form(t) for k, t in self._state[key].items()} for key, i in numbers.items()}
+        value = lambda t: form(t) if isinstance(t, Tensor) else t
+        state = {i: {k: value(t) for k, t in self._state[key].items()} for key, i in numbers.items()}
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -369,7 +373,7 @@ class Optimizer(Checked, Watched):
             t._reset(Tensor(a))
 
 
-_REQUIRED = object()
+REQUIRED = object()
 _HOW = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _FREE = ("name", "maximize", "initial_lr")  # keys that each group may have; schedules begin with the last
 

@@ -138,7 +138,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     model.train()
     try:
         for m in norms:
-            m.momentum = 0.0  # the statistics are then those of the batch alone
+            m.kept = 0.0  # the statistics are then those of the batch alone
         for n, batch in enumerate(loader):
             x = batch[0] if isinstance(batch, (list, tuple)) else batch
             model(x if isinstance(x, Tensor) else Tensor(x))

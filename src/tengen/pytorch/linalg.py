@@ -25,7 +25,7 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
 
@@ -111,4 +111,4 @@ __all__ = [
     "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -3,10 +3,12 @@ always so here. Importing `tengen.pytorch` puts them on Tensor; a name that Tens
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from tengen import random
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.in_place import writing
@@ -16,7 +18,7 @@ from tengen.tensor.pytorch_names import Elsewhere
 FUNCTIONS = (
     "addbmm addmv addr conj_physical diagonal_scatter dsplit float_power frexp gcd ger heaviside histogram hsplit i0 "
     "index_put isreal lcm ldexp logdet multinomial mvlgamma polygamma positive renorm resolve_conj resolve_neg "
-    "select_scatter slice_scatter vdot vsplit"
+    "select_scatter slice_scatter vdot vsplit erfinv"
 ).split()
 WRITING = (
     "acosh addbmm addmv addr arccos arccosh arcsin arcsinh arctan arctanh arctan2 asinh atan2 atanh baddbmm bitwise_and "
@@ -64,6 +66,66 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
+def get_device(self: Tensor) -> int:
+    """The number of the GPU: -1 on the processor."""
+    return -1
+
+
+def storage_offset(self: Tensor) -> int:
+    """Where the first element lies in the tensor's memory: 0, since no two tensors of a program share one."""
+    return 0
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape."""
+    return self.shape == other.shape
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are one tensor."""
+    return self is tensor
+
+
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """The sum over the axes along which a tensor of this size would be broadcast to the tensor's own.
+
+    >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).sum_to_size(1, 2).tolist()
+    [[4.0, 6.0]]
+    """
+    return REGISTRY["sum_to"](self, size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat, at = x.reshape(-1), index.reshape(-1)
+    at = REGISTRY["where"](at < 0, at + x.size, at)
+    return REGISTRY["scatter"](flat, 0, at, source.reshape(-1), "add" if accumulate else "set").reshape(x.shape)
+
+
+def _applied(x: Tensor, *rest: Any) -> Tensor:
+    """Of `apply_` and `map_`: a Python function of each element, or of the elements of two tensors."""
+    *others, function = rest
+    each = zip(x.reshape(-1).tolist(), *(o.expand(*x.shape).reshape(-1).tolist() for o in others))
+    return Tensor([function(*values) for values in each], dtype=x.dtype).reshape(x.shape)
+
+
+def _share(x: Tensor, generator: Any) -> Tensor:
+    """Numbers drawn from (0, 1), one for each element."""
+    draw = random if generator is None else generator
+    return 1.0 - draw.uniform(0.0, 1.0, size=x.shape)  # of (0, 1], so that its logarithm is finite
+
+
+def _cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
+    return REGISTRY["tan"]((_share(x, generator) - 0.5) * math.pi) * sigma + median
+
+
+def _log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
+    return REGISTRY["exp"]((random if generator is None else generator).normal(mean, std, size=x.shape))
+
+
+def _geometric(x: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    return REGISTRY["astype"](REGISTRY["maximum"](REGISTRY["ceil"](REGISTRY["log"](_share(x, generator)) / math.log1p(-p)), 1.0), x.dtype)
+
+
 def _method(name: str, f: Callable) -> Callable:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)
@@ -77,7 +139,18 @@ def install(torch: ModuleType) -> None:
     """Puts them on Tensor. Args: torch: the package, whose functions they call."""
     found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
-    found |= {f.__name__: f for f in (data_ptr, adjoint, is_nonzero, fill_diagonal_)}
+    plain = (
+        data_ptr, adjoint, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, sum_to_size,
+    )  # fmt: skip
+    found |= {f.__name__: f for f in plain}
+    found |= {
+        "put_": writing("put_", _put, "Values at the places of the flattened tensor; accumulate: added to what is there"),
+        "apply_": writing("apply_", _applied, "A Python function of each element"),
+        "map_": writing("map_", _applied, "A Python function of the elements of the tensor and of another one"),
+        "cauchy_": writing("cauchy_", _cauchy, "Draws of a Cauchy distribution: median, sigma"),
+        "log_normal_": writing("log_normal_", _log_normal, "e to draws of a normal distribution: mean, std"),
+        "geometric_": writing("geometric_", _geometric, "Draws of a geometric distribution: p; how many trials to the first success"),
+    }
     found |= dict.fromkeys(["pin_memory", "share_memory_", "coalesce", "to_dense"], itself)
     found["is_pinned"] = found["is_shared"] = found["is_inference"] = found["is_conj"] = found["is_neg"] = lambda self: False
     found |= {name: property(lambda self, value=value: value, doc=f"{value!r} here.") for name, value in ALWAYS.items()}

@@ -18,7 +18,7 @@ from tengen import module as Float
 from tengen.logger import get_logger
 from tengen.module import qat as QAT
 from tengen.module import quantized as Quantized
-from tengen.module.module import Module
+from tengen.module.module import HOOKS, Module
 from tengen.module.qat import QATModule
 from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.observer import PassiveObserver
@@ -47,7 +47,7 @@ def replace_modules(module: Module, make: Callable[[Module], Module | None]) -> 
             made[id(m)] = m if new is None else new
             if new is None:
                 for name, value in list(m.__dict__.items()):
-                    if name not in ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks"):
+                    if name not in HOOKS:
                         new_value = inside(value)
                         if new_value is not value:
                             setattr(m, name, new_value)

@@ -50,6 +50,11 @@ def _always(args: tuple, named: dict) -> bool:
     return True
 
 
+def _with_words(*words: str) -> Differs:
+    """Whether a call has one of PyTorch's names of parameters, which mean nothing elsewhere."""
+    return lambda args, named: not named.keys().isdisjoint(words)
+
+
 # method -> (whether a call differs in its numbers, what it means here, what PyTorch means and how to write it)
 REFUSED: dict[str, tuple[Differs, str, str]] = {
     "max": (_of_an_axis, "the values alone", "values and indices: torch.max(x, dim); here: x.amax(dim), or x.max(axis=dim)"),
@@ -72,8 +77,15 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     **{name: (_always, "elementwise") for name in ("where", "svd")},
     **{name: (_with_dtype, "reductions") for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean", "norm")},
     **{name: (_with_dtype, "elementwise") for name in ("softmax", "log_softmax")},
+    **{name: (_with_words("alpha", "other"), "elementwise") for name in ("add", "sub")},
+    **{name: (_with_words("other", "rounding_mode", "exponent", "mat2", "vec", "tensor"), "elementwise") for name in (
+        "div", "mul", "pow", "matmul", "mm", "mv", "dot", "bmm")},
+    "scatter": (_with_words("src", "value", "reduce"), "shaping"), "diagonal": (_with_words("dim1", "dim2"), "shaping"),
+    **{name: (_with_words("dims", "size", "shape", "axis0", "axis1", "dim0", "dim1"), "shaping") for name in (
+        "permute", "tile", "reshape", "swapaxes", "expand")},
+    "flip": (lambda args, named: len(args) > 1, "shaping"),
 }  # fmt: skip
-_UNDER = {"where": "where_of_value"}  # methods whose function has another name, for its arguments stand in another order
+_UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to"}  # methods whose function takes other arguments
 
 
 def speaks_pytorch(frame: FrameType) -> bool:

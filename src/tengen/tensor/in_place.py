@@ -194,14 +194,24 @@ def _scaled(op: str) -> Compute:
     return lambda x, other, alpha=1: REGISTRY[op](x, other if alpha == 1 else other * alpha)
 
 
+def _divided(x: Tensor, other: Any, rounding_mode: Any = None) -> Tensor:
+    if rounding_mode not in (None, "floor", "trunc"):
+        raise ArgumentError(f"div_: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
+    found = REGISTRY["floor_div" if rounding_mode == "floor" else "div"](x, other)
+    return REGISTRY["trunc"](found) if rounding_mode == "trunc" else found
+
+
 def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return REGISTRY["masked_fill"](x, mask, value)
 
 
-def _scattered(x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None) -> Tensor:
+def _scattered(x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None, reduce: Any = None) -> Tensor:
+    modes: dict[Any, str] = {None: "set", "add": "add", "multiply": "mul"}
+    if reduce not in modes:
+        raise ArgumentError(f"scatter_: reduce={reduce!r} must be 'add' or 'multiply'; help: scatter_reduce_")
     src = value if src is None else src
     rows = src if isinstance(src, Tensor) else REGISTRY["full"](index.shape, src, x.dtype)
-    return REGISTRY["scatter"](x, dim, index, rows if rows.dtype is x.dtype else REGISTRY["astype"](rows, x.dtype))
+    return REGISTRY["scatter"](x, dim, index, rows if rows.dtype is x.dtype else REGISTRY["astype"](rows, x.dtype), modes[reduce])
 
 
 def _scatter_added(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -237,6 +247,7 @@ def methods(function: Callable[[str], Compute]) -> dict[str, Callable[..., Tenso
     """The methods by their names. Args: function: gives functions of `functional` by their names, found when they are called."""
     made = {f"{n}_": writing(f"{n}_", _of_op(op), f"`functional.{op}` of the tensor") for n, op in _OPS.items()}
     special: Sequence[tuple[str, Compute, str]] = (
+        ("div_", _divided, "x / y, rounded as rounding_mode says: 'floor', 'trunc' or None"),
         ("add_", _scaled("add"), "x + alpha y"), ("sub_", _scaled("sub"), "x - alpha y"),
         ("zero_", lambda x: REGISTRY["zeros_like"](x), "Zeros"), ("fill_", _full, "One number everywhere"),
         ("copy_", _copied, "The values of another tensor, in this one's shape and dtype"), ("lerp_", _lerped, "x + weight (end - x)"),

@@ -104,13 +104,17 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return REGISTRY["reshape"](self, (*self.shape[:a], -1, *self.shape[b + 1 :]))
 
 
-def to(self: Tensor, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+def to(
+    self: Tensor, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None, other: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """The tensor on a device, of a dtype, or both, in MegEngine's or PyTorch's spelling: `to("cpu0")`, `to("float64")`, `to("cpu", "int8")`,
-    `to(other)`; itself where nothing changes. The processor is the only device so far.
+    `to(other)`; itself where nothing changes. The processor is the only device so far. memory_format: accepted, as PyTorch's; how
+    tensors lie in memory is a matter of the compiler.
 
     Errors: DeviceError for a device that is not here, TypeError for a second device or dtype
     """
-    for a in args:
+    for a in args if other is None else (*args, other):
         if isinstance(a, Tensor):
             device, dtype = a.device, a.dtype
         elif isinstance(a, (DType, type, np.dtype)) or isinstance(a, str) and a in BY_NAME:

@@ -111,13 +111,13 @@ def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 
     return REGISTRY["split"](self, list(itertools.accumulate(size))[:-1], dim)
 
 
-def clone(self: Tensor) -> Tensor:
-    """`copy`: the same values in memory of their own, on the tape."""
+def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`copy`: the same values in memory of their own, on the tape. memory_format: accepted, as PyTorch's."""
     return REGISTRY["copy"](self)
 
 
-def contiguous_(self: Tensor) -> Tensor:
-    """The tensor with its elements dense in logical order; itself where they are."""
+def contiguous_(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor with its elements dense in logical order; itself where they are. memory_format: accepted, as PyTorch's."""
     return contiguous(self)
 
 
@@ -251,24 +251,35 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     return x[REGISTRY["broadcast_to"](mask, x.shape)]
 
 
-def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
-    """A tensor of one value, of this tensor's dtype unless another is given."""
-    return REGISTRY["full"](size, fill_value, dtype=dtype or self.dtype)
+def new_full(
+    self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **how: Any
+) -> Tensor:
+    """A tensor of one value, of this tensor's dtype and on its device unless others are given. how: `layout`, `pin_memory`: accepted.
+
+    Errors: TypeError for another argument
+    """
+    if odd := how.keys() - {"layout", "pin_memory"}:
+        raise TypeError(f"new_full() takes no argument {min(odd)!r}")
+    made = REGISTRY["full"](size, fill_value, dtype=dtype or self.dtype, device=self.device if device is None else device)
+    return made.requires_grad_() if requires_grad else made
 
 
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
-    """A tensor of zeros, of this tensor's dtype unless another is given."""
-    return new_full(self, _extents(size), 0, dtype=dtype)
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
+    """A tensor of zeros, of this tensor's dtype unless another is given. how: as in `new_full`."""
+    return new_full(self, _extents(size), 0, dtype=dtype, **how)
 
 
-def new_ones(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
-    """A tensor of ones, of this tensor's dtype unless another is given."""
-    return new_full(self, _extents(size), 1, dtype=dtype)
+def new_ones(self: Tensor, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
+    """A tensor of ones, of this tensor's dtype unless another is given. how: as in `new_full`."""
+    return new_full(self, _extents(size), 1, dtype=dtype, **how)
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None) -> Tensor:
-    """A tensor of these values, of this tensor's dtype unless another is given."""
-    return Tensor(data, dtype=dtype or self.dtype)
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A tensor of these values, of this tensor's dtype and on its device unless others are given. pin_memory: accepted."""
+    made = Tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _extents(size: tuple) -> tuple:
@@ -331,9 +342,18 @@ def function_of(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def _drawn(name: str, *defaults: float) -> Callable[..., Tensor]:
+def _drawn(name: str, **defaults: float) -> Callable[..., Tensor]:
+    """Numbers of a distribution in a tensor's shape; `defaults`: its parameters, by the names that PyTorch's method gives them."""
     draw = function_of("tengen.random", name)
-    return lambda x, *args: draw(*(*args, *defaults[len(args) :]), size=x.shape)
+
+    def drawn(x: Tensor, *args: Any, generator: Any = None, **named: Any) -> Tensor:
+        odd = named.keys() - defaults.keys() | set(list(defaults)[: len(args)]) & named.keys()
+        if odd or len(args) > len(defaults):
+            raise TypeError(f"{name}_() takes {', '.join(defaults)}, each once, and generator; got {args} and {named}")
+        values = {**defaults, **dict(zip(defaults, args)), **named}.values()
+        return (draw if generator is None else getattr(generator, name))(*values, size=x.shape)
+
+    return drawn
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -385,15 +405,12 @@ def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
     return REGISTRY["astype"](REGISTRY["less"](uniform, self.detach() if p is None else p), self.dtype)
 
 
-def _exponential(x: Tensor, lambd: float = 1.0) -> Tensor:
-    return function_of("tengen.random", "exponential")(lambd, size=x.shape)
-
-
-def _random_integers(x: Tensor, low: int = 0, high: int | None = None) -> Tensor:
+def _random_integers(x: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None, **named: int) -> Tensor:
     """PyTorch's range: of floats all integers that they hold, unless another end is given."""
-    low, high = (0, low) if high is None and low else (low, high)
+    low, high = (named.get("from", low), named.get("to", high)) if named else (0, low) if high is None and low else (low, high)
+    draw = function_of("tengen.random", "randint") if generator is None else generator.randint
     end = {"f": 2 ** {"float64": 53, "float16": 11, "bfloat16": 8}.get(x.dtype.name, 24)}.get(x.dtype.kind, 2 ** (x.dtype.bits - 1) - 1)
-    return REGISTRY["astype"](function_of("tengen.random", "randint")(low, end if high is None else high, x.shape), x.dtype)
+    return REGISTRY["astype"](draw(low, end if high is None else high, x.shape), x.dtype)
 
 
 def _put_at(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
@@ -443,9 +460,9 @@ def clamp_max(self: Tensor, max: Any) -> Tensor:
     return REGISTRY["clip"](self, None, max)
 
 
-def new_empty(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+def new_empty(self: Tensor, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
     """`new_zeros`: here no tensor has values that nobody gave."""
-    return new_full(self, _extents(size), 0, dtype=dtype)
+    return new_full(self, _extents(size), 0, dtype=dtype, **how)
 
 
 def _of_op(name: str, op: str) -> Callable[..., Any]:
@@ -463,8 +480,8 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
-def _cast(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
-    def cast(self: Tensor) -> Tensor:
+def _cast(name: str, dtype: str) -> Callable[..., Tensor]:
+    def cast(self: Tensor, memory_format: Any = None) -> Tensor:
         return REGISTRY["astype"](self, dtype)
 
     cast.__name__ = cast.__qualname__ = name
@@ -518,9 +535,9 @@ METHODS |= {name: function_of("tengen.linalg", other) for name, other in _LINALG
 METHODS |= in_place.methods(lambda name: function_of("tengen.functional", name))
 METHODS |= {
     "bernoulli_": in_place.writing("bernoulli_", lambda x, p=0.5: bernoulli(x, p), "Draws of 0 and 1: the probability of 1"),
-    "exponential_": in_place.writing("exponential_", _exponential, "Draws of an exponential distribution: its rate"),
+    "exponential_": in_place.writing("exponential_", _drawn("exponential", lambd=1.0), "Draws of an exponential distribution: its rate"),
     "index_put_": in_place.writing("index_put_", _put_at, "Values at indices, which are a tuple of tensors; accumulate: added"),
     "random_": in_place.writing("random_", _random_integers, "Draws of integers: from and to, or to alone"),
-    "normal_": in_place.writing("normal_", _drawn("normal", 0.0, 1.0), "Draws of a normal distribution: mean, std"),
-    "uniform_": in_place.writing("uniform_", _drawn("uniform", 0.0, 1.0), "Draws between two numbers"),
+    "normal_": in_place.writing("normal_", _drawn("normal", mean=0.0, std=1.0), "Draws of a normal distribution: mean, std"),
+    "uniform_": in_place.writing("uniform_", _drawn("uniform", **{"from": 0.0, "to": 1.0}), "Draws between two numbers"),
 }

@@ -193,7 +193,7 @@ class TensorMethods:
     def bernoulli_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Draws of 0 and 1: the probability of 1; the tensor itself takes the value. Errors: ArgumentError for a view, whose
         write would be lost."""
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
         """`astype` bfloat16."""
     def bincount(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.bincount` of the tensor."""
@@ -211,22 +211,22 @@ class TensorMethods:
         """`functional.bitwise_xor` of the tensor."""
     def bmm(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.matmul` of the tensor."""
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         """`astype` bool."""
     def broadcast_to(self, shape: Shape) -> Tensor:
         """x repeated along new and unit axes, without copying."""
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         """`astype` uint8."""
-    def cdouble(self) -> Tensor:
+    def cdouble(self, memory_format: Any = None) -> Tensor:
         """`astype` complex128."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below x. The gradient is 0."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.ceil` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
-    def cfloat(self) -> Tensor:
+    def cfloat(self, memory_format: Any = None) -> Tensor:
         """`astype` complex64."""
-    def char(self) -> Tensor:
+    def char(self, memory_format: Any = None) -> Tensor:
         """`astype` int8."""
     def cholesky(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.cholesky` of the tensor."""
@@ -247,12 +247,13 @@ class TensorMethods:
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.clip` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
-    def clone(self) -> Tensor:
-        """`copy`: the same values in memory of their own, on the tape."""
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """`copy`: the same values in memory of their own, on the tape. memory_format: accepted, as PyTorch's."""
     def conj(self) -> Tensor:
         """The complex conjugate x - iy of x + iy; what is not complex, as it is."""
-    def contiguous(self) -> Tensor:
-        """The tensor with its elements dense in logical order; itself where they are."""
+    def contiguous(self, memory_format: Any = None) -> Tensor:
+        """The tensor with its elements dense in logical order; itself where they are. memory_format: accepted, as
+        PyTorch's."""
     def copy_(self, *args: Any, **kwargs: Any) -> Tensor:
         """The values of another tensor, in this one's shape and dtype; the tensor itself takes the value. Errors:
         ArgumentError for a view, whose write would be lost."""
@@ -316,8 +317,8 @@ class TensorMethods:
     def div(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.div` of the tensor."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """`functional.div` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
-        would be lost."""
+        """x / y, rounded as rounding_mode says: 'floor', 'trunc' or None; the tensor itself takes the value. Errors:
+        ArgumentError for a view, whose write would be lost."""
     def divide(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.div` of the tensor."""
     def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -325,7 +326,7 @@ class TensorMethods:
         would be lost."""
     def dot(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.dot` of the tensor."""
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """`astype` float64."""
     def element_size(self) -> int:
         """The bytes of an element."""
@@ -375,7 +376,7 @@ class TensorMethods:
         """`functional.fliplr` of the tensor."""
     def flipud(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.flipud` of the tensor."""
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """`astype` float32."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
@@ -408,7 +409,7 @@ class TensorMethods:
         """`functional.greater_equal` of the tensor."""
     def gt(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.greater` of the tensor."""
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         """`astype` float16."""
     def hardshrink(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.hardshrink` of the tensor."""
@@ -448,7 +449,7 @@ class TensorMethods:
         """`functional.index_select` of the tensor."""
     def inner(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.inner` of the tensor."""
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         """`astype` int32."""
     def inverse(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.inv` of the tensor."""
@@ -548,7 +549,7 @@ class TensorMethods:
         """log(softmax(x)), without overflow. Args: axis: as of `softmax`."""
     def logsumexp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.logsumexp` of the tensor."""
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         """`astype` int64."""
     def lt(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.less` of the tensor."""
@@ -654,16 +655,21 @@ class TensorMethods:
         would be lost."""
     def nelement(self) -> int:
         """`size`: the number of elements."""
-    def new_empty(self, *size: Any, dtype: Any = None) -> Tensor:
+    def new_empty(self, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
         """`new_zeros`: here no tensor has values that nobody gave."""
-    def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
-        """A tensor of one value, of this tensor's dtype unless another is given."""
-    def new_ones(self, *size: Any, dtype: Any = None) -> Tensor:
-        """A tensor of ones, of this tensor's dtype unless another is given."""
-    def new_tensor(self, data: Any, *, dtype: Any = None) -> Tensor:
-        """A tensor of these values, of this tensor's dtype unless another is given."""
-    def new_zeros(self, *size: Any, dtype: Any = None) -> Tensor:
-        """A tensor of zeros, of this tensor's dtype unless another is given."""
+    def new_full(
+        self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **how: Any,
+    ) -> Tensor:
+        """A tensor of one value, of this tensor's dtype and on its device unless others are given. how: `layout`,
+        `pin_memory`: accepted."""
+    def new_ones(self, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
+        """A tensor of ones, of this tensor's dtype unless another is given. how: as in `new_full`."""
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    ) -> Tensor:
+        """A tensor of these values, of this tensor's dtype and on its device unless others are given. pin_memory: accepted."""
+    def new_zeros(self, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
+        """A tensor of zeros, of this tensor's dtype unless another is given. how: as in `new_full`."""
     def nextafter(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.nextafter` of the tensor."""
     def nonzero(self, *args: Any, **kwargs: Any) -> Any:
@@ -784,7 +790,7 @@ class TensorMethods:
         dtype it takes. ``x[...] = value`` keeps both."""
     def sgn(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.sign` of the tensor."""
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         """`astype` int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
@@ -882,9 +888,19 @@ class TensorMethods:
         """`functional.tensor_split` of the tensor."""
     def tile(self, reps: int | Sequence[int]) -> Tensor:
         """The whole tensor repeated along each axis, as NumPy's tile."""
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+    def to(
+        self,
+        *args: Any,
+        device: Any = None,
+        dtype: Any = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        memory_format: Any = None,
+        other: Tensor | None = None,
+    ) -> Tensor:
         """The tensor on a device, of a dtype, or both, in MegEngine's or PyTorch's spelling: `to("cpu0")`, `to("float64")`,
-        `to("cpu", "int8")`, `to(other)`; itself where nothing changes. The processor is the only device so far."""
+        `to("cpu", "int8")`, `to(other)`; itself where nothing changes. The processor is the only device so far. memory_format:
+        accepted, as PyTorch's; how tensors lie in memory is a matter of the compiler."""
     def to_device(self, device: Any, *, stream: Any = None) -> Tensor:
         """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none."""
     def topk(self, k: int, descending: Any = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:

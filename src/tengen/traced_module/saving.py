@@ -23,6 +23,7 @@ from tengen.loops.lang import Expr as Extent
 from tengen.loops.parse import parse_expr
 from tengen.loops.text import print_expr
 from tengen.module import Module
+from tengen.module.module import HOOKS
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor import Parameter, Tensor
 from tengen.traced_module.expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input
@@ -33,7 +34,6 @@ from tengen.traced_module.traced_module import TracedModule
 from tengen.traced_module.tracer import class_name, is_builtin, own_class, registered, wrapped
 
 VERSION = 1
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -83,14 +83,14 @@ class _Writer:
     def module(self, m: Module, where: str) -> int:
         if id(m) in self._numbers:
             return self._numbers[id(m)]
-        if any(m.__dict__.get(h) for h in _HOOKS):
+        if any(m.__dict__.get(h) for h in HOOKS):
             raise TypeError(f"cannot save {where}: it has hooks, which are code; help: remove them first")
         if not isinstance(m, TracedModule) and not is_builtin(m) and class_name(type(m)) not in _containers():
             raise TypeError(f"cannot save {where}: {type(m).__name__} is no traced or builtin module; help: register_as_builtin(class)")
         row: dict[str, Any] = {"class": None if isinstance(m, TracedModule) else class_name(type(m))}
         self._numbers[id(m)] = len(self.modules)
         self.modules.append(row)
-        skip = {*_HOOKS, "graph", "_name"}
+        skip = {*HOOKS, "graph", "_name"}
         row["attributes"] = [[k, self.value(v, f"{where}.{k}")] for k, v in m.__dict__.items() if k not in skip and k != "_not_saved"]
         row["not_saved"] = sorted(m.__dict__.get("_not_saved", ()))
         row["graph"] = self.graph(m.graph, where) if isinstance(m, TracedModule) and m.graph is not None else None
@@ -175,7 +175,7 @@ class _Reader:
         for m, row in zip(self.modules, self.rows):
             for name, v in row["attributes"]:
                 known = getattr(type(m), name, None) if type(name) is str else None
-                _need(type(name) is str and not name.startswith("__") and name not in (*_HOOKS, "graph"))
+                _need(type(name) is str and not name.startswith("__") and name not in (*HOOKS, "graph"))
                 _need(not callable(known) and not isinstance(known, property))
                 m.__dict__[name] = self.value(v)
             _need(type(m.__dict__.get("training")) is bool)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tengen import functional as F
 from tengen import module as Float
-from tengen.module.module import Module
+from tengen.module.module import HOOKS, Module
 from tengen.module.qat.module import QATModule
 from tengen.ops.define import REGISTRY
 from tengen.quantization.integer import layer
@@ -27,7 +27,7 @@ def taken_over(cls: type, float_module: Module) -> Any:
     """A module of class `cls` with the attributes of a float layer: its parameters are the same tensors."""
     made = cls.__new__(cls)
     made.__dict__.update({k: v for k, v in float_module.__dict__.items() if k[:1] != "_" or k == "_name"})
-    for hooks in ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks"):
+    for hooks in HOOKS:
         made.__dict__[hooks].update(float_module.__dict__[hooks])
     for kind in ("observer", "fake_quant"):
         for of in ("weight", "act", "inp"):

@@ -40,6 +40,12 @@ class Context:
         self._zeros = bool(value)
 
 
+def _origin(t: Any, outs: tuple, inputs: tuple) -> tuple[str, int] | None:
+    """Which output or input of a call a saved tensor is; None for another tensor."""
+    of = [("output", i) for i, o in enumerate(outs) if o is t] + [("input", i) for i, x in enumerate(inputs) if x is t]
+    return of[0] if of and isinstance(t, Tensor) else None
+
+
 class _Applied(autodiff.Function):
     """One call of a PyTorch Function as one of Tengen's."""
 
@@ -57,9 +63,33 @@ class _Applied(autodiff.Function):
         else:
             out = self.owner.forward(*inputs)
             self.owner.setup_context(self.context, inputs, out)
-        self._outputs = [o.shape for o in (out if isinstance(out, tuple) else (out,))]
-        self._dtypes = [o.dtype for o in (out if isinstance(out, tuple) else (out,))]
+        outs = out if isinstance(out, tuple) else (out,)
+        self._outputs = [o.shape for o in outs]
+        self._dtypes = [o.dtype for o in outs]
+        self._origins = [_origin(t, outs, inputs) for t in self.context._saved]
         return out
+
+    def _rule(self, n_outs: int, inputs: tuple) -> Any:
+        """The rule of the call. While a gradient of the gradient is recorded, saved inputs are those on the tape, and saved outputs are
+        computed from them once more."""
+        node = super()._rule(n_outs, inputs)
+        plain = node.rules.vjp
+
+        def rule(g: Any, *xs: Tensor, **attrs: Any) -> tuple:
+            if not any(map(on_tape, xs)):
+                return plain(g, *xs, **attrs)
+            rest, kept = iter(xs), self.context._saved
+            given = tuple(next(rest) if isinstance(x, Tensor) else x for x in inputs)
+            made: Any = self.owner.apply(*given) if any(o is not None and o[0] == "output" for o in self._origins) else ()
+            by = {"input": given, "output": made if isinstance(made, tuple) else (made,)}
+            self.context._saved = tuple(t if o is None else by[o[0]][o[1]] for t, o in zip(kept, self._origins))
+            try:
+                return plain(g, *xs, **attrs)
+            finally:
+                self.context._saved = kept
+
+        node.rules.vjp = rule
+        return node
 
     def backward(self, *grads: Any) -> Any:
         if self.context._zeros:

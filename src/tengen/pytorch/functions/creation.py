@@ -12,7 +12,7 @@ from tengen import random as _random
 from tengen.base.dtype import complex64, complex128, float64, int64
 from tengen.base.dtype import dtype as named
 from tengen.base.errors import ArgumentError
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.random import RNG
 from tengen.random.state import default_rng
@@ -400,4 +400,4 @@ __all__ = [
     "ones_like", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "range", "seed",
     "set_rng_state", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -100,7 +100,7 @@ from tengen.functional import (
     view_as_real,
 )
 from tengen.functional import mod as remainder
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor
 
@@ -286,8 +286,20 @@ def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False
     return F.isin(as_operand(elements), as_operand(test_elements), invert)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Products and sums by Einstein's notation; the operands one by one, or as a list."""
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Products and sums by Einstein's notation; the operands one by one, or as a list.
+
+    PyTorch's other form has each operand before a list of numbers for its axes, and at last those of the result.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> einsum("ij->j", x).tolist(), einsum(x, [0, 1], [1]).tolist()
+    ([4.0, 6.0], [4.0, 6.0])
+    """
+    if isinstance(equation, Tensor):
+        parts = (equation, *operands)
+        letters = ["".join("..." if i is Ellipsis else chr(65 + i if i < 26 else 71 + i) for i in axes) for axes in parts[1::2]]
+        result = [] if len(parts) % 2 == 0 else ["".join("..." if i is Ellipsis else chr(65 + i if i < 26 else 71 + i) for i in parts[-1])]
+        return F.einsum("->".join([",".join(letters), *result]), *parts[: 2 * len(letters) : 2])
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     return F.einsum(equation, *given)
 
@@ -360,4 +372,4 @@ __all__ = [
     "threshold", "true_divide", "trunc", "vdot", "view_as_complex",
     "view_as_real", "where", "xlogy",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -12,7 +12,7 @@ import numpy as np
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import as_operand
 from tengen.tensor import Tensor
 
@@ -243,4 +243,4 @@ __all__ = [
     "resolve_conj",
     "resolve_neg", "scalar_tensor", "select_scatter", "slice_scatter",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -10,7 +10,7 @@ from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import DTypeError
 from tengen.functional import bincount, bucketize, cdist, combinations, corrcoef, cov, diff, trapezoid
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
 Dims = int | Sequence[int] | None
@@ -106,21 +106,23 @@ def _extreme(pick: Any, best: Any, input: Tensor, dim: int, keepdim: bool) -> Va
     return ValuesAndIndices(values, at)
 
 
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """Of all elements the largest; along an axis (values, indices); of two tensors the larger elements.
 
     >>> max(Tensor([[1.0, 3.0], [5.0, 2.0]]), 1).indices.tolist()
     [1, 0]
     """
-    if isinstance(dim, Tensor):
-        return F.maximum(input, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return F.maximum(input, other)
     return F.max(input) if dim is None else _extreme(F.argmax, F.max, input, dim, keepdim)
 
 
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """Of all elements the smallest; along an axis (values, indices); of two tensors the smaller elements."""
-    if isinstance(dim, Tensor):
-        return F.minimum(input, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return F.minimum(input, other)
     return F.min(input) if dim is None else _extreme(F.argmin, F.min, input, dim, keepdim)
 
 
@@ -368,4 +370,4 @@ __all__ = [
     "norm", "prod", "quantile", "renorm", "searchsorted", "sort", "std", "std_mean", "sum", "topk", "trace", "trapezoid", "unique",
     "unique_consecutive", "var", "var_mean",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

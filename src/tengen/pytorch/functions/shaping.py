@@ -29,7 +29,7 @@ from tengen.functional import (
     vander,
     vstack,
 )
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 from tengen.tensor.in_place import is_part
 
@@ -54,6 +54,7 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     return tuple(tensor.split(split_size_or_sections, dim))
 
 
+split.aliases = {"split_size": "split_size_or_sections", "split_sizes": "split_size_or_sections"}
 split_with_sizes = split
 
 
@@ -92,6 +93,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return F.swapaxes(input, dim0, dim1) if input.ndim else input
 
 
+transpose.aliases = {"axis0": "dim0", "axis1": "dim1"}
 swapaxes = swapdims = transpose
 
 
@@ -179,6 +181,16 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 def flip(input: Tensor, dims: Any) -> Tensor:
     """The elements along axes in reverse order."""
     return F.flip(input, dims if isinstance(dims, int) else list(dims))
+
+
+def flip_of_axes(self: Tensor, *dims: int) -> Tensor:
+    """The method ``x.flip(0, 1)``."""
+    return F.flip(self, dims)
+
+
+def expand_to(self: Tensor, size: Sequence[int]) -> Tensor:
+    """The method ``x.expand(size=(2, 3))``."""
+    return self.expand(*size)
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
@@ -323,4 +335,4 @@ __all__ = [
     "split_with_sizes", "squeeze", "stack", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tensor_split", "tile", "transpose", "tril",
     "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -182,6 +182,10 @@ class _BatchNorm(Module):
         """The share of the running statistics that an update keeps."""
         return 1 - self.momentum
 
+    @kept.setter
+    def kept(self, share: float) -> None:
+        self.momentum = 1 - share
+
 
 class BatchNorm1d(_BatchNorm, M.BatchNorm1d):
     """Batch norm of (N, C) or (N, C, L)."""
@@ -301,15 +305,34 @@ class PReLU(Module):
 # ---- recurrent networks ------------------------------------------------------------------------------------------------
 
 
-class RNNCell(Module, M.RNNCell):
+def _with_batch(x: Any, axis: int) -> Any:
+    """A tensor, or each of a tuple of them, with an axis of one example."""
+    return None if x is None else tuple(F.expand_dims(t, axis) for t in x) if isinstance(x, tuple) else F.expand_dims(x, axis)
+
+
+def _without_batch(x: Any, axis: int) -> Any:
+    return tuple(F.squeeze(t, axis) for t in x) if isinstance(x, tuple) else F.squeeze(x, axis)
+
+
+class _Cell(Module):
+    """Takes one example without an axis of examples, too."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state, from the input (N, C) or (C,) and the state, of the same number of axes."""
+        if input.ndim != 1:
+            return super().forward(input, hx)
+        return _without_batch(super().forward(_with_batch(input, 0), _with_batch(hx, 0)), 0)
+
+
+class RNNCell(_Cell, M.RNNCell):
     """`tengen.module.RNNCell`."""
 
 
-class LSTMCell(Module, M.LSTMCell):
+class LSTMCell(_Cell, M.LSTMCell):
     """`tengen.module.LSTMCell`."""
 
 
-class GRUCell(Module, M.GRUCell):
+class GRUCell(_Cell, M.GRUCell):
     """`tengen.module.GRUCell`."""
 
 
@@ -317,6 +340,14 @@ class _Recurrent(Module):
     """A network of cells whose parameters have PyTorch's names, weight_ih_l0, bias_hh_l1_reverse and so on."""
 
     cells: list[list[M.Module]]
+    batch_first: bool
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """(Outputs, last state), from (T, N, C), (N, T, C) with batch_first, (T, C) of one example, or a packed sequence."""
+        if not isinstance(input, Tensor) or input.ndim != 2:
+            return super().forward(input, hx)
+        outputs, last = super().forward(_with_batch(input, 0 if self.batch_first else 1), _with_batch(hx, 1))
+        return _without_batch(outputs, 0 if self.batch_first else 1), _without_batch(last, 1)
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         for layer, directions in enumerate(self.cells):

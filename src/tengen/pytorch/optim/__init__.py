@@ -16,16 +16,15 @@ from tengen.optimizer import (
     Adamax,
     AdamW,
     NAdam,
-    Optimizer,
     RAdam,
     RMSprop,
     Rprop,
     SparseAdam,
-    swa_utils,
 )
 from tengen.optimizer.optimizer import zeros
-from tengen.pytorch.optim import lr_scheduler
+from tengen.pytorch.optim import lr_scheduler, optimizer, swa_utils
 from tengen.pytorch.optim.further import ASGD, Adafactor, Muon
+from tengen.pytorch.optim.optimizer import Optimizer
 from tengen.tensor import Tensor
 
 
@@ -44,7 +43,7 @@ class SGD(O.SGD):
         super().__init__(params, lr, momentum, nesterov, weight_decay, **how)
 
 
-class Adagrad(Optimizer):
+class Adagrad(O.Optimizer):
     """Duchi, Hazan and Singer, 2011, with eps beside the root, as PyTorch's; Tengen's own has it under the root.
 
     Args: lr_decay: of the learning rate, lr / (1 + (step - 1) lr_decay). initial_accumulator_value: of the sum of squares.
@@ -75,5 +74,5 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "ASGD", "LBFGS", "Muon", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
     "Rprop", "SparseAdam", "lr_scheduler",
-    "swa_utils",
+    "optimizer", "swa_utils",
 ]  # fmt: skip

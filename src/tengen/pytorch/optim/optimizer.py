@@ -1,0 +1,132 @@
+"""`torch.optim.Optimizer`: the base of optimizers that programs write themselves, with a `step()` over `param_groups` and `state`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from tengen import optimizer as own
+from tengen.base.changes import WatchedDict
+from tengen.optimizer.optimizer import REQUIRED, ParamGroup
+from tengen.tensor import Tensor
+
+required = REQUIRED  # older programs give it for a setting that each group must say
+
+
+class _AnyOptimizer(type):
+    """`Optimizer` below stands for every optimizer."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, own.Optimizer) if cls.__dict__.get("_stands_for_all") else super().__instancecheck__(x)
+
+    def __subclasscheck__(cls, other: Any) -> bool:
+        return issubclass(other, own.Optimizer) if cls.__dict__.get("_stands_for_all") else super().__subclasscheck__(other)
+
+
+class _States(MutableMapping):
+    """The states of an optimizer by parameter, those that are not empty; one that is asked for and is not there is an empty dict."""
+
+    def __init__(self, optimizer: Optimizer):
+        self._optimizer = optimizer
+
+    @staticmethod
+    def _key(p: Any) -> Any:
+        return id(p) if isinstance(p, Tensor) else p
+
+    def __getitem__(self, p: Any) -> dict[str, Any]:
+        return self._optimizer._state.setdefault(self._key(p), {})
+
+    def __setitem__(self, p: Any, state: Any) -> None:
+        self._optimizer._state[self._key(p)] = state
+
+    def __delitem__(self, p: Any) -> None:
+        self[p] = {}
+
+    def __contains__(self, p: object) -> bool:
+        return bool(self._optimizer._state.get(self._key(p)))
+
+    def __iter__(self) -> Iterator[Any]:
+        params = {id(p): p for p, _ in self._optimizer._params()}
+        return (params.get(key, key) for key, state in self._optimizer._state.items() if state)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Optimizer(own.Optimizer, metaclass=_AnyOptimizer):
+    """The base of a program's own optimizers. Every optimizer of Tengen's is an instance of it.
+
+    Args: params: parameters, or groups of them. defaults: what a group has where it does not say otherwise.
+    Attributes: state: a dict for each parameter, empty at first, in which `step()` keeps what it likes.
+
+    >>> import tengen.pytorch as torch
+    >>> class Descent(Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, dict(lr=lr))
+    ...     @torch.no_grad()
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 if p.grad is not None:
+    ...                     state = self.state[p]
+    ...                     state["step"] = state.get("step", 0) + 1
+    ...                     p.add_(p.grad, alpha=-group["lr"] / state["step"])
+    >>> w = torch.ones(1, requires_grad=True)
+    >>> (w * 2).sum().backward()
+    >>> Descent([w], 0.25).step()
+    >>> w.tolist()
+    [0.5]
+    """
+
+    _stands_for_all = True
+    takes_any_setting = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])
+
+    @property
+    def state(self) -> Any:
+        """A dict for each parameter."""
+        return _States(self)
+
+    @state.setter
+    def state(self, states: Any) -> None:
+        self._state = WatchedDict()
+        for p, state in states.items():
+            self.state[p] = state
+
+    def _create_state(self, p: Any, group: ParamGroup) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what `state_dict` gave. Errors: ValueError where the groups do not fit"""
+        sizes = [[len(g["params"]) for g in groups] for groups in (state["param_groups"], self.param_groups)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"{type(self).__name__}: groups of {sizes[0]} parameters do not fit groups of {sizes[1]}")
+        saved = state["state"]
+        for group, theirs in zip(self.param_groups, state["param_groups"]):
+            for p, i in zip(group["params"], theirs["params"]):
+                found = saved.get(i, saved.get(str(i), {}))
+                self._state[id(p)] = {k: Tensor(v) if hasattr(v, "dtype") else v for k, v in found.items()}
+            group.update({k: v for k, v in theirs.items() if k != "params"})
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step()` between the hooks of the optimizer."""
+
+    @functools.wraps(step)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for hook in tuple(self._pre_hooks.values()):
+            hook(self, args, kwargs)
+        out = step(self, *args, **kwargs)
+        for hook in tuple(self._post_hooks.values()):
+            hook(self, args, kwargs)
+        return out
+
+    return call
+
+
+__all__ = ["Optimizer", "required"]
