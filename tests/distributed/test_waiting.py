@@ -42,6 +42,8 @@ PROGRAM = """
 import os, signal, sys
 from tengen import distributed as dist
 open(sys.argv[1], "a").write(f"{dist.get_world_size()} ")
+if sys.argv[2] == "killed":
+    dist.group_barrier()  # else rank 0 may be ended before it has written
 if sys.argv[2] == "error" and dist.get_rank() == 0:
     raise KeyError("no such thing")
 if sys.argv[2] == "exit" and dist.get_rank() == 0:

@@ -1,5 +1,6 @@
 """What PyTorch's programs import and find: packages, types of tensors, hooks, collective operations, profiles."""
 
+import functools
 import importlib
 import json
 
@@ -161,6 +162,69 @@ def test_two_ranks_train_as_one():
         np.testing.assert_allclose(gradient, whole, atol=1e-5)
         assert found == [[3.0, 5.0], [1.5, 2.5], [2.0, 6.0], [1.0, 2.0], [2.0, 3.0]] and parts == [[1.0, 3.0], [2.0, 2.0]]
         assert sent == [2.0, 2.0] and mine == [[1.0, 3.0], [10.0, 30.0]][rank] and piece == [[3.0], [5.0]][rank]
+
+
+def _talk():
+    """Messages between two ranks, lists and objects."""
+    dist.init_process_group("gloo")
+    rank, other = dist.get_rank(), 1 - dist.get_rank()
+    one, two = torch.zeros(2), torch.zeros(3, dtype=torch.int64)
+    later = [dist.irecv(one, src=other), dist.irecv(two, src=other)]
+    sends = [dist.isend(torch.tensor([1.0, 2.0]) + rank, dst=other), dist.isend(torch.arange(3) * (rank + 1), dst=other)]
+    for work in [later[1], later[0], *sends]:  # the second before the first
+        assert work.wait() and work.is_completed()
+    if rank == 0:
+        dist.send(torch.tensor(7.0), dst=1)
+    else:
+        scalar = torch.tensor(0.0)
+        assert dist.recv(scalar, src=0) == 0 and scalar.item() == 7.0
+    swapped, parts = torch.zeros(4), [torch.zeros(1), torch.zeros(3)] if rank else [torch.zeros(2), torch.zeros(1)]
+    dist.all_to_all_single(swapped, torch.arange(4.0) + 10 * rank)
+    dist.all_to_all(parts, [torch.full((2 - rank,), 1.0 + rank), torch.full((1 + 2 * rank,), 3.0 + rank)] if not rank else
+                    [torch.full((1,), 5.0), torch.full((3,), 6.0)])  # fmt: skip
+    piece = torch.zeros(2)
+    dist.reduce_scatter(piece, [torch.ones(2), torch.ones(2) * (2 + rank)])
+    objects, gathered, list_of_one = [None] * 2, [None] * 2 if rank == 1 else None, [{"a": [rank, "é", (1.5, None)]}]
+    dist.all_gather_object(objects, {"rank": rank, "of": torch.ones(rank + 1)})
+    dist.gather_object(rank, gathered, dst=1)
+    dist.broadcast_object_list(list_of_one, src=1)
+    with pytest.raises(ValueError, match="tag=3"):
+        dist.send(one, dst=other, tag=3)
+    with pytest.raises(ValueError, match="rank 5 is none of"):
+        dist.broadcast(one, src=5)
+    wrong = torch.zeros(9)
+    dist.isend(torch.ones(2), dst=other)
+    with pytest.raises(DistributedError, match=r"has sent f32\[2\], and the tensor for it is f32\[9\]"):
+        dist.recv(wrong, src=other)
+    dist.destroy_process_group()
+    found = [(o["rank"], o["of"].tolist()) for o in objects]
+    return one.tolist(), two.tolist(), swapped.tolist(), [p.tolist() for p in parts], piece.tolist(), found, gathered, list_of_one
+
+
+def test_two_ranks_send_tensors_and_objects():
+    ranks = distributed.launcher(_talk, n_gpus=2, backend="threads")()
+    for rank, (one, two, swapped, parts, piece, found, gathered, lists) in enumerate(ranks):
+        assert one == [2.0 - rank, 3.0 - rank] and two == [[0, 2, 4], [0, 1, 2]][rank]
+        assert swapped == [[0.0, 1.0, 10.0, 11.0], [2.0, 3.0, 12.0, 13.0]][rank] and piece == [[2.0, 2.0], [5.0, 5.0]][rank]
+        assert parts == [[[1.0, 1.0], [5.0]], [[3.0], [6.0, 6.0, 6.0]]][rank]
+        assert found == [(0, [1.0]), (1, [1.0, 1.0])] and gathered == [None, [0, 1]][rank] and lists == [{"a": [1, "é", (1.5, None)]}]
+
+
+def test_processes_that_spawn_starts_are_ranks(monkeypatch):
+    """As threads here; `launcher` starts processes."""
+    monkeypatch.setattr(torch.multiprocessing, "launcher", functools.partial(distributed.launcher, backend="threads"))
+    monkeypatch.setattr(torch.multiprocessing, "_has_mpi", lambda: True)
+    found = []
+
+    def work(rank, world_size):
+        dist.init_process_group("gloo", rank=rank, world_size=world_size)
+        t = torch.ones(2) * (rank + 1)
+        dist.all_reduce(t)
+        found.append((rank, t.tolist()))
+        dist.destroy_process_group()
+
+    assert torch.multiprocessing.spawn(work, args=(2,), nprocs=2) is None
+    assert sorted(found) == [(0, [3.0, 3.0]), (1, [3.0, 3.0])]
 
 
 def test_one_process():

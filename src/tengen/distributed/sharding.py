@@ -22,6 +22,7 @@ from tengen.distributed.pipeline import Pipeline
 from tengen.distributed.units import SharedTotals, Sharing, own_piece
 from tengen.functional.distributed import all_reduce_max, as_row, packed, pieces, tensor_over_row
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
+from tengen.runtime import native
 from tengen.tensor import Parameter, Tensor
 from tengen.tensor.elsewhere import local, part_of, placed_as
 
@@ -66,6 +67,7 @@ class ShardedOptimizer(Optimizer):
         vars(self._inner).update(param_groups=groups, _state=states)
         optimizer._state = _SharedOut()
         self._sharing = self._share(net) if self.stage > 1 else None
+        native.trim()  # what the pool kept of whole states and parameters goes back to the system: a step needs less
 
     def _share(self, net: DataParallel | Pipeline) -> Sharing:
         """Gradients, and at stage 3 parameters, are shared out from now on. Errors: ValueError for a parameter that the network has not."""
@@ -128,11 +130,11 @@ class ShardedOptimizer(Optimizer):
         return own_piece(n, self.group)
 
     def _shard_of(self, p: Parameter) -> Parameter:
-        return Parameter(as_row(local(p))[self._own(local(p).size)].copy(), name=p.name)
+        return Parameter(tensor_over_row(packed([as_row(local(p))[self._own(local(p).size)]])), name=p.name)
 
     def _piece_of(self, t: Tensor, p: Parameter) -> Tensor:
         """This process's piece of a state that has an element for each of the parameter's; other states are whole in all processes."""
-        return tensor_over_row(self._piece(t, p).copy()) if t.shape == p.shape else t
+        return tensor_over_row(packed([self._piece(t, p)])) if t.shape == p.shape else t
 
     def _piece(self, t: Tensor, p: Parameter) -> np.ndarray:
         """This process's piece of a tensor of a parameter's shape: of the part that it has of it, where it is placed on a mesh."""

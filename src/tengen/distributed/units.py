@@ -89,7 +89,7 @@ class Unit:
         """A parameter that the program has given another value: the shard takes its piece of it."""
         for i, (p, s) in enumerate(zip(map(local, self.params), self.shards)):
             if type(p._layout) is not Absent and (self.whole is None or p._data is not self.whole[i]._data):
-                s._reset(tensor_over_row(as_row(p)[own_piece(p.size, self.group)].copy()))
+                s._reset(tensor_over_row(packed([as_row(p)[own_piece(p.size, self.group)]])))
                 self.version += 1
                 self.finished()
 
@@ -169,7 +169,7 @@ class Sharing:
         self._last[back] = unit.number
         if back:
             self._recent = [*(u for u in self._recent if u is not unit), unit]
-            while len(self._recent) > 2:
+            while len(self._recent) > 1:
                 self.go(self._recent.pop(0))
         if unit.coming is None:
             self.do("bring", unit.number)

@@ -7,16 +7,22 @@ when they return.
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from enum import Enum
+from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from tengen import distributed as D
 from tengen import functional as F
 from tengen.base.errors import DistributedError
 from tengen.base.lazy import NoSuchName
+from tengen.serialization import load, save
 from tengen.tensor import Tensor
+from tengen.transport.channel import Sending
 from tengen.transport.group import world
 
 WORLD = D.WORLD
@@ -163,8 +169,20 @@ def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = N
 
 def broadcast(tensor: Tensor, src: int, group: Any = None, async_op: bool = False) -> Work | None:
     """Gives the tensor the value that it has in process src."""
-    tensor.data.copy_(_all(tensor, group)[src])
+    group = _group(group)
+    if group.size > 1:
+        row = D.functional.as_row(tensor.detach())
+        row = row if D.get_rank() == src else np.empty_like(row)
+        group.channel.broadcast(row, _place(group, src), f"broadcast of {tensor._layout.type!r}")
+        tensor.data.copy_(D.functional.tensor_over_row(row, tensor.shape))
     return _done(async_op)
+
+
+def _place(group: Any, rank: int) -> int:
+    """Where in a group a process is. Errors: ValueError for one that is not there."""
+    if rank not in group.proc_ranks:
+        raise ValueError(f"rank {rank} is none of {group!r}")
+    return group.proc_ranks.index(rank)
 
 
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
@@ -206,17 +224,158 @@ def reduce_scatter_tensor(
     return _done(async_op)
 
 
+def reduce_scatter(
+    output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """This process's item of the combination of all processes' lists."""
+    return reduce_scatter_tensor(output, F.stack([t.detach() for t in input_list], 0), op, group, async_op)
+
+
+def all_to_all(
+    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Gives item i of the first list the item that process i has for this one."""
+    group = _group(group)
+    send = [D.functional.as_row(t.detach()) for t in input_tensor_list]
+    whole, receives = D.functional.packed(send), [t.size for t in output_tensor_list]
+    if group.size > 1:
+        whole = group.channel.all_to_all(whole, [row.size for row in send], receives, f"all_to_all of {whole.dtype}")
+    at = 0
+    for t in output_tensor_list:
+        t.data.copy_(D.functional.tensor_over_row(whole[at : at + t.size], t.shape))
+        at += t.size
+    return _done(async_op)
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None, input_split_sizes: list[int] | None = None,
+    group: Any = None, async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """The same of one tensor, cut along the first axis into parts, equal ones where no sizes are given."""
+    n = get_world_size(group)
+    parts = [
+        list(F.split(t.detach(), list(accumulate(sizes))[:-1] if sizes else n, 0)) for t, sizes in ((input, input_split_sizes),
+        (output, output_split_sizes))
+    ]  # fmt: skip
+    all_to_all(parts[1], parts[0], group)
+    output.data.copy_(F.concat(parts[1], 0))
+    return _done(async_op)
+
+
+# ---- from one process to another ----------------------------------------------------------------------------------------------
+
+
+class _Sent(Work):
+    """A tensor that is on its way to another process."""
+
+    def __init__(self, sending: Sending):
+        self._sending = sending
+
+    def wait(self, timeout: Any = None) -> bool:
+        WORLD.channel.sent(self._sending)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(request.test() for request in self._sending.requests)
+
+
+class _Awaited(Work):
+    """A tensor that another process sends. Those of one process come in the order in which they were asked for."""
+
+    _open: dict[tuple[int, int], list[_Awaited]] = {}  # by the ranks of both
+
+    def __init__(self, tensor: Tensor, src: int):
+        self._tensor, self._src = tensor, src
+        self._queue = self._open.setdefault((D.get_rank(), src), [])
+        self._queue.append(self)
+
+    def wait(self, timeout: Any = None) -> bool:
+        while self in self._queue:
+            first = self._queue.pop(0)
+            found, _ = D.functional._recv(first._src)
+            if (found.shape, found.dtype) != (first._tensor.shape, first._tensor.dtype):
+                raise DistributedError(
+                    f"recv: rank {first._src} has sent {found._layout.type!r}, and the tensor for it is {first._tensor._layout.type!r}"
+                )
+            first._tensor.data.copy_(found)
+        return True
+
+    def is_completed(self) -> bool:
+        return self not in self._queue
+
+
+def _peer(name: str, rank: int | None, tag: int) -> int:
+    """Another process's rank. Errors: ValueError for a tag, and for the rank of anybody."""
+    _group(None)
+    if tag or rank is None:
+        raise ValueError(f"{name}(rank={rank}, tag={tag}): messages of one process come in their order; help: its rank, and tag=0")
+    return D.functional._peer(name, rank)
+
+
+def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
+    """Begins to send a tensor to process dst; its value of now. `wait` returns when it has it."""
+    x = tensor.detach()
+    text = f"{x.dtype.name} {','.join(map(str, x.shape))} 0"
+    return _Sent(WORLD.channel.start_send(D.functional.as_row(x).copy(), _peer("isend to", dst, tag), text))
+
+
+def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> Work:
+    """`wait` gives the tensor the value that process src sends. Errors: ValueError for a tag, or without src; of `wait` DistributedError for
+    another shape or dtype."""
+    return _Awaited(tensor, _peer("irecv from", src, tag))
+
+
+def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
+    """Sends a tensor to process dst, which calls `recv`."""
+    isend(tensor, dst, group, tag).wait()
+
+
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
+    """Gives the tensor the value that process src sends; returns src. Errors: those of `irecv`"""
+    irecv(tensor, src, group, tag).wait()
+    assert src is not None
+    return src
+
+
+# ---- objects --------------------------------------------------------------------------------------------------------------------
+
+
+def _bytes_of(obj: Any) -> Tensor:
+    file = io.BytesIO()
+    save(obj, file)
+    return Tensor(np.frombuffer(file.getvalue(), np.uint8).copy())
+
+
+def _object_of(t: Tensor) -> Any:
+    return load(io.BytesIO(t.numpy().tobytes()))
+
+
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Each process's object, which travels by pickle. Errors: NotImplementedError for several processes"""
-    if get_world_size(group) != 1:
-        raise NotImplementedError("all_gather_object among several processes is not there; help: all_gather of tensors")
-    object_list[0] = obj
+    """Each process's object, in all of them. They travel as `tengen.save` writes them, and nothing is unpickled: numbers, texts, bytes,
+    arrays, tensors, and lists, tuples and dicts of them. Errors: those of `tengen.save`"""
+    group = _group(group)
+    mine = D.functional.as_row(_bytes_of(obj))
+    sizes = [mine.size]
+    if group.size > 1:
+        sizes = group.channel.all_gather(np.array([mine.size]), [1] * group.size, "sizes of objects").tolist()
+        mine = group.channel.all_gather(mine, sizes, "objects")
+    ends = list(accumulate(sizes))
+    object_list[:] = [_object_of(Tensor(mine[end - n : end])) for n, end in zip(sizes, ends)]
 
 
-def broadcast_object_list(object_list: list[Any], src: int = 0, group: Any = None) -> None:
-    """The objects of process src. Errors: NotImplementedError for several processes"""
-    if get_world_size(group) != 1:
-        raise NotImplementedError("broadcast_object_list among several processes is not there; help: broadcast of tensors")
+def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0, group: Any = None) -> None:
+    """`all_gather_object` for one process alone."""
+    found: list[Any] = []
+    all_gather_object(found, obj, group)
+    if object_gather_list is not None and D.get_rank() == dst:
+        object_gather_list[:] = found
+
+
+def broadcast_object_list(object_list: list[Any], src: int = 0, group: Any = None, device: Any = None) -> None:
+    """The objects of process src, in all of them, sent as by `all_gather_object`."""
+    found: list[Any] = []
+    all_gather_object(found, object_list if D.get_rank() == src else None, group)
+    object_list[:] = found[_place(_group(group), src)]
 
 
 def __getattr__(name: str) -> object:
@@ -224,8 +383,9 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "ReduceOp", "WORLD", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast",
-    "broadcast_object_list", "destroy_process_group", "gather", "get_backend", "get_rank", "get_world_size", "init_process_group",
-    "is_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "new_group",
-    "reduce", "reduce_scatter_tensor", "scatter",
+    "ReduceOp", "WORLD", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
+    "barrier", "broadcast", "broadcast_object_list", "destroy_process_group", "gather", "gather_object", "get_backend", "get_rank",
+    "get_world_size", "init_process_group", "irecv", "is_available", "is_gloo_available", "is_initialized", "is_mpi_available",
+    "is_nccl_available", "is_torchelastic_launched", "isend", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "scatter", "send",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing import (
@@ -18,6 +20,11 @@ from multiprocessing import (
     set_start_method,
 )
 from typing import Any
+
+from tengen.base.errors import DistributedError
+from tengen.distributed import launcher
+from tengen.transport.group import started_by_launcher, world
+from tengen.transport.mpiexec import find_mpiexec
 
 
 class ProcessContext:
@@ -45,16 +52,34 @@ class ProcessContext:
         return all(p.exitcode == 0 for p in self.processes)
 
 
+def _has_mpi() -> bool:
+    try:
+        find_mpiexec()
+    except DistributedError:
+        return False
+    return importlib.util.find_spec("cloudpickle") is not None
+
+
+def _as_rank(fn: Callable, *args: Any) -> None:
+    fn(world().rank, *args)
+
+
 def spawn(
     fn: Callable, args: tuple = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn"
 ) -> ProcessContext | None:
     """Calls fn(i, *args) in each of so many new processes.
 
-    They know nothing of each other: for collective operations start the program with `tengen run -n 4 train.py`.
+    With `join` they are the ranks of a job of `tengen.distributed`, where MPI is installed, as `distributed.launcher` starts them. In a program
+    that `tengen run -n 4` has started, which has as many processes as are asked for, fn is called in each. Other processes know nothing
+    of each other.
 
     Args: join: whether to wait for them; else what is returned can.
-    Errors: RuntimeError for a process that failed
+    Errors: RuntimeError for a process that failed; DistributedError, which has its traceback, for a rank; and for another number than that
+        of the processes that were started already
     """
+    if join and nprocs > 1 and (started_by_launcher() or _has_mpi()):
+        launcher(functools.partial(_as_rank, fn), n_gpus=nprocs)(*args)
+        return None
     context = multiprocessing.get_context(start_method)
     started = ProcessContext([context.Process(target=fn, args=(i, *args), daemon=daemon) for i in range(nprocs)])
     for p in started.processes:
