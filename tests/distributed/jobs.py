@@ -459,13 +459,14 @@ def traced_operations():
 
 
 def everything():
-    """All of the above that ends well."""
+    """What one job can find after another."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
         "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
         "operations": traced_operations(), "pipelines": pipelines(),
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
+        "library": by_library(),  # whose last operation ends the group
     }  # fmt: skip
 
 
