@@ -98,14 +98,17 @@ def step(x):
     opt.step().clear_grad()
     return loss
 step(Tensor(numpy.ones((2, 1, 2, 2), "float32"))).item()
+new = [m for m in sys.modules if m not in before]
+import tengen.distributed
 import json
-print(json.dumps([[m for m in sys.modules if m not in before], compiled]))
+print(json.dumps([new, compiled, list(sys.modules)]))
 """
 
 
 @pytest.fixture(scope="module")
 def stepped():
-    """(modules that are loaded when a first traced training step is done, ops whose functions were compiled before it)."""
+    """(Modules that are loaded when a first traced training step is done, ops whose functions were compiled before it, modules that are
+    loaded when `tengen.distributed` is, too)."""
     return json.loads(subprocess.run([sys.executable, "-c", FIRST_STEP], stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
@@ -117,6 +120,11 @@ def test_a_first_traced_step_loads_no_way_out(stepped):
 
 def test_functions_are_compiled_when_they_are_called(stepped):
     assert len(stepped[1]) <= 5, f"{stepped[1]} were compiled before anything was called"
+
+
+def test_a_rank_loads_no_network_protocols(stepped):
+    """Its server of values, which most jobs never ask for, is called by XML-RPC, over HTTP."""
+    assert not {"xmlrpc", "http", "ssl", "email", "mpi4py"} & {m.partition(".")[0] for m in stepped[2]}
 
 
 def test_names_of_packages_that_load_later():

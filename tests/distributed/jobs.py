@@ -1,7 +1,9 @@
 """What the ranks of the tests do: functions that a launcher calls in each of them, and that return what is compared."""
 
+import gc
 import math
 import time
+import tracemalloc
 
 import numpy as np
 
@@ -457,32 +459,37 @@ def traced_operations():
 
 
 def everything():
-    """All of the above that ends well."""
+    """What one job can find after another."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
         "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
         "operations": traced_operations(), "pipelines": pipelines(),
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),
+        "library": by_library(),  # whose last operation ends the group
     }  # fmt: skip
+
+
+def begin_to_measure():
+    """From here on `held` looks at what is made."""
+    gc.collect()
+    gc.freeze()
+    tracemalloc.start()
+
+
+def held():
+    """Bytes of NumPy's arrays and of tensors that there are."""
+    gc.collect()
+    arrays = sum(t.size for t in tracemalloc.take_snapshot().traces if t.domain == np.lib.tracemalloc_domain)
+    return arrays + tg.memory.get_allocated_memory()
 
 
 def memory(stage, layers=6, width=256):
     """(What `kept` says before the step, bytes of arrays and tensors that this process has got since the network was not there: before a
     backward, and after the step, the most whole parameters at once), of Adam and layers of `width` ** 2 numbers."""
-    import gc
-    import tracemalloc
-
-    from tengen import memory
 
     def training():
-        tracemalloc.start()
-
-        def held():
-            gc.collect()
-            arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
-            return sum(s.size for s in arrays.statistics("filename")) + memory.get_allocated_memory()
-
+        begin_to_measure()
         base = held()
         net = dist.DataParallel(M.Sequential(*[M.Linear(width, width, bias=False) for _ in range(layers)]))
         opt = dist.shard(net, optim.Adam(net.parameters(), lr=0.01), stage=stage)
@@ -839,19 +846,9 @@ def meshes(folder):
 def memory_on_mesh(kind, width=256, pairs=4):
     """Stage 3 on a mesh of four processes, layers in parts or a pipeline: (bytes of this process's parts of all parameters that it would keep
     without, what it keeps, bytes that it holds when a micro-batch is at its loss, the most whole parameters at once). None where no loss is."""
-    import gc
-    import tracemalloc
-
-    from tengen import memory
 
     def training():
-        tracemalloc.start()
-
-        def held():
-            gc.collect()
-            arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
-            return sum(s.size for s in arrays.statistics("filename")) + memory.get_allocated_memory()
-
+        begin_to_measure()
         found, base = [], held()
         layers = [M.Linear(*((width, 2 * width) if i % 2 == 0 else (2 * width, width)), bias=False) for i in range(2 * pairs)]
         net = M.Sequential(*layers)

@@ -1,9 +1,12 @@
 """Checkpoints of several processes: read by another number of them the run goes on with the same bits; what was damaged, killed or not
 written whole is told."""
 
+import contextlib
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -219,21 +222,31 @@ def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
 
 
 def test_the_example_has_the_same_bits_in_two_processes(tmp_path):
-    """An epoch in one process; and in two, the second half of which go on from a checkpoint of one."""
+    """An epoch in one process, and two; and in two processes, the second one, which goes on from the checkpoint of the first. One process
+    runs it as `python` does, in this interpreter, which has imported what it needs."""
     _mpi()
     pytest.importorskip("sklearn", reason="scikit-learn is not installed: it has the digits of the example")
     example = Path(__file__).parents[2] / "examples" / "data_parallel.py"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    parameters = lambda said: re.search(r"parameters (\w+)", said)[1]
 
-    def run(ranks, *options):
-        command = [sys.executable, "-m", "tengen", "run", "-n", str(ranks), str(example), "--batch", "500", *options]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
-        assert done.returncode == 0, done.stderr
-        return re.search(r"parameters (\w+)", done.stdout)[1]
+    def alone(*options):
+        said = io.StringIO()
+        given, sys.argv = sys.argv, [str(example), "--batch", "500", *options]
+        try:
+            with contextlib.redirect_stdout(said):
+                runpy.run_path(str(example), run_name="__main__")
+        finally:
+            sys.argv = given
+        return parameters(said.getvalue())
 
     folder = str(tmp_path / "run.tgc")
-    run(1, "--epochs", "1", "--checkpoint", folder)
-    assert run(2, "--epochs", "2", "--checkpoint", folder) == run(1, "--epochs", "2")
+    alone("--epochs", "1", "--checkpoint", folder)
+    command = [sys.executable, "-m", "tengen", "run", "-n", "2", str(example), "--batch", "500", "--epochs", "2", "--checkpoint", folder]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "2 processes" in done.stdout and "epoch 1" not in done.stdout
+    assert parameters(done.stdout) == alone("--epochs", "2")
 
 
 @pytest.mark.parametrize("traced", [False, True])

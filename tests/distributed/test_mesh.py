@@ -9,6 +9,7 @@ import pytest
 
 from tengen import Tensor
 from tengen import distributed as dist
+from tengen import functional as F
 from tengen.base.errors import DistributedError
 from tengen.distributed.placing import STATED, attributes, ways
 from tengen.ops.define import REGISTRY, dispatch
@@ -64,6 +65,27 @@ def test_ops_on_parts_give_the_bits_of_the_whole(ranks):
         assert "no dimension 'other'" in said[0] and "axis 3 of (8, 6, 12) cannot be cut" in said[1]
         assert "axis 0 of (7, 6, 12) cannot be cut" in said[2] and "no parameter is called 'wight'" in said[3]
         assert f"21 processes are wanted, there are {ranks}" in said[4] and "add(f32[8,6,12], f32[5])" in said[5]
+
+
+def test_how_a_call_is_computed_is_decided_once():
+    """For its op, attributes, types and places; signs of zeros are told apart, and a new shape is decided anew."""
+
+    def calls():
+        mesh, found, r = dist.Mesh(model=2), [], np.random.default_rng(0)
+        for _ in range(3):
+            x = r.standard_normal((4, 6)).astype(np.float32)
+            for axis in (0, 1):
+                t = mesh.place(Tensor(x), model=dist.Split(axis))
+                for zero in (0.0, -0.0):
+                    assert F.pad(t, 1, constant_value=zero).numpy().tobytes() == np.pad(x, 1, constant_values=zero).tobytes()
+                assert t.max(0).numpy().tobytes() == x.max(0).tobytes() and t.T.numpy().tobytes() == x.T.tobytes()
+            found.append(len(mesh._calls))
+        for n in range(1, 4):
+            assert (mesh.place(Tensor(np.ones((2, n), "f4")), model=dist.Split(0)) + 1).numpy().tolist() == [[2.0] * n] * 2
+        return [*found, len(mesh._calls)]
+
+    for found in dist.launcher(calls, n_gpus=2, backend="threads")():
+        assert found[0] == found[1] == found[2] == found[3] - 3 >= 6
 
 
 COMPLEX = ("complex", "view_as_real", "view_as_complex", "real_part", "imag_part", "slice_grad")  # samples are complex, or cannot be cut

@@ -17,12 +17,14 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import DistributedError, ShapeError
+from tengen.base.tables import keep
+from tengen.compiler.plans import exact_key
 from tengen.distributed.data_parallel import broadcast_tensors
 from tengen.distributed.placing import Way, attributes, chunk_sums, ways
 from tengen.functional.distributed import all_gather, all_reduce_max, all_reduce_min, all_to_all
@@ -36,6 +38,7 @@ from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import assign, tensor_over
 from tengen.transport.group import WORLD, Group, world
 
+MOST_CALLS = 4096  # that a mesh remembers how to compute
 TYPICAL = 32  # what an open extent, a batch mostly, is taken for where bytes are compared
 
 
@@ -59,6 +62,18 @@ class Partial:
 
 
 Placement = Split | Broadcast | Partial
+
+
+class _Call(NamedTuple):
+    """What processes do for a call: for each dimension of the mesh how it is cut, how each operand is placed for that, the attributes of
+    a part's call, and where the results are."""
+
+    canonical: dict[str, Any]
+    outs: Sequence[TensorType]
+    ways: list[Way | None]
+    wanted: list[tuple]
+    attrs: tuple
+    results: tuple
 
 
 class Mesh:
@@ -87,6 +102,7 @@ class Mesh:
         self.names, self.sizes, self.moved = tuple(dims), tuple(dims.values()), 0
         self.at = tuple(int(i) for i in np.unravel_index(here.rank, self.sizes))
         self._groups = [self.group(name) for name in self.names]
+        self._calls: dict[tuple, _Call] = {}
 
     def __repr__(self) -> str:
         return f"Mesh({', '.join(f'{k}={n}' for k, n in zip(self.names, self.sizes))})"
@@ -220,6 +236,8 @@ class Mesh:
 
     def _to(self, t: Tensor, wanted: tuple) -> Tensor:
         """The tensor in other places. What is put together is so first, since a dimension may cut an axis that another one has cut."""
+        if t._layout.moved is None and t._layout.placements == wanted:
+            return t
         have, part = self._at(t)
         added = any(type(p) is Partial for p in t._layout.placements)
         steps = [(d, Broadcast()) for d, p in enumerate(have) if type(p) is Split and p != wanted[d] and self._crosses(d, have, wanted)]
@@ -274,33 +292,42 @@ class Mesh:
     def run(self, op: Op, inputs: tuple, attrs: tuple) -> Any:
         """What a call of an op gives: of a composite what its body gives, of another op its parts."""
         types = [None if x is None else x._layout.type for x in inputs]
-        canonical = op.canonical(types, attrs)
-        if op.kind == "composite":
-            return call_body(op, inputs, canonical)
-        outs = op.infer_types(types, canonical)
         operands = [None if x is None else self._placed(x) for x in inputs]
+        key = op, exact_key(attrs), tuple(None if x is None else (x._layout.type, *self._at(x)[0]) for x in operands)
+        how = self._calls.get(key)
+        if how is None:
+            canonical = op.canonical(types, attrs)
+            if op.kind == "composite":
+                return call_body(op, inputs, canonical)
+            how = self._how(op, operands, types, canonical)
+            known = all(type(n) is int for t in types if t is not None for n in t.shape)  # what a trace knows of other extents changes
+            if known and not op.has_bodies:
+                keep(self._calls, key, how, MOST_CALLS)
+        parts = [None if x is None else self._to(x, wanted)._data for x, wanted in zip(operands, how.wanted)]
+        if any(w is not None and w.combine == "chunks" for w in how.ways):
+            out = chunk_sums(parts[0], parts[1], how.canonical)
+            return self._over(out, how.outs[0], tuple(_result(w, out.shape[0]) for w in how.ways))
+        made = dispatch.run(op, tuple(parts), how.attrs)
+        found = []
+        for part, t in zip(made if isinstance(made, tuple) else (made,), how.outs):
+            for d, w in enumerate(how.ways):
+                if w is not None and w.combine:
+                    part = (all_reduce_max if w.combine == "max" else all_reduce_min)(part, self._groups[d])
+            found.append(self._over(part, t, how.results))
+        return tuple(found) if isinstance(made, tuple) else found[0]
+
+    def _how(self, op: Op, operands: list, types: list, canonical: dict[str, Any]) -> _Call:
+        """What processes do for a call, which follows from the operands' types and places alone."""
+        outs = op.infer_types(types, canonical)
         chosen = self._choose(op, operands, types, canonical, outs)
+        cut = lambda w, i: Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i])
+        wanted = [tuple(cut(w, i) for w in chosen) for i in range(len(operands))]
         given = {"axis": canonical.get("axes"), **canonical}
-        parts = []
-        for i, x in enumerate(operands):
-            if x is not None:
-                wanted = tuple(Broadcast() if w is None or w.axes[i] is None else Split(w.axes[i]) for w in chosen)
-                x = self._to(x, wanted)._data
-            parts.append(x)
         for d, w in enumerate(chosen):
             if w is not None:
                 given = attributes(op, given, w, self.sizes[d])
-        if any(w is not None and w.combine == "chunks" for w in chosen):
-            out = chunk_sums(parts[0], parts[1], canonical)
-            return self._over(out, outs[0], tuple(_result(w, out.shape[0]) for w in chosen))
-        made = dispatch.run(op, tuple(parts), tuple([given[name] for name in op.attrs]))
-        found = []
-        for part, t in zip(made if isinstance(made, tuple) else (made,), outs):
-            for d, w in enumerate(chosen):
-                if w is not None and w.combine:
-                    part = (all_reduce_max if w.combine == "max" else all_reduce_min)(part, self._groups[d])
-            found.append(self._over(part, t, tuple(_result(w, 0) for w in chosen)))
-        return tuple(found) if isinstance(made, tuple) else found[0]
+        results = tuple(_result(w, 0) for w in chosen)
+        return _Call(canonical, outs, chosen, wanted, tuple([given[name] for name in op.attrs]), results)
 
     def _choose(self, op: Op, operands: list, types: list, attrs: dict, outs: Sequence[TensorType]) -> list[Way | None]:
         """For each dimension of the mesh the way whose conversions move the fewest bytes; None: every process computes all of it."""

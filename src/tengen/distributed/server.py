@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from socketserver import ThreadingMixIn
 from typing import Any
-from xmlrpc.client import Binary, Fault, ServerProxy
-from xmlrpc.server import SimpleXMLRPCServer
 
 from tengen.base.config import config
 from tengen.base.errors import DistributedError
@@ -19,9 +16,17 @@ from tengen.base.errors import DistributedError
 HELD = 5.0  # seconds that a call waits at the server; a client asks again until its time-out
 
 
-class _Listener(ThreadingMixIn, SimpleXMLRPCServer):
-    daemon_threads = True
-    allow_reuse_address = True
+def _listener(host: str, port: int) -> Any:
+    """What listens for calls, each in a thread of its own. XML-RPC is imported here and in clients: it brings HTTP, e-mail and TLS, which
+    take a tenth of the start of a process that never calls."""
+    from socketserver import ThreadingMixIn
+    from xmlrpc.server import SimpleXMLRPCServer
+
+    class Listener(ThreadingMixIn, SimpleXMLRPCServer):
+        daemon_threads = True
+        allow_reuse_address = True
+
+    return Listener((host, port), logRequests=False, allow_none=True)
 
 
 class _Methods:
@@ -78,7 +83,7 @@ class Server:
     mm_server_port = 0
 
     def __init__(self, port: int = 0, host: str = "localhost"):
-        self._listener = _Listener((host, port), logRequests=False, allow_none=True)
+        self._listener = _listener(host, port)
         self._listener.register_instance(_Methods())
         self.host, self.py_server_port = host, int(self._listener.server_address[1])
         self._thread = threading.Thread(target=self._listener.serve_forever, name="values of all processes", daemon=True)
@@ -101,6 +106,8 @@ class Client:
         self.master_ip, self.port = master_ip, int(port)
 
     def _call(self, name: str, *args: Any) -> Any:
+        from xmlrpc.client import Fault, ServerProxy
+
         try:
             with ServerProxy(f"http://{self.master_ip}:{self.port}/", allow_none=True, use_builtin_types=True) as proxy:
                 return getattr(proxy, name)(*args)
@@ -125,6 +132,8 @@ class Client:
 
     def user_set(self, key: str, val: Any) -> None:
         """Gives a key a value, for all to see."""
+        from xmlrpc.client import Binary
+
         try:
             self._call("set", key, Binary(bytes(val)) if isinstance(val, (bytes, bytearray)) else val)
         except (TypeError, OverflowError) as e:
