@@ -49,7 +49,7 @@ class Artifact:
         code_bytes: of machine code. object_bytes, weights_bytes, workspace_bytes: of the object, the blob, the scratch memory.
         inputs, outputs: what it takes and gives. extents: the ranges of extents that are open in it; workspace_bytes is for the
             largest. operators: paths of the C and object files that define the C functions of users' operators, which are linked with
-            it. interface: what the header says.
+            it. interface: what the header says. text: the LLVM IR that the object was made of.
     """
 
     files: tuple[str, str, str, str]
@@ -66,6 +66,7 @@ class Artifact:
     extents: dict[str, range] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
     interface: Interface = field(repr=False, kw_only=True)
+    text: str = field(repr=False, kw_only=True)
 
 
 def compile_model(
@@ -152,7 +153,8 @@ def compile_model(
         with replacing(file) as f:
             f.write(content)
     sizes = made_object.code_bytes, len(data), len(blob), made.at(face.workspace_bytes, made.largest)
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs, ranges, beside, interface=face)
+    ports = model.inputs, model.outputs
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, *ports, ranges, beside, interface=face, text=text)
 
 
 def _c_functions(model: Model) -> list[Any]:

@@ -18,6 +18,7 @@ from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.codegen.targets.system import ANDROID, BARE, MACOS, WASM, WINDOWS, System
 from tengen.deploy import javascript, wrappers
 from tengen.deploy.compile import Artifact
+from tengen.deploy.csource import c_source
 from tengen.deploy.ctext import ALIGN
 from tengen.deploy.objects import read_object
 from tengen.deploy.run import link_library
@@ -31,6 +32,7 @@ def package(artifact: Artifact, form: str) -> list[str]:
         form: one of `FORMS`: ``static`` (libNAME.a), ``shared`` (libNAME.so, .dylib or NAME.dll), ``section`` (the weights as an object
             file and its header), ``cpp`` (NAME.hpp), ``cmake``
             (NAME.cmake), ``python`` (NAME.py, by ctypes, with the shared library), ``rust`` (a crate, with the static library),
+            ``c`` (NAME.c, what the object does in C99, for targets whose code names no instructions: riscv64, armv7-exact),
             ``android`` (a folder of the NDK's layout), ``arduino`` (a library's folder), ``javascript`` (NAME.mjs, NAME.d.ts and
             NAME.wasm).
 
@@ -93,6 +95,13 @@ def _section(a: Artifact, target: Target, folder: Path) -> list[str]:
     text = f'{target.head}@{a.name}_weights = constant [{len(blob)} x i8] c"{content}", align {ALIGN}\n'
     files = {"obj": compile_object(text, target, count=False), "h": wrappers.weights_header(a.name, len(blob))}
     return [_write(folder / f"{a.name}_weights.{end}", content) for end, content in files.items()]
+
+
+def _c(a: Artifact, target: Target, folder: Path) -> list[str]:
+    if a.threads > 1 or a.interface.pool:
+        many = "a pool" if a.interface.pool else f"{a.threads} threads"
+        raise ConfigError(f"a C source has one thread, {a.name} is for {many}; help: threads=1")
+    return [_write(folder / f"{a.name}.c", c_source(a.text))]
 
 
 def _cpp(a: Artifact, target: Target, folder: Path) -> list[str]:
@@ -164,6 +173,6 @@ def _closed(a: Artifact, form: str) -> None:
 
 
 FORMS: dict[str, Callable[[Artifact, Target, Path], list[str]]] = {
-    "static": _static, "shared": _shared, "section": _section, "cpp": _cpp, "cmake": _cmake, "python": _python, "rust": _rust,
+    "static": _static, "shared": _shared, "section": _section, "c": _c, "cpp": _cpp, "cmake": _cmake, "python": _python, "rust": _rust,
     "android": _android, "arduino": _arduino, "javascript": _javascript,
 }  # fmt: skip
