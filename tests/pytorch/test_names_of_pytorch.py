@@ -17,6 +17,7 @@ def test_places_of_names():
         "nn.modules.loss": "_Loss _WeightedLoss CrossEntropyLoss", "nn.modules.activation": "ReLU MultiheadAttention",
         "nn.modules.utils": "_pair", "optim.optimizer": "Optimizer required", "optim.swa_utils": "AveragedModel SWALR update_bn",
         "utils.data.dataloader": "DataLoader default_collate", "nn.attention": "SDPBackend sdpa_kernel",
+        "autograd.profiler": "profile record_function",
         "nn.utils.clip_grad": "clip_grad_norm_ get_total_norm", "nn.utils.fusion": "fuse_conv_bn_eval",
     }.items():  # fmt: skip
         module = importlib.import_module(f"tengen.pytorch.{place}")
@@ -79,6 +80,10 @@ def test_linear_algebra_that_says_whether_it_succeeded():
     np.testing.assert_allclose(inverse[1].numpy(), np.linalg.inv(A))
     assert info.tolist() == [1, 0] and np.isnan(inverse[0].numpy()).all()
     assert torch.linalg.inv_ex(torch.tensor(A * 0)).info.item() == 1 and torch.linalg.cholesky_ex(torch.tensor(A)).info.item() == 0
+    x, info = torch.linalg.solve_ex(torch.tensor(np.stack([A * 0, A])), torch.tensor([[1.0], [2.0]], dtype=torch.float64))
+    np.testing.assert_allclose(x[1].numpy(), np.linalg.solve(A, [[1.0], [2.0]]))
+    assert info.tolist() == [1, 0] and np.isnan(x[0].numpy()).all()
+    assert torch.linalg.solve_ex(torch.tensor(A), torch.tensor(A), left=False).info.item() == 0
     for call in (lambda: torch.linalg.cholesky_ex(both, check_errors=True), lambda: torch.linalg.inv_ex(both * 0, check_errors=True)):
         with pytest.raises(torch.linalg.LinAlgError):
             call()

@@ -25,6 +25,7 @@ VIEWS = {  # a package: the modules inside it that show its names
     "utils.data": "dataloader",
     "autograd": "variable grad_mode",
 }
+OLDER = {"autograd.profiler": "profiler"}  # an older place of a module -> the module
 # bases that programs derive classes of their own from -> (the module that has them here, their name)
 BASES = {"_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss")}
 
@@ -50,11 +51,10 @@ class View(ModuleType):
 
 def install() -> None:
     """Makes them importable. An attribute that the package has already, such as the function `nn.utils.weight_norm`, stays what it is."""
-    for package, names in VIEWS.items():
-        of = sys.modules[f"tengen.pytorch.{package}"]
-        for inner in names.split():
-            full = f"tengen.pytorch.{package}.{inner}"
-            view = sys.modules[full] = View(full, of)
-            home, _, last = full.rpartition(".")
-            if last not in vars(sys.modules[home]):
-                setattr(sys.modules[home], last, view)
+    places = [(f"{package}.{inner}", package) for package, names in VIEWS.items() for inner in names.split()]
+    for place, of in [*places, *OLDER.items()]:
+        full = f"tengen.pytorch.{place}"
+        view = sys.modules[full] = View(full, sys.modules[f"tengen.pytorch.{of}"])
+        home, _, last = full.rpartition(".")
+        if last not in vars(sys.modules[home]):
+            setattr(sys.modules[home], last, view)

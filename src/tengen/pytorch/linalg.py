@@ -154,6 +154,17 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Checked:
     return _each_matrix(_linalg.inv, A, check_errors)
 
 
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Checked:
+    """(`solve`, info): as `inv_ex`. Errors: LinAlgError for a singular matrix with check_errors"""
+    try:
+        return Checked(solve(A, B, left=left), F.zeros(A.shape[:-2], "int32"))
+    except LinAlgError:
+        if check_errors:
+            raise
+    inverse, info = inv_ex(A)  # NaNs in the place of the singular ones
+    return Checked(inverse @ B if left else B @ inverse, info)
+
+
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of A as a matrix of its first `ind` axes by the others, with the others first.
 
@@ -184,7 +195,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
 
 
 __all__ = [
-    "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "tensorinv", "tensorsolve",
+    "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "solve_ex", "tensorinv", "tensorsolve",
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
     "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
