@@ -1,4 +1,4 @@
-"""Runs the programs of `strangers.py` and `strangers_further.py` with PyTorch and saves their numbers:
+"""Runs the programs of `strangers.py`, `strangers_further.py` and `strangers_stumbled.py` with PyTorch and saves their numbers:
 ``python tests/pytorch/save_strangers.py``."""
 
 import json
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import strangers
 import strangers_further
+import strangers_stumbled
 import torch
 import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-found = {f.__name__: [float(v) for v in f(torch)] for f in [*strangers.PROGRAMS, *strangers_further.PROGRAMS]}
+found = {f.__name__: [float(v) for v in f(torch)] for f in [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS]}
 path = Path(__file__).with_name("saved_strangers.json")
 path.write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1) + "\n")

@@ -182,6 +182,37 @@ def test_an_optimizer_of_ones_own():
         Descent([w]).load_state_dict(saved)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_dampened_velocity(decay):
+    w = nn.Parameter(torch.tensor([1.0, -2.0]))
+    opt = torch.optim.SGD([w], lr=0.1, momentum=0.9, dampening=0.3, weight_decay=decay)
+    x, v = np.array([1.0, -2.0]), None
+    for _ in range(3):
+        opt.zero_grad()
+        (w**3).sum().backward()
+        opt.step()
+        g = 3 * x**2 + decay * x
+        v = g if v is None else 0.9 * v + 0.7 * g
+        x = x - 0.1 * v
+    np.testing.assert_allclose(w.detach().numpy(), x, rtol=1e-5)
+    again = torch.optim.SGD([w], lr=0.5, momentum=0.9, dampening=0.3)
+    again.load_state_dict(opt.state_dict())
+    assert again.state[w]["step"].item() == 3 and again.param_groups[0]["dampening"] == 0.3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_norms_over_neighbouring_channels(size):
+    a = np.random.default_rng(0).normal(size=(2, 3, 8))
+    low = lambda c: max(c - size // 2, 0)
+    sums = np.stack([(a[:, low(c) : c + (size - 1) // 2 + 1] ** 2).sum(1) for c in range(3)], 1)
+    want = a / (2.0 + 0.5 / size * sums) ** 0.75
+    for shape in ((2, 3, 8), (2, 3, 2, 4), (2, 3, 2, 2, 2)):
+        got = nn.LocalResponseNorm(size, alpha=0.5, k=2.0)(torch.tensor(a.reshape(shape)))
+        np.testing.assert_allclose(got.numpy(), want.reshape(shape), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"local_response_norm: \(2, 3\) has no axes behind the channels"):
+        nn.LocalResponseNorm(size)(torch.ones(2, 3))
+
+
 def test_statistics_computed_anew():
     """The dialect's momentum is the share that is taken, and Tengen's the share that is kept."""
     net = nn.Sequential(nn.BatchNorm1d(2)).eval()
@@ -301,8 +332,8 @@ def test_what_is_not_there_says_so():
         torch.device("cuda")
     with pytest.raises(DeviceError):
         nn.Linear(2, 2, device="cuda")
-    with pytest.raises(ArgumentError, match="dampening"):
-        torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1, dampening=0.5)
+    with pytest.raises(ValueError, match="nesterov needs a momentum and no dampening"):
+        torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1, momentum=0.5, dampening=0.5, nesterov=True)
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
 
 

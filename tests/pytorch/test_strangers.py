@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import strangers
 import strangers_further
+import strangers_stumbled
 
 import tengen.pytorch as torch
 
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-@pytest.mark.parametrize("program", [*strangers.PROGRAMS, *strangers_further.PROGRAMS], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS], ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
     found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
     assert len(found) == len(saved)

@@ -15,16 +15,19 @@ VIEWS = {  # a package: the modules inside it that show its names
         "negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT transformed_distribution "
         "uniform von_mises weibull"
     ),
-    "optim": "adadelta adafactor adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd",
+    "optim": "adadelta adafactor adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd",
     "nn": (
         "modules.activation modules.channelshuffle modules.container modules.conv modules.distance modules.dropout modules.flatten "
         "modules.fold modules.instancenorm modules.lazy modules.linear modules.loss modules.normalization modules.padding modules.pixelshuffle "
         "modules.pooling modules.rnn modules.sparse modules.transformer modules.upsampling"
     ),
-    "nn.utils": "clip_grad convert_parameters spectral_norm weight_norm",
+    "nn.utils": "convert_parameters spectral_norm weight_norm",
     "utils.data": "dataloader",
     "autograd": "variable grad_mode",
 }
+OLDER = {"autograd.profiler": "profiler"}  # an older place of a module -> the module
+# bases that programs derive classes of their own from -> (the module that has them here, their name)
+BASES = {"_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss")}
 
 
 class View(ModuleType):
@@ -37,6 +40,9 @@ class View(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what the import system asks of modules
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name in BASES and not hasattr(self.__dict__["_of"], name):
+            home, name = BASES[name]
+            return getattr(sys.modules[f"tengen.pytorch.{home}"], name)
         return getattr(self.__dict__["_of"], name)
 
     def __dir__(self) -> Iterable[str]:
@@ -45,11 +51,10 @@ class View(ModuleType):
 
 def install() -> None:
     """Makes them importable. An attribute that the package has already, such as the function `nn.utils.weight_norm`, stays what it is."""
-    for package, names in VIEWS.items():
-        of = sys.modules[f"tengen.pytorch.{package}"]
-        for inner in names.split():
-            full = f"tengen.pytorch.{package}.{inner}"
-            view = sys.modules[full] = View(full, of)
-            home, _, last = full.rpartition(".")
-            if last not in vars(sys.modules[home]):
-                setattr(sys.modules[home], last, view)
+    places = [(f"{package}.{inner}", package) for package, names in VIEWS.items() for inner in names.split()]
+    for place, of in [*places, *OLDER.items()]:
+        full = f"tengen.pytorch.{place}"
+        view = sys.modules[full] = View(full, sys.modules[f"tengen.pytorch.{of}"])
+        home, _, last = full.rpartition(".")
+        if last not in vars(sys.modules[home]):
+            setattr(sys.modules[home], last, view)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from tengen import functional as F
 from tengen import linalg as _linalg
+from tengen.base.errors import LinAlgError, ShapeError
 from tengen.linalg import (
     cond,
     det,
@@ -106,7 +110,92 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     return x.unsqueeze(-1) ** powers
 
 
+class Checked(NamedTuple):
+    """What functions give that say by a number, and by no error, whether they succeeded: 0 where they did."""
+
+    result: Tensor
+    info: Tensor
+
+
+def _each_matrix(compute: Any, A: Tensor, check_errors: bool) -> Checked:
+    """compute(A) of all matrices, and zeros; where one cannot be computed NaNs in the place of all, and 1 for those that cannot."""
+    lead = A.shape[:-2]
+    try:
+        return Checked(compute(A), F.zeros(lead, "int32"))
+    except LinAlgError:
+        if check_errors:
+            raise
+    failed = []
+    for m in A.detach().reshape(-1, *A.shape[-2:]):
+        try:
+            compute(m if lead else m.reshape(A.shape))
+            failed.append(0)
+        except LinAlgError:
+            failed.append(1)
+    info = Tensor(failed, dtype="int32").reshape(lead)
+    good = F.where(info.reshape(*lead, 1, 1) == 0, A, F.eye(A.shape[-1], dtype=A.dtype))
+    found = compute(good)
+    return Checked(F.where(info.reshape(*lead, *(1,) * (found.ndim - len(lead))) == 0, found, float("nan")), info)
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Checked:
+    """(`cholesky`, info): info is 0, and 1 of matrices that are not positive definite, whose factor is NaN.
+
+    Errors: LinAlgError for such a matrix with check_errors
+
+    >>> cholesky_ex(Tensor([[-1.0]])).info.item(), cholesky_ex(Tensor([[4.0]])).result.tolist()
+    (1, [[2.0]])
+    """
+    return _each_matrix(lambda m: _linalg.cholesky(m, upper=upper), A, check_errors)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Checked:
+    """(`inv`, info): info is 0, and 1 of singular matrices, whose inverse is NaN. Errors: LinAlgError for such a matrix with check_errors"""
+    return _each_matrix(_linalg.inv, A, check_errors)
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Checked:
+    """(`solve`, info): as `inv_ex`. Errors: LinAlgError for a singular matrix with check_errors"""
+    try:
+        return Checked(solve(A, B, left=left), F.zeros(A.shape[:-2], "int32"))
+    except LinAlgError:
+        if check_errors:
+            raise
+    inverse, info = inv_ex(A)  # NaNs in the place of the singular ones
+    return Checked(inverse @ B if left else B @ inverse, info)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of A as a matrix of its first `ind` axes by the others, with the others first.
+
+    Errors: ShapeError where the extents of both have different products
+
+    >>> tensorinv(F.eye(4).reshape(4, 2, 2), ind=1).shape
+    (2, 2, 4)
+    """
+    rows, columns = A.shape[:ind], A.shape[ind:]
+    if ind < 1 or math.prod(rows) != math.prod(columns):
+        raise ShapeError(f"tensorinv: the first {ind} axes of {A.shape} have {math.prod(rows)} elements, the others {math.prod(columns)}")
+    return _linalg.inv(A.reshape(math.prod(rows), -1)).reshape(*columns, *rows)
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X of tensordot(A, X, X.ndim) = B. Args: dims: axes of A that are moved to its end first.
+
+    Errors: ShapeError where the axes of A that are not those of B have another number of elements than B
+
+    >>> tensorsolve(2.0 * F.eye(4).reshape(4, 2, 2), F.ones(4)).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+    moved = A if dims is None else F.moveaxis(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    rest = moved.shape[B.ndim :]
+    if math.prod(rest) != B.size:
+        raise ShapeError(f"tensorsolve: axes {rest} of {moved.shape} must have as many elements as {B.shape}")
+    return _linalg.solve(moved.reshape(B.size, -1), B.reshape(-1)).reshape(*rest)
+
+
 __all__ = [
+    "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "solve_ex", "tensorinv", "tensorsolve",
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
     "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen.base.errors import ShapeError
+
 if TYPE_CHECKING:
     from tengen.base.dtype import DType
 
@@ -42,7 +44,7 @@ class Values:
     def item(self) -> float | int | bool | complex:
         """The one element as a Python number."""
         if self.size != 1:
-            raise ValueError(f"item() needs one element, this tensor is {self._layout.type!r}")
+            raise ShapeError(f"item() needs one element, this tensor is {self._layout.type!r}")
         return self.numpy().reshape(())[()].item()
 
     def tolist(self):
@@ -57,7 +59,7 @@ class Values:
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError(f"the truth of a tensor of {self.size} elements is ambiguous; help: use any() or all()")
+            raise ShapeError(f"the truth of {self._layout.type!r}, which has {self.size} elements, is ambiguous; help: use any() or all()")
         return bool(self.item())
 
     def __index__(self) -> int:

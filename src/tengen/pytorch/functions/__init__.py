@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import isfunction
 from typing import Any
 
 from tengen.ops.calls import all_with_line, also_called
@@ -26,7 +27,7 @@ def in_words(scope: dict[str, Any], names: Iterable[str]) -> None:
     names = list(names)
     all_with_line(scope, names, NUMPYS_WORDS)
     for name in names:
-        if not scope[name].__module__.startswith("tengen.pytorch"):
+        if isfunction(scope[name]) and not scope[name].__module__.startswith("tengen.pytorch"):
             scope[name] = also_called(scope[name], [*WORDS_OF.get(name, ()), *PYTORCHS_WORDS])
 
 

@@ -238,7 +238,23 @@ def logdet(input: Tensor) -> Tensor:
     return F.where(sign < 0, math.nan, value)
 
 
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input for A = L L^H; with `upper` L is the other factor, A = L^H L.
+
+    >>> cholesky_solve(Tensor([[8.0]]), Tensor([[2.0]])).tolist()
+    [[2.0]]
+    """
+    first, second = (L.mH, L) if upper else (L, L.mH)
+    return linalg.solve_triangular(second, linalg.solve_triangular(first, input, upper=False), upper=True)
+
+
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A = L L^H; with `upper` of A = L^H L."""
+    return cholesky_solve(F.eye(L.shape[-1], dtype=L.dtype), L, upper)
+
+
 __all__ = [
+    "cholesky_inverse", "cholesky_solve",
     "conj_physical", "diagonal_scatter", "dsplit", "frexp", "gcd", "gradient", "histogram", "index_put", "lcm", "ldexp", "logdet",
     "resolve_conj",
     "resolve_neg", "scalar_tensor", "select_scatter", "slice_scatter",

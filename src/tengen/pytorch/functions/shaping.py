@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
-from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, ShapeError
 from tengen.functional import (
     atleast_1d,
     atleast_2d,
@@ -145,10 +145,15 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
 
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Without the axes of extent 1, or without these; of an axis of another extent the tensor itself."""
+    """Without the axes of extent 1, or without these; of an axis of another extent the tensor itself.
+
+    Errors: AxisError for an axis that is not there
+    """
     if dim is None:
         return F.squeeze(input)
     axes = [dim] if isinstance(dim, int) else list(dim)
+    if odd := [a for a in axes if not -max(input.ndim, 1) <= a < max(input.ndim, 1)]:
+        raise AxisError(f"squeeze(dim={odd[0]}): a tensor of shape {input.shape} has {input.ndim} axes")
     gone = [a for a in axes if input.ndim and input.shape[a] == 1]
     return F.squeeze(input, gone) if gone else input
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 from tengen import functional as F
@@ -13,6 +16,29 @@ from tengen.module.transformer import visible
 from tengen.pytorch.nn.layers import LayerNorm, Linear
 from tengen.pytorch.nn.module import Module, finished
 from tengen.tensor import Parameter, Tensor
+
+
+class SDPBackend(Enum):
+    """Ways to compute attention that PyTorch tells apart. Here there is one, which reads keys and values in blocks."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """A block in which PyTorch computes attention in these ways; here it changes nothing.
+
+    Errors: ArgumentError for what is no `SDPBackend`, nor a list of them
+    """
+    given = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not given or not all(isinstance(b, SDPBackend) for b in given):
+        raise ArgumentError(f"sdpa_kernel: {backends!r} must be a SDPBackend, or a list of them")
+    yield
 
 
 class MultiheadAttention(Module):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen import random as _random
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import (
     affine_grid,
     bilinear,
@@ -424,8 +424,18 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha / size * the sum of squares over `size` channels) ^ beta."""
-    return F.local_response_norm(input, size, k, alpha / size, beta)
+    """x / (k + alpha / size * the sum of squares over `size` channels) ^ beta, of (N, C, ...).
+
+    Errors: ShapeError for fewer than three axes
+    """
+    if input.ndim == 4 and size % 2:
+        return F.local_response_norm(input, size, k, alpha / size, beta)
+    if input.ndim < 3:
+        raise ShapeError(f"local_response_norm: {input.shape} has no axes behind the channels; help: (N, C, L) or more")
+    around = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (input.ndim - 2)]
+    squares, channels = F.pad(input * input, around), input.shape[1]
+    total = sum((squares[:, i : i + channels] for i in range(1, size)), squares[:, :channels])
+    return input / (k + alpha / size * total) ** beta
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

@@ -486,4 +486,4 @@ class LocalResponseNorm(Module):
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.local_response_norm(input, self.size, self.k, self.alpha / self.size, self.beta)
+        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)

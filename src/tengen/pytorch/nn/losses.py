@@ -221,16 +221,25 @@ def ctc_loss(
     return _loss.ctc_loss(log_probs, lengths[0], targets, lengths[1], blank, reduction, log_probs=True, zero_infinity=zero_infinity)
 
 
-class _Weighted(Module):
-    """Losses with a factor for each class or element, given first."""
+class Loss(Module):
+    """PyTorch's `_Loss`: the base of losses that programs write. Attributes: reduction: "mean", "sum" or "none"."""
 
-    def __init__(self, weight: Tensor | None, size_average: bool | None, reduce: bool | None, reduction: str):
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
         self.reduction = reduction_of(size_average, reduce, reduction)
+
+
+class WeightedLoss(Loss):
+    """PyTorch's `_WeightedLoss`: losses with a factor for each class or element, given first."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ):  # fmt: skip
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight, False)
 
 
-class CrossEntropyLoss(_Weighted):
+class CrossEntropyLoss(WeightedLoss):
     """`cross_entropy` as a module: ``CrossEntropyLoss(weight, ignore_index=, label_smoothing=)``.
 
     >>> CrossEntropyLoss(Tensor([1.0, 2.0])).reduction
@@ -248,7 +257,7 @@ class CrossEntropyLoss(_Weighted):
         return cross_entropy(input, target, self.weight, None, self.ignore_index, None, self.reduction, self.label_smoothing)
 
 
-class NLLLoss(_Weighted):
+class NLLLoss(WeightedLoss):
     """`nll_loss` as a module."""
 
     def __init__(
@@ -262,7 +271,7 @@ class NLLLoss(_Weighted):
         return nll_loss(input, target, self.weight, None, self.ignore_index, None, self.reduction)
 
 
-class BCELoss(_Weighted):
+class BCELoss(WeightedLoss):
     """`binary_cross_entropy` as a module."""
 
     def __init__(
@@ -274,7 +283,7 @@ class BCELoss(_Weighted):
         return binary_cross_entropy(input, target, self.weight, None, None, self.reduction)
 
 
-class BCEWithLogitsLoss(_Weighted):
+class BCEWithLogitsLoss(WeightedLoss):
     """`binary_cross_entropy_with_logits` as a module."""
 
     def __init__(
@@ -308,7 +317,7 @@ class L1Loss(M.L1Loss):
         return l1_loss(input, target, None, None, self.reduction)
 
 
-class MultiMarginLoss(_Weighted):
+class MultiMarginLoss(WeightedLoss):
     """`multi_margin_loss` as a module."""
 
     def __init__(

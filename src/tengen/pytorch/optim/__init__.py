@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from tengen import optimizer as O
-from tengen.base.errors import ArgumentError
 from tengen.base.lazy import NoSuchName
 from tengen.ops.define import REGISTRY
 from tengen.optimizer import (
@@ -29,18 +28,45 @@ from tengen.tensor import Tensor
 
 
 class SGD(O.SGD):
-    """`tengen.optimizer.SGD` with PyTorch's order of arguments, and lr=1e-3 unless another is given.
+    """`tengen.optimizer.SGD` with PyTorch's order of arguments, lr=1e-3 unless another is given, and `dampening`.
 
-    Errors: ArgumentError for a dampening.
+    Args: dampening: after the first step the velocity takes 1 - dampening times the gradient.
+    Errors: ValueError for nesterov without a momentum, or with a dampening
+
+    >>> w = Tensor([0.0]).requires_grad_()
+    >>> opt = SGD([w], lr=1.0, momentum=0.5, dampening=0.5)
+    >>> for _ in range(2):
+    ...     opt.zero_grad()
+    ...     (w * 4.0).sum().backward()
+    ...     _ = opt.step()
+    >>> w.tolist()
+    [-8.0]
     """
 
     def __init__(
         self, params: Any, lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
         nesterov: bool = False, **how: Any,
     ):  # fmt: skip
-        if dampening:
-            raise ArgumentError(f"SGD: dampening={dampening} is not there; help: lr and momentum alone")
-        super().__init__(params, lr, momentum, nesterov, weight_decay, **how)
+        if nesterov and (momentum <= 0 or dampening):
+            raise ValueError(f"SGD: nesterov needs a momentum and no dampening, got momentum={momentum} and dampening={dampening}")
+        defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
+        O.Optimizer.__init__(self, params, defaults, how)
+
+    def _create_state(self, p: Any, group: Any) -> dict[str, Tensor]:
+        state = super()._create_state(p, group)
+        return {**state, "step": Tensor(0.0)} if state and group["dampening"] else state
+
+    def _update(self, p: Any, grad: Tensor, state: dict[str, Tensor], group: Any) -> None:
+        if not group["momentum"] or not group["dampening"]:
+            super()._update(p, grad, state, group)
+            return
+        for name, value in self._create_state(p, group).items():  # what was 0 until now
+            state.setdefault(name, value)
+        grad = grad + p.detach() * group["weight_decay"] if group["weight_decay"] else grad
+        damped = state["momentum_buffer"] * group["momentum"] + grad * (1 - group["dampening"])
+        state["momentum_buffer"]._reset(REGISTRY["where"](state["step"] == 0, grad, damped))
+        state["step"]._reset(state["step"] + 1.0)
+        p._reset(p.detach() - group.lr * state["momentum_buffer"])
 
 
 class Adagrad(O.Optimizer):
