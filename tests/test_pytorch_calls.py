@@ -363,3 +363,17 @@ def test_every_method_is_tried():
     from tengen.tensor.pytorch_names import OF_FUNCTIONS
 
     assert not {n for names in OF_FUNCTIONS.values() for n in names} - tried - {"svd", "qr", "pinv", "istft", "stft"}  # test_fft.py
+
+
+def test_what_is_written_to_the_data_of_data_is_written_to_the_tensor():
+    """What is given `p.grad.data` may itself write to its argument's `data`, as collective operations do."""
+    p = Parameter([1.0, 2.0])
+    with autodiff.GradManager().attach([p]) as gm:
+        gm.backward((p * p).sum())
+    for x in (p, p.grad):
+        x.data.data.copy_(Tensor([3.0, 4.0]))
+        x.data.data[0] = 5.0
+        x.data.data += 1.0
+        assert x.tolist() == [6.0, 5.0]
+        x.data.data = Tensor([7.0, 8.0])
+        assert x.tolist() == [7.0, 8.0]

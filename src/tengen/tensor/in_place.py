@@ -60,7 +60,10 @@ def set_data(x: Tensor, value: Any) -> None:
     given = value if isinstance(value, Tensor) else Tensor(value)
     if type(given) is Data and given._owner is x:  # what `x.data += y` sets at last
         return
-    _keep_node(x, given.detach())
+    if type(x) is Data:
+        _give(x, given.detach())
+    else:
+        _keep_node(x, given.detach())
 
 
 def _keep_node(x: Tensor, value: Tensor) -> None:
@@ -72,8 +75,10 @@ def _keep_node(x: Tensor, value: Tensor) -> None:
 
 def _give(x: Tensor, value: Tensor) -> None:
     """x takes the value; of what `x.data` is, its tensor too."""
-    if type(x) is Data and x._owner is not None:
-        _keep_node(x._owner, value)
+    at = x
+    while type(at) is Data and at._owner is not None:  # also of `x.data.data`
+        at = at._owner
+        _keep_node(at, value)
         value = value.detach()
     assign(x, value)
 
