@@ -15,10 +15,10 @@ from tengen import load_graph
 from tengen.base.config import config
 
 SCRIPT = Path(__file__).resolve().parent / "random_calls.py"
-COUNT = 500
+COUNT = 1000  # of a process, whose start takes as long as a third of them
 
 
-@pytest.mark.parametrize("first", range(0, 4 * COUNT, COUNT))
+@pytest.mark.parametrize("first", range(0, 2 * COUNT, COUNT))
 def test_random_calls(first):
     command = [sys.executable, "-W", "ignore", str(SCRIPT), str(first), str(first + COUNT)]
     p = subprocess.run(command, capture_output=True, text=True)
@@ -39,7 +39,7 @@ CASES = 240  # a longer hunt: python tests/robustness/test_fuzz.py first last
 def fuzz_files(folder, first, last):
     """(case, what became of it) for each; a case that ends the process says how."""
     while first < last:
-        here = min(first + 120, last)
+        here = min(first + CASES, last)
         command = [sys.executable, "-W", "ignore", str(FILES), str(folder), str(first), str(here)]
         p = subprocess.run(command, capture_output=True, text=True)
         lines = p.stdout.splitlines()

@@ -1,143 +1,35 @@
 """Checkpoints of a training run: one that is killed again and again, also while it saves, ends with the bits of one that was not; files
-and states that do not fit are refused, and change nothing.
-
-Run as a script, this file is the training run: `test_resume.py FOLDER [MOMENT STEP]`, where it kills itself at a moment of a step.
-"""
+and states that do not fit are refused, and change nothing. The run is `killed_run.py`."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import killed_run
 import numpy as np
 import pytest
 
 import tengen
-import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, amp, data, optimizer
-from tengen.autodiff import GradManager
-from tengen.base import files
 from tengen.base.errors import FileFormatError
-
-EPOCHS, SAMPLES, BATCH = 3, 23, 5
-STEPS = EPOCHS * -(-SAMPLES // BATCH)
-
-
-# ---- the run ---------------------------------------------------------------------------------------------------------
-
-
-class Images(data.Dataset):
-    """Images that are augmented, by the worker that reads them."""
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, i):
-        rng = data.rng()
-        image = np.random.RandomState(i).normal(size=(8, 8)) + 0.1 * rng.normal(size=(8, 8))
-        return i, (image[:, ::-1] if rng.random() < 0.5 else image).astype(np.float32).ravel(), i % 4
-
-
-class Run:
-    """All that a run has a state of."""
-
-    def __init__(self, seed: int = 1):
-        np.random.seed(seed)
-        random.seed(seed)
-        tengen.random.seed(seed)
-        self.net = M.Sequential(M.Linear(64, 16), M.BatchNorm1d(16), M.ReLU(), M.Dropout(0.5), M.Linear(16, 4))
-        self.opt = optimizer.Adam(optimizer.decay_groups(self.net, 0.01), lr=0.01)
-        warm, then = optimizer.LinearLR(self.opt, 0.25, total_iters=4), optimizer.CosineAnnealingLR(self.opt, 9)
-        self.schedule = optimizer.SequentialLR(self.opt, [warm, then], [4])
-        self.scaler = amp.GradScaler(1024.0, growth_interval=3)
-        self.loader = data.DataLoader(Images(), batch_size=BATCH, shuffle=True, num_workers=2)
-        self.gm = GradManager().attach(self.net.parameters())
-        self.step = tengen.trace(self._step)
-
-    def _step(self, x, y):
-        with self.gm:
-            loss = F.cross_entropy(self.net(x), y)
-            self.scaler.backward(self.gm, loss)
-        self.opt.step().clear_grad()
-        return loss
-
-    def parts(self):
-        return {name: getattr(self, name) for name in ("net", "opt", "schedule", "scaler", "loader")}
-
-    def train(self, path, before=lambda step: None):
-        """The numbers of the samples in order, and the losses. before: is called before each step is saved."""
-        seen, losses, first = [], [], 0
-        if path.exists():
-            found = tengen.load_checkpoint(path, **self.parts())
-            seen, losses, first = found["seen"], found["losses"], found["epoch"]
-        for epoch in range(first, EPOCHS):
-            for indices, x, y in self.loader:
-                x = x + np.float32(np.random.normal() + random.random())  # what users do beside the loader
-                losses.append(self.step(Tensor(x), Tensor(y)).item())
-                self.schedule.step()
-                seen += indices.tolist()
-                before(len(losses))
-                ballast = np.full(1 << 18, len(losses))  # so that writing takes a while
-                tengen.save_checkpoint(path, **self.parts(), seen=seen, losses=losses, epoch=epoch, ballast=ballast)
-        return seen, losses
-
-    def digest(self):
-        h = hashlib.sha256()
-        for states in (self.net.state_dict(), *self.opt.state_dict()["state"].values()):
-            for name, a in states.items():
-                h.update(f"{name} {a.dtype} {a.shape} ".encode() + a.tobytes())
-        h.update(repr([g["lr"] for g in self.opt.param_groups] + [self.scaler.state_dict()]).encode())
-        h.update(tengen.random.get_state().tobytes() + repr([np.random.random(), random.random()]).encode())
-        return h.hexdigest()
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def dies(moment: str):
-    """From now on the process kills itself at a moment of saving."""
-    write, replace = files.Counted.write, os.replace
-    if moment == "before":
-        die()
-    if moment == "writing":
-        files.Counted.write = lambda self, b: die() if self.bytes > 1 << 20 else write(self, b)
-    if moment == "replacing":
-        os.replace = lambda *a, **k: die()
-    if moment == "replaced":
-        os.replace = lambda *a, **k: (replace(*a, **k), die())
-
-
-def main(folder: str, moment: str = "", at: str = "0") -> None:
-    def before(step: int) -> None:
-        print(step, flush=True)
-        if step == int(at):
-            dies(moment)
-
-    run = Run()
-    seen, losses = run.train(Path(folder, "run.tgc"), before)
-    print("done", run.digest(), repr((seen, losses)), flush=True)
-
 
 # ---- killed ----------------------------------------------------------------------------------------------------------
 
 
 def start(*args) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, __file__, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, killed_run.__file__, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bits(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()
     reference, err = start(whole).communicate(timeout=300)
-    assert reference.count("\n") == STEPS + 1, err
+    assert reference.count("\n") == killed_run.STEPS + 1, err
     rng = np.random.default_rng(time.time_ns())  # the promise holds for every moment
     last = 0
     for moment, after in [("writing", 3), ("", 2), ("replacing", 2), ("replaced", 3), ("", 1), ("before", 1)]:
@@ -314,7 +206,3 @@ def test_structures_that_are_not_those_of_save_checkpoint(saved, tmp_path):
             tengen.load_checkpoint(saved, **run)
             before = states(run)
     assert refused > 40
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
