@@ -32,8 +32,6 @@ HEAD = """\
 #error "groups of short integers are read as they lie in memory, the first in the lowest bits"
 #endif
 #pragma STDC FP_CONTRACT OFF
-static inline float f32_of(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
-static inline double f64_of(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
 """
 SCALARS = {"i1": "uint8_t", "ptr": "char *", "float": "float", "double": "double", "void": "void"}
 SCALARS |= {f"i{n}": f"uint{n}_t" for n in (8, 16, 32, 64)} | {"i128": "uint64_t"}  # of 128 bits: extended numbers that are compared
@@ -45,7 +43,6 @@ SIGNED = {"sgt": ">", "sge": ">=", "slt": "<", "sle": "<="}
 ORDERED = {"oeq": "==", "ogt": ">", "oge": ">=", "olt": "<", "ole": "<="}
 NEGATED = {"ugt": "<=", "uge": "<", "ult": ">=", "ule": ">", "une": "=="}  # true unless the opposite holds, so also of a NaN
 MATH = {"fma": "fma", "fabs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "roundeven": "rint"}
-MATH |= {"nearbyint": "nearbyint", "copysign": "copysign"}
 FLAGS = {"nuw", "nsw", "exact", "inbounds", "disjoint", "nneg", "volatile", "noundef", "noalias", "readonly", "nocapture", "writeonly"}
 
 
@@ -140,7 +137,7 @@ class _Module:
         """A type of the IR."""
         vector = re.fullmatch(r"<(\d+) x (\w+)>", text)
         t = _Type(vector[2], int(vector[1])) if vector else _Type(text)
-        if t.element not in SCALARS or t == _Type("i128", t.lanes) and t.lanes:
+        if t.element not in SCALARS or (t.element == "i128" and t.lanes):
             raise CompileError(f"C99 has no type {text}; help: --target riscv64, or an object file (without --as c)")
         return t
 
@@ -176,10 +173,9 @@ class _Module:
             return "1" if value == "true" else "0"
         if element in FLOATS:
             x = struct.unpack(">d", bytes.fromhex(value[2:]))[0] if value.startswith("0x") else float(value)
-            if math.isfinite(x):
-                return f"{x.hex()}{'f' if element == 'float' else ''}"
-            return f"f64_of(UINT64_C({int.from_bytes(struct.pack('>d', x), 'big')}))" if element == "double" else (
-                f"f32_of(UINT32_C({int.from_bytes(struct.pack('>f', x), 'big')}))")  # fmt: skip
+            if not math.isfinite(x):
+                return f"(({element}){'NAN' if math.isnan(x) else 'INFINITY' if x > 0 else '-INFINITY'})"
+            return f"{x.hex()}{'f' if element == 'float' else ''}"
         bits = _Type(element).bits
         return f"(({SCALARS[element]})UINT64_C({int(value) & ((1 << min(bits, 64)) - 1)}))"
 
@@ -401,9 +397,6 @@ class _Function:
 
     def _ret(self, name: str, op: str, rest: str) -> None:
         self.emit("return;" if rest == "void" else f"return {self.whole(self.m.operand(*_typed(rest)))};")
-
-    def _unreachable(self, name: str, op: str, rest: str) -> None:
-        self.emit("return;")
 
     def _insertelement(self, name: str, op: str, rest: str) -> None:
         vector, x, at = (self.m.operand(*_typed(x)) for x in _parts(rest))
