@@ -63,6 +63,10 @@ class MultivariateNormal(Distribution):
         return linalg.inv(self.covariance_matrix)
 
     @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
     def mean(self) -> Tensor:
         return self.loc
 
@@ -117,6 +121,18 @@ class OneHotCategorical(Distribution):
         return F.one_hot(drawn, shape[-1]).astype(self.probs.dtype)
 
     @property
+    def param_shape(self) -> tuple[int, ...]:
+        """The shape of `probs`."""
+        return self.probs.shape
+
+    def _values(self) -> Tensor:
+        return F.eye(self.probs.shape[-1], dtype=self.probs.dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        return F.one_hot(self._categorical.mode, self.probs.shape[-1]).astype(self.probs.dtype)
+
+    @property
     def mean(self) -> Tensor:
         return self.probs
 
@@ -157,6 +173,10 @@ class Independent(Distribution):
 
     def _summed(self, x: Tensor) -> Tensor:
         return x.sum(tuple(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else x
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
 
     @property
     def mean(self) -> Tensor:

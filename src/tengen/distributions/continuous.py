@@ -57,6 +57,10 @@ class Normal(_LocationScale):
         return self.loc + self.scale * _normal(shape, self.loc)
 
     @property
+    def mode(self):
+        return self.loc
+
+    @property
     def mean(self):
         return self.loc
 
@@ -82,6 +86,10 @@ class LogNormal(_LocationScale):
 
     def _draw(self, shape):
         return exp(self.loc + self.scale * _normal(shape, self.loc))
+
+    @property
+    def mode(self):
+        return exp(self.loc - self.scale * self.scale)
 
     @property
     def mean(self):
@@ -112,6 +120,10 @@ class Laplace(_LocationScale):
         u = self._uniform(shape)
         z = where(u < 0.5, log(u * 2.0), -log(2.0 - u * 2.0))
         return self.loc + self.scale * z.astype(self.loc.dtype)
+
+    @property
+    def mode(self):
+        return self.loc
 
     @property
     def mean(self):
@@ -145,6 +157,10 @@ class Cauchy(_LocationScale):
         return self.loc + self.scale * F.tan(angle).astype(self.loc.dtype)
 
     @property
+    def mode(self):
+        return self.loc
+
+    @property
     def mean(self):
         return F.full_like(self.loc, math.nan)
 
@@ -171,6 +187,10 @@ class Gumbel(_LocationScale):
 
     def _draw(self, shape):
         return self.loc - self.scale * log(-log(self._uniform(shape))).astype(self.loc.dtype)
+
+    @property
+    def mode(self):
+        return self.loc
 
     @property
     def mean(self):
@@ -209,6 +229,10 @@ class HalfNormal(Distribution):
         return self.scale * abs(_normal(shape, self.scale))
 
     @property
+    def mode(self):
+        return F.zeros_like(self.scale)
+
+    @property
     def mean(self):
         return self.scale * math.sqrt(2 / math.pi)
 
@@ -241,6 +265,10 @@ class Exponential(Distribution):
 
     def _draw(self, shape):
         return -log(default_rng.open_uniform(shape)).astype(self.rate.dtype) / self.rate
+
+    @property
+    def mode(self):
+        return F.zeros_like(self.rate)
 
     @property
     def mean(self):

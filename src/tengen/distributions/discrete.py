@@ -77,6 +77,13 @@ class Bernoulli(Odds):
         lead = shape[: len(shape) - len(self.batch_shape)]
         return default_rng.bernoulli(self.probs.detach(), lead)
 
+    def _values(self) -> Tensor:
+        return F.arange(2, dtype=self.probs.dtype.name)
+
+    @property
+    def mode(self):
+        return where(self.probs == 0.5, math.nan, where(self.probs > 0.5, 1.0, 0.0).astype(self.probs.dtype))
+
     @property
     def mean(self):
         return self.probs
@@ -105,6 +112,10 @@ class Geometric(Odds):
         u = default_rng.open_uniform(shape)
         p = self.probs.detach().astype("float64")
         return F.floor(where(p == 1.0, 0.0, log(u) / log1p(-where(p == 1.0, 0.5, p)))).astype(self.probs.dtype)
+
+    @property
+    def mode(self):
+        return F.zeros_like(self.probs)
 
     @property
     def mean(self):
@@ -143,6 +154,16 @@ class Binomial(Odds):
         lead = shape[: len(shape) - len(self.batch_shape)]
         return default_rng.binomial(self.total_count, self.probs.detach(), lead)
 
+    def _values(self) -> Tensor:
+        most = self.total_count.numpy()
+        if most.size and (most != most.flat[0]).any():
+            raise NotImplementedError(f"Binomial.enumerate_support: the copies have several numbers of trials, {most.tolist()}")
+        return F.arange(int(most.flat[0]) + 1, dtype=self.probs.dtype.name)
+
+    @property
+    def mode(self):
+        return F.minimum(F.floor((self.total_count + 1.0) * self.probs), self.total_count)
+
     @property
     def mean(self):
         return self.total_count * self.probs
@@ -173,6 +194,10 @@ class Poisson(Distribution):
 
     def _draw(self, shape):
         return default_rng.poisson(self.rate.detach(), shape[: len(shape) - len(self.batch_shape)])
+
+    @property
+    def mode(self):
+        return F.floor(self.rate)
 
     @property
     def mean(self):
@@ -217,6 +242,18 @@ class Categorical(Distribution):
     def _draw(self, shape):
         noise = -log(-log(default_rng.open_uniform((*shape, self.probs.shape[-1]))))
         return F.argmax(self.logits.detach().astype("float64") + noise, -1).astype("int64")
+
+    @property
+    def param_shape(self) -> tuple[int, ...]:
+        """The shape of `probs`."""
+        return self.probs.shape
+
+    def _values(self) -> Tensor:
+        return F.arange(self.probs.shape[-1], dtype="int64")
+
+    @property
+    def mode(self):
+        return F.argmax(self.probs, -1).astype("int64")
 
     @property
     def mean(self):

@@ -119,6 +119,27 @@ class Distribution:
         self._lacks("mean")
 
     @property
+    def mode(self) -> Tensor:
+        """A value whose density (or probability) is the largest; NaN where several are as large."""
+        self._lacks("mode")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a distribution of finitely many, along a first axis. Args: expand: for each copy; else once for all of them, with
+        axes of extent 1.
+
+        >>> from tengen.distributions import Bernoulli
+        >>> Bernoulli(Tensor([0.2, 0.7])).enumerate_support().tolist()
+        [[0.0, 0.0], [1.0, 1.0]]
+        """
+        values = self._values()
+        values = values.reshape(values.shape[0], *(1,) * len(self.batch_shape), *self.event_shape)
+        return REGISTRY["broadcast_to"](values, (values.shape[0], *self.batch_shape, *self.event_shape)) if expand else values
+
+    def _values(self) -> Tensor:
+        """All values along a first axis, of one copy."""
+        raise NotImplementedError(f"{type(self).__name__} has no finite number of values to enumerate")
+
+    @property
     def variance(self) -> Tensor:
         """The variance; NaN or inf where there is none."""
         self._lacks("variance")

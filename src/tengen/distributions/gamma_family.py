@@ -46,6 +46,10 @@ class Gamma(Distribution):
         return default_rng.gamma(self.concentration.detach(), 1.0, lead) / self.rate.detach()
 
     @property
+    def mode(self):
+        return F.maximum(self.concentration - 1.0, 0.0) / self.rate
+
+    @property
     def mean(self):
         return self.concentration / self.rate
 
@@ -175,6 +179,10 @@ class StudentT(Distribution):
         chi = default_rng.gamma(self.df.detach() * 0.5, 2.0, lead)
         z = default_rng.normal(size=shape).astype(chi.dtype)
         return self.loc.detach() + self.scale.detach() * z * F.sqrt(self.df.detach() / chi)
+
+    @property
+    def mode(self):
+        return self.loc
 
     @property
     def mean(self):

@@ -88,6 +88,10 @@ class Pareto(_ByQuantiles):
         super().__init__(self.scale.shape)
 
     @property
+    def mode(self):
+        return self.scale
+
+    @property
     def mean(self):
         a = F.maximum(self.alpha, 1.0)
         return where(a > 1, a * self.scale / where(a > 1, a - 1.0, 1.0), math.inf)
@@ -122,6 +126,10 @@ class HalfCauchy(_ByQuantiles):
     def __init__(self, scale: Any = 1.0):
         (self.scale,) = together(self, {"scale": (scale, positive)})
         super().__init__(self.scale.shape)
+
+    @property
+    def mode(self):
+        return F.zeros_like(self.scale)
 
     @property
     def mean(self):
@@ -200,6 +208,10 @@ class InverseGamma(Distribution):
     def _draw(self, shape):
         lead = shape[: len(shape) - len(self.batch_shape)]
         return self.rate.detach() / default_rng.gamma(self.concentration.detach(), 1.0, lead)
+
+    @property
+    def mode(self):
+        return self.rate / (self.concentration + 1.0)
 
     @property
     def mean(self):
