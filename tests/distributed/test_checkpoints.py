@@ -288,3 +288,16 @@ def test_values_are_those_of_the_moment_although_steps_go_on(tmp_path, monkeypat
     assert (np.asarray(found["own"]) == 1.0).all() and np.asarray(found["lists"][0]).tolist() == [1.0] * 3
     assert len({a.ctypes.data for a in own_arrays} & set(where)) == 2  # both matrices were written from where they lie
     assert not np.array_equal(net.state_dict()["0.weight"], wanted["0.weight"])
+
+
+def test_the_folder_before_is_removed_beside_the_training(tmp_path, monkeypatch):
+    """`wait` does not wait for it; the next checkpoint does, and nothing is left."""
+    net, remove, go_on = M.Linear(64, 64), shutil.rmtree, threading.Event()
+    dist.save_checkpoint(tmp_path / "run.tgc", net=net, step=1)
+    monkeypatch.setattr(shutil, "rmtree", lambda path, ignore_errors=False: (go_on.wait(10), remove(path, ignore_errors)))
+    dist.save_checkpoint_async(tmp_path / "run.tgc", net=net, step=2).wait()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.tgc", "run.tgc.part"]
+    assert dist.load_checkpoint(tmp_path / "run.tgc", net=net) == {"step": 2}
+    go_on.set()
+    dist.save_checkpoint(tmp_path / "run.tgc", net=net, step=3)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.tgc"] and dist.load_checkpoint(tmp_path / "run.tgc", net=net) == {"step": 3}

@@ -126,3 +126,11 @@ def test_each_way_of_each_op(name):
                     assert joined.tobytes() == np.ascontiguousarray(t.numpy()).tobytes(), (case, way)
                 tried += 1
     assert tried or name in COMPLEX, "no sample can be cut"
+
+
+def test_processes_make_the_same_mesh():
+    def makes():
+        dist.Mesh(data=2) if dist.get_rank() else dist.Mesh(model=2)
+
+    with pytest.raises(DistributedError, match=r"rank 0: operation 3, Mesh\(model=2\); rank 1: operation 3, Mesh\(data=2\)"):
+        dist.launcher(makes, n_gpus=2, backend="threads")()

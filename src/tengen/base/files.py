@@ -14,7 +14,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Union
 
 from tengen.base.digest import sha256
@@ -133,8 +133,8 @@ def _sync_names(folder: str) -> None:
             os.close(fd)
 
 
-def replace_folder(part: str, folder: str) -> None:
-    """Gives a complete folder the name of another one, which is removed.
+def replace_folder(part: str, folder: str, remove: Callable[[str], None] | None = None) -> None:
+    """Gives a complete folder the name of another one, which is removed. remove: does so, given a path; default: at once.
 
     The two exchange their names in one step. Where the file system has none (NFS, say), the old folder is `<name>.old` for an instant before
     the new one has its name. Both stand in the same folder, whose names are on the disk afterwards.
@@ -152,7 +152,10 @@ def replace_folder(part: str, folder: str) -> None:
         os.rename(part, folder)
     _sync_names(os.path.dirname(folder) or ".")
     for rest in (part, old):  # what cannot be removed now is removed next time: the new one has its name
-        shutil.rmtree(rest, ignore_errors=True)
+        if remove is None:
+            shutil.rmtree(rest, ignore_errors=True)
+        elif os.path.isdir(rest):
+            remove(rest)
 
 
 def _exchange(one: str, other: str) -> bool:

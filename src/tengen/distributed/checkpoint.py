@@ -36,6 +36,7 @@ from tengen.transport.group import WORLD, Group
 VERSION = 1
 LARGE = 4096  # bytes from which an array is written in pieces
 _MARK = "tengen_piece"
+_removing: list[threading.Thread] = []  # what removes folders that were replaced
 
 
 def _hash(path: Path) -> str:
@@ -157,7 +158,7 @@ class _Writer:
 
     def __init__(self, folder: Path, group: Group, parts: Mapping[str, Any], copies: bool = False):
         self.folder, self.group, self.rank = folder, group, group.rank
-        self.part = _part(folder)
+        self.part, self.beside = _part(folder), copies
         named: dict[str, np.ndarray] = {}
         self.values = _without_arrays(states_of(parts), named, copies)
         arrays = list(named.values())
@@ -193,6 +194,8 @@ class _Writer:
             raise error
 
     def _begin(self) -> None:
+        while _removing:
+            _removing.pop().join()
         if self.part.exists():  # of a process that was killed
             shutil.rmtree(self.part)
         self.part.mkdir(parents=True)
@@ -241,7 +244,13 @@ class _Writer:
             json.dump(manifest, f, indent=1)
             f.flush()
             os.fsync(f.fileno())
-        replace_folder(str(self.part), str(self.folder))
+        replace_folder(str(self.part), str(self.folder), self._remove_beside if self.beside else None)
+
+    def _remove_beside(self, path: str) -> None:
+        """Removes the folder that was replaced, in a thread: that takes .2 s for 1 GB."""
+        work = threading.Thread(target=shutil.rmtree, args=(path, True), name="old checkpoint")
+        _removing.append(work)
+        work.start()
 
 
 def _standing(folder: Path) -> Path:

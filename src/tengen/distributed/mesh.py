@@ -82,7 +82,7 @@ class Mesh:
     Args: dims: the names of its dimensions with their extents, whose product is the number of processes; the last one varies fastest.
     Attributes: names, sizes: of the dimensions. at: where this process is. moved: bytes that conversions have brought to this process.
 
-    Errors: DistributedError for another number of processes.
+    Errors: DistributedError for another number of processes, and where they do not all make the same mesh.
 
     >>> from tengen import Tensor, functional as F
     >>> mesh = Mesh(model=1)
@@ -101,6 +101,8 @@ class Mesh:
             )
         self.names, self.sizes, self.moved = tuple(dims), tuple(dims.values()), 0
         self.at = tuple(int(i) for i in np.unravel_index(here.rank, self.sizes))
+        if here.size > 1:
+            WORLD.channel.agree(repr(self))
         self._groups = [self.group(name) for name in self.names]
         self._calls: dict[tuple, _Call] = {}
 

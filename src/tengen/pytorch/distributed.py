@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from enum import Enum
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -100,6 +100,8 @@ def destroy_process_group(group: Any = None) -> None:
     """Leaves the others."""
     if group is None or group is WORLD:
         _joined[:] = [w for w in _joined if w is not world()]
+        for key in [key for key in _Awaited.open if key[0] == D.get_rank()]:
+            del _Awaited.open[key]
 
 
 def _group(group: Any) -> Any:
@@ -282,11 +284,11 @@ class _Sent(Work):
 class _Awaited(Work):
     """A tensor that another process sends. Those of one process come in the order in which they were asked for."""
 
-    _open: dict[tuple[int, int], list[_Awaited]] = {}  # by the ranks of both
+    open: ClassVar[dict[tuple[int, int], list[_Awaited]]] = {}  # by the ranks of both
 
     def __init__(self, tensor: Tensor, src: int):
         self._tensor, self._src = tensor, src
-        self._queue = self._open.setdefault((D.get_rank(), src), [])
+        self._queue = self.open.setdefault((D.get_rank(), src), [])
         self._queue.append(self)
 
     def wait(self, timeout: Any = None) -> bool:
