@@ -122,6 +122,26 @@ def test_every_size_gives_what_an_eager_call_gives(name):
     assert [s.signature for s in run.stats()].count("x: f32[n0,4]") == opened - 1
 
 
+OF_ANY_SIZE = {
+    "rolled": lambda x: F.roll(x, -1, 0) + F.roll(x, 2, 0),
+    "from behind": lambda x: x[::-1] * F.cumsum(x[::-1], 0)[::-1],
+    "every third from behind": lambda x: x[::-3] + 0,
+    "the last row": lambda x: F.concat([x[-1:], x[x.shape[0] - 1 :], x[:-1]]),
+    "filled up to a multiple": lambda x: F.nn.pad(x, ((0, -x.shape[0] % 4), (0, 0))).reshape(-(-x.shape[0] // 4), 16),
+    "as many as strides reach": lambda x: F.zeros((-(-(x.shape[0] + 2) // 3), -((-2 * x.shape[0]) // 5), (-x.shape[0]) % x.shape[0] + 1)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_one_program_serves_all_sizes(name):
+    f = OF_ANY_SIZE[name]
+    run, named = trace(f), trace(f, dynamic_axes={0: "n"})
+    for n in (12, 11, 20, 5, 6, 9, 16, 21, 8):
+        x = floats(n, 4)
+        assert bits(run(x)) == bits(named(x)) == bits(f(x)), n
+    assert len(run.stats()) == 2 and len(named.stats()) == 1
+
+
 def test_axes_open_together_and_further():
     run = trace(lambda x, y: (x.sum(1) + y.sum(), x.shape[0] * y))
     sizes = [(8, 8, 5), (6, 6, 5), (6, 7, 5), (6, 6, 4), (9, 3, 2), (1, 3, 2), (9, 4, 1)]

@@ -776,3 +776,17 @@ def test_both_settings_are_kept_by_copies():
     for symbolic in (False, True):
         assert trace(lambda x: x, symbolic=symbolic).__copy__().symbolic is symbolic
     assert trace(lambda x: x).symbolic is False
+
+
+def test_a_question_in_a_function_without_tensors_among_its_arguments():
+    held = Tensor([1.0, -2.0])
+
+    def doubled_or_not(k=2):
+        return held * (k if held.sum().item() > 0 else 3)
+
+    run = trace(doubled_or_not)
+    for _ in range(2):
+        assert run().tolist() == doubled_or_not().tolist() == [3.0, -6.0]
+    held._reset(Tensor([4.0, -2.0]))
+    assert run(5).tolist() == doubled_or_not(5).tolist() == [20.0, -10.0]
+    assert len(run.stats().parts) > 0

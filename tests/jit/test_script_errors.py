@@ -395,3 +395,22 @@ def test_unused_functions():
     assert s(UP) is not None and report(3) == 3
     with pytest.raises(NotImplementedError, match="report has jit.unused, and a script has called it"):
         s(DOWN)
+
+
+def far_off(x):
+    total = x.sum()
+    if total > 100:
+        raise ValueError(f"a sum of {total.item():.1f} in {x.shape}")
+    return x * 2
+
+
+def test_a_text_with_a_value_in_a_script_that_a_trace_calls():
+    s = script(far_off)
+    for run in (far_off, s, trace(lambda x: s(x)), script(calls_far_off)):
+        assert run(Tensor([1.0])).item() == 2.0
+        with pytest.raises(ValueError, match=r"a sum of 200\.0 in \(1,\)"):
+            run(Tensor([200.0]))
+
+
+def calls_far_off(x):
+    return far_off(x)

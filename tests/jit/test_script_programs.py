@@ -61,10 +61,56 @@ def best_pair(rows):
     return best, at
 
 
+def layers_with_two_states(rows):
+    layers = [(rows[0], rows[1]), (rows[2], rows[3])]
+    for x in rows:
+        new = []
+        for h, c in layers:
+            x = F.tanh(h + x)
+            new.append((x, c * 0.5 + x))
+        layers = new
+    return layers
+
+
+def layers_that_a_tensor_replaces(rows):
+    layers = [rows[0], rows[1]]
+    for r in rows:
+        if r.sum() > 0:
+            new = []
+            for h in layers:
+                new.append(h + r)
+            layers = new
+        layers[0] = layers[0] * 0.5
+    return layers
+
+
+def queues_in_a_dict(rows):
+    state = {"last": [rows[0], rows[1]], "kept": [[rows[2]], [rows[3]]]}
+    last = state["last"]
+    for r in rows:
+        state["last"].pop(0)
+        state["last"].append(r * 2)
+        if r.sum() > 0:
+            state["kept"][0].append(r)
+            state["kept"][0].pop(0)
+    return state["last"], state["kept"], last
+
+
+def lists_in_a_list(rows):
+    found = []
+    for r in rows:
+        row = []
+        for v in r:
+            row.append(v * 2)
+        found.append(row)
+    return found[1][2], F.stack(found[0])
+
+
 PROGRAMS = {
     numbers_of_tensors: [(X,), (X * 0.01,)], any_and_all: [(ROWS,), (ROWS * 0,), (ROWS.abs() + 1,)],
     an_element_by_a_tensor: [(X, Tensor(1)), (X, Tensor(2)), (X, Tensor(-2))], sieve: [(Tensor(50),), (Tensor(3),)],
-    best_pair: [(ROWS,), (-ROWS * 3,)],
+    best_pair: [(ROWS,), (-ROWS * 3,)], layers_with_two_states: [(ROWS,)], layers_that_a_tensor_replaces: [(ROWS,), (-ROWS,)],
+    queues_in_a_dict: [(ROWS,), (-ROWS,)], lists_in_a_list: [(ROWS,)],
 }  # fmt: skip
 
 
@@ -152,11 +198,31 @@ def of_several_types(x, i):
     return [x, x.sum()][i]
 
 
+def grows_in_a_dict(x):
+    found = {"rows": []}
+    for v in x:
+        found["rows"].append(v)
+    return found
+
+
+def has_two_names_later(x):
+    layers = new = [x]
+    for v in x:
+        new = []
+        for h in layers:
+            new.append(h + v)
+        layers = new
+    new[0] = x * 2
+    return layers
+
+
 ERRORS = {
     asks_for_a_value: (TraceError, "asked for in a script.* help: conditions, int", "math.exp(x[0])"),
     another_type: (ScriptError, "`y` is a tensor .* and None", "if x.sum() > 0:"),
     fills: (ScriptError, "`found` grows in a loop whose number of iterations", "while x.sum() < 10:"),
     does_not_fit: (ShapeError, "extents 4 and 3", "x + F.ones(3)"),
+    grows_in_a_dict: (ScriptError, r"`found` is a dict .* help: .* a list that grows is a variable of its own", "for v in x:"),
+    has_two_names_later: (ScriptError, "`layers` and `new` are one list, which is changed in place", "for v in x:"),
     of_several_types: (ScriptError, "which element of a list is read, which has f32.4., f32..", "[x, x.sum()][i]"),
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, differ
 from tengen.tensor import Tensor
 from tengen.tensor.control import run_cond, run_scan, run_while
-from tengen.tensor.structure import flatten, objects_of, unflatten
+from tengen.tensor.structure import flatten, objects_of, over_fields, unflatten
 from tengen.tensor.tensor import as_tensor
 
 Nest = Any  # a tensor, a number, None, or tuples, lists and dicts of these
@@ -202,7 +202,9 @@ def _opened(x: Nest, what: str) -> tuple[list[Tensor], Any]:
     leaves: list[Tensor] = []
     key = flatten(_numbers_as_tensors(x), leaves)
     if odd := objects_of(key):
-        raise ArgumentError(f"{user_line()}: {what} is a {type(odd[0]).__name__}; help: tensors, numbers, and tuples, lists and dicts of them")
+        raise ArgumentError(
+            f"{user_line()}: {what} is a {type(odd[0]).__name__}; help: tensors, numbers, and tuples, lists, dicts and dataclasses of them"
+        )
     return leaves, key
 
 
@@ -213,7 +215,7 @@ def _numbers_as_tensors(x: Nest) -> Nest:
         return type(x)(map(_numbers_as_tensors, x))
     if isinstance(x, dict):
         return {k: _numbers_as_tensors(v) for k, v in x.items()}
-    return as_tensor(x) if isinstance(x, (bool, int, float)) else x
+    return as_tensor(x) if isinstance(x, (bool, int, float)) else over_fields(x, _numbers_as_tensors, frozen=False)
 
 
 def _same(what: str, key: Any, new: Nest) -> list[Tensor]:

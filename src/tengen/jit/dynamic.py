@@ -93,16 +93,17 @@ def parameter_of_each(structure: Any, parameters: Sequence[str]) -> list[tuple[s
 
 def parameter_of_each_tensor(structure: Any, parameters: Sequence[str]) -> list[str]:
     """The name of the parameter that each tensor of a call came in, in order."""
-    return [name for name, k in parameter_of_each(structure, parameters) for _ in range(_tensors(k))]
+    return [name for name, k in parameter_of_each(structure, parameters) for _ in range(tensors_in(k))]
 
 
-def _tensors(key: Any) -> int:
+def tensors_in(key: Any) -> int:
     """How many tensors a structure of `flatten` holds."""
     match key[0]:
         case "T": return 1  # fmt: skip
-        case "N": return sum(map(_tensors, key[2]))  # fmt: skip
-        case "tuple" | "list": return sum(map(_tensors, key[1]))  # fmt: skip
-        case "dict": return sum(_tensors(v) for _, v in key[1])  # fmt: skip
+        case "N": return sum(map(tensors_in, key[2]))  # fmt: skip
+        case "tuple" | "list": return sum(map(tensors_in, key[1]))  # fmt: skip
+        case "D": return sum(tensors_in(v) for _, v in key[2])  # fmt: skip
+        case "dict": return sum(tensors_in(v) for _, v in key[1])  # fmt: skip
     return 0
 
 

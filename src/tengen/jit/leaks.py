@@ -2,7 +2,8 @@
 
 In: what the recorder made, when the trace has let go of its own references. Out: a `TraceWarning` for each place that made a
 value which a list, an attribute, a global or a closure keeps: runs of the program will not update it. A value that only a frame
-holds (a caller's local variable, an exception's traceback, a generator) gives none.
+holds (a caller's local variable, an exception's traceback, a generator) gives none. So does one in an argument: another warning tells that
+the function changes it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import warnings
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
 from typing import Any
 from weakref import ref
@@ -18,8 +19,11 @@ from weakref import ref
 from tengen.autodiff import GradManager
 from tengen.base.errors import TraceWarning, user_line
 from tengen.ir.graph import Value
+from tengen.jit.dynamic import parameter_of_each, tensors_in
+from tengen.jit.room import warn
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import TapeNode
+from tengen.tensor.structure import flatten
 
 MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
 
@@ -92,3 +96,28 @@ def _push_holders(x: Any, stack: list[Any], seen: set[int]) -> int:
             seen.add(id(h))
             stack.append(h)
     return len(holders)
+
+
+def warn_of_changed_arguments(
+    name: str, before: tuple[Any, Sequence[Tensor]], now: tuple[Sequence[Any], Mapping[str, Any]], parameters: Sequence[str], told: set[str]
+) -> None:
+    """A `TraceWarning` for the first argument that holds other tensors, keys or elements than before the function ran.
+
+    Args:
+        before: the structure of the arguments, and their tensors. now: the lists, dicts and dataclasses of its own that the function was given.
+        told: what was warned of, to which it is added.
+    """
+    structure, tensors = before
+    found: list[Tensor] = []
+    after, at = flatten(now, found), 0
+    for (argument, old), (_, new) in zip(parameter_of_each(structure, parameters), parameter_of_each(after, parameters)):
+        end = at + tensors_in(old)
+        if old != new or any(a is not b for a, b in zip(tensors[at:end], found[at:end])):
+            if (said := f"argument {argument}") not in told:
+                told.add(said)
+                warn(
+                    f"{name} changes what its argument {argument} holds (elements, keys or attributes), and runs of its program leave the "
+                    "caller's as it is; help: return what is new, and set it outside of the trace"
+                )
+            return
+        at = end

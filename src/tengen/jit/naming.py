@@ -68,9 +68,10 @@ def _known_to(function: Callable) -> Iterator[tuple[str, Any]]:
 
 
 def result_names(structure: Any, n: int) -> list[str]:
-    """The keys of a dict of tensors; numbered names for any other result."""
-    if structure[0] == "dict" and len(structure[1]) == n and all(v == ("T",) for _, v in structure[1]):
-        keys = [str(k) for k, _ in structure[1]]
+    """The keys of a dict, or the fields of a dataclass, of tensors; numbered names for any other result."""
+    held = {"dict": structure[1:2], "D": structure[2:3]}.get(structure[0], ((),))[0]
+    if len(held) == n and all(v == ("T",) for _, v in held):
+        keys = [str(k) for k, _ in held]
         if len(set(keys)) == n and all(k and k.isprintable() and "`" not in k for k in keys):
             return keys
     return [f"output{i}" for i in range(n)]

@@ -59,6 +59,7 @@ class PartsRecorder(Recorder):
     def __init__(self, parts: Parts, device: Device, constants: bool = False, observer: Observer | None = None):
         super().__init__(parts.name, constants=constants, device=device)
         self._parts, self._observer, self.whole = parts, observer, observer is not None
+        self._is_recorded = self.whole  # and not called because it is known to ask for values
         self.cuts: list[str | None] = []
         self._calls = Calls()
         self._templates = templates(device)
@@ -97,7 +98,7 @@ class PartsRecorder(Recorder):
         self.casts.clear()
         self._run(None)
         self._parts.warn_of_many(self.cuts)
-        if not self._arguments:
+        if not self._is_recorded:
             return result
         raise Cut(self._give_back(result))
 

@@ -20,7 +20,7 @@ from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
 from tengen.jit.gradients import NESTED, differentiated
 from tengen.jit.guards import Watch
-from tengen.jit.leaks import warn_of_leaks, young_objects
+from tengen.jit.leaks import warn_of_changed_arguments, warn_of_leaks, young_objects
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.parts import Parts
@@ -136,7 +136,7 @@ class Recordings:
         if not calls_python(r.graph):
             return r
         structure, types, _, device = r.key
-        watch = Watch(self.function, objects_of(structure), set(self._told))
+        watch = Watch(self.function, objects_of(structure, classes=True), set(self._told))
         leaves = [tensor_over(None, None) for _ in types]
         with young_objects(), watch, for_files():
             found = self._recorded(structure, leaves, types, device, watch, r.numbers or None, False)[0]
@@ -157,7 +157,7 @@ class Recordings:
         leaves: list[Tensor] = []
         structure = flatten((args, kwargs), leaves)
         device = common_device(x._layout.device for x in leaves) if leaves else default_device()
-        watch = Watch(self.function, objects_of(structure), set(self._told))
+        watch = Watch(self.function, objects_of(structure, classes=True), set(self._told))
         with young_objects(), watch:
             return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None, False)[0].graph, device
 
@@ -249,7 +249,7 @@ class Recordings:
         structure, types, _, device = key
         cause = self._cause(key, cause, extents)
         self._room.check(cause)
-        watch = Watch(self.function, objects_of(structure), self._told)
+        watch = Watch(self.function, objects_of(structure, classes=True), self._told)
         with young_objects():
             try:
                 with watch:
@@ -320,6 +320,8 @@ class Recordings:
             args, kwargs = unflatten(structure, stand_ins)
             with deciding(decided) as conditions:
                 result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
+            if runs:
+                warn_of_changed_arguments(self.name, (structure, stand_ins), (args, kwargs), self._parameters, self._told)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []
@@ -338,10 +340,10 @@ class Recordings:
         gradient, graph = (None, graph) if isinstance(found, str) else found
         owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
         taped = [on_tape(x) for x in (*leaves, *rec.captured)]
-        managers = list(rec.managers.values())
+        managers, read = list(rec.managers.values()), objects_of(structure, classes=True)
         r = Recording(
             graph, rec.captured, owners, grads, list(guards.values()), taped, open_ and gradient is None, result_key, n_results,
-            objects_of(structure), rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
+            read, rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
             conditions=conditions, gradient_of=rec.gradient_of, gradient=gradient, nested=found is NESTED,
         )  # fmt: skip
         if isinstance(found, str) and found and "gradient" not in self._told:

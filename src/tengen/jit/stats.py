@@ -101,6 +101,7 @@ def _said(k: Any, types: Iterator) -> str:
         case "V": return repr(k[2])  # fmt: skip
         case "O": return f"a {type(k[1].object).__name__}"  # fmt: skip
         case "N": return f"{k[1].__name__}({', '.join(_said(v, types) for v in k[2])})"  # fmt: skip
+        case "D": return f"{k[1].__name__}({', '.join(f'{n}={_said(v, types)}' for n, v in k[2])})"  # fmt: skip
         case "dict": return f"{{{', '.join(f'{name!r}: {_said(v, types)}' for name, v in k[1])}}}"  # fmt: skip
     inside = ", ".join(_said(v, types) for v in k[1])
     return f"[{inside}]" if k[0] == "list" else f"({inside})"

@@ -50,7 +50,7 @@ class trace(Checked, Recordings):
     Use it as ``@trace``, ``@trace(symbolic=True)`` or ``trace(model, example_input=x)``.
 
     Args:
-        function: a function or a module. Its tensors may be nested in tuples, lists and dicts.
+        function: a function or a module. Tensors that it takes and returns may be nested in tuples, lists, dicts and dataclasses.
         symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. A function that asks for nothing is one program, and Python is not run again. True: a
@@ -91,7 +91,8 @@ class trace(Checked, Recordings):
         than `max_programs` with ``on_excess="error"``.
         `BudgetError` where `memory_budget` cannot be met; it names the smallest that can.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
-        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
+        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself, or what a
+        list, dict or dataclass among its arguments holds, which runs leave as it is;
         when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
         when it is recorded more than `max_programs` times; when an axis in which calls differ cannot be opened.
     Errors: TypeError for what cannot be called and for options that there are not, ArgumentError for values that an option

@@ -11,6 +11,7 @@ import operator
 import weakref
 from collections.abc import Callable, Mapping
 from numbers import Number
+from typing import Any
 
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import SizeError, Undecided, VerifyError
@@ -165,8 +166,30 @@ def _guarded(name: str) -> Callable:
     return operator_
 
 
+def _negated(a: Expr, b: Any) -> Expr | None:
+    """x of a = -x, where x and b show that they are at least 0; else None. Index arithmetic divides no negative numbers."""
+    x = a.args[0] if a.op == "neg" else None
+    if a.op == "mul" and (n := as_int(a.args[1])) is not None and n < 0:
+        x = a.args[0] * -n
+    return x if x is not None and isinstance(b, (Expr, int)) and never_negative(x) and never_negative(b) else None
+
+
+def _floor_divided(self, other):
+    """``self // other``, rounded down also where self is -x: so ``-(-x // n)`` is x / n rounded up."""
+    x, b = _negated(self.expr, other), unguarded(other)
+    return _guarded("__floordiv__")(self, other) if x is None else open_extent(-((x + (b - 1)) // b))
+
+
+def _modulo(self, other):
+    """``self % other``, not negative also where self is -x: by how much x is filled up to a multiple."""
+    x, b = _negated(self.expr, other), unguarded(other)
+    return _guarded("__mod__")(self, other) if x is None else open_extent((b - x % b) % b)
+
+
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
     setattr(OpenExtent, f"__{_name}__", _guarded(f"__{_name}__"))
     setattr(OpenExtent, f"__r{_name}__", _guarded(f"__r{_name}__"))
 for _name in ("neg", "abs"):
     setattr(OpenExtent, f"__{_name}__", _guarded(f"__{_name}__"))
+for _name, _f in (("floordiv", _floor_divided), ("mod", _modulo)):
+    setattr(OpenExtent, f"__{_name}__", _f)

@@ -277,6 +277,8 @@ def unary(op: str, a: Expr) -> Expr:
         raise VerifyError(f"{op} does not take {a.dtype}")
     if a.op == "const" and op == "neg" and a.dtype is int64 and fits(-a.attr):
         return const(-a.attr)
+    if a.op == op == "neg" and a.dtype is int64:
+        return a.args[0]
     if a.op == "splat":
         return splat(unary(op, a.args[0]))
     return expr(op, (a,), a.dtype, a.lanes)
@@ -312,8 +314,9 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     elif op == "sub":
         if is_const(b) and fits(-b.attr):
             return a + (-b.attr)
-        if a is b:
-            return const(0)
+        (x, n), (y, m) = _moved(a), _moved(b)
+        if x is y and fits(n - m):
+            return const(n - m)
     elif op == "mul":
         if is_const(a, 0) or is_const(b, 0):
             return const(0)
@@ -333,6 +336,11 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     elif op in ("min", "max") and a is b:
         return a
     return None
+
+
+def _moved(e: Expr) -> tuple[Expr, int]:
+    """e as a sum with a literal."""
+    return (e.args[0], e.args[1].attr) if e.op == "add" and is_const(e.args[1]) else (e, 0)
 
 
 def _scaled(e: Expr) -> tuple[Expr, int]:

@@ -54,12 +54,23 @@ class _Cell(Configured):
         return F.linear(x, self.weight_ih, bias)
 
     def run(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """All steps from the projected input (T, N, ...): the outputs of all, and the state after the last."""
+        """All steps from the projected input (T, N, ...): the outputs of all, and the state after the last. A loop of the program where T is
+        open, with the same bits."""
+        if not isinstance(projected.shape[0], int):
+            return self._loop(projected, state, reverse)
         outs: list[Tensor] = []
         for t in reversed(range(projected.shape[0])) if reverse else range(projected.shape[0]):
             state = self.step(projected[t], state)
             outs.append(state[0])
         return F.stack(outs[::-1] if reverse else outs, 0), state
+
+    def _loop(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """`run` as a loop. The first step stands before it, and an iteration gives the output that it was given: so a gradient is added up in
+        the order of the steps one after another, first that of the output, then those of the next step."""
+        first, rest = (projected[-1], projected[:-1]) if reverse else (projected[0], projected[1:])
+        state, outputs = F.scan(lambda state, x: (self.step(x, state), state[0]), self.step(first, state), rest, reverse=reverse)
+        last = F.expand_dims(state[0], 0)
+        return F.concat([last, outputs] if reverse else [outputs, last], 0), state
 
     def states(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The states after each step from the projected input (T, N, ...), (T, N, hidden_size) each; the first ones are the outputs."""

@@ -122,10 +122,12 @@ def _open_range(s: slice, d: Dim) -> tuple[Dim, Dim, int]:
     """(start, size, step) where the axis's extent or an end is known when the program runs. Nothing is clipped: where an axis
     turns out to be too short, that is an error."""
     step = 1 if s.step is None else s.step
+    if isinstance(step, int) and step < 0 and s.start is None and s.stop is None:  # all of the axis, from its end
+        return d - 1, d if step == -1 else (d + (-step - 1)) // -step, step
     ends = [(0 if s.start is None else s.start), (d if s.stop is None else s.stop)]
     if not isinstance(step, int) or step < 1 or not all(isinstance(e, (int, Expr)) for e in ends):
         what = f"a slice {s} of an axis of extent {d}, of which something is known only when the program runs"
-        raise ShapeError(f"{what}; help: steps are to be 1, 2, ...")
+        raise ShapeError(f"{what}; help: steps are to be 1, 2, ..., or the slice is to be of the whole axis, as x[::-1]")
     start, stop = (e + d if isinstance(e, int) and e < 0 else e for e in ends)
     size = stop - start
     return start, size if step == 1 else (size + (step - 1)) // step, step

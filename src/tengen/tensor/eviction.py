@@ -212,7 +212,7 @@ class Keeper:
     def _back(self, wanted: Held) -> Any:
         """The memory of a value that was let go of."""
         away = lambda h: [s[0] for s in h.inputs if s is not None and type(s[0]) is Held] if h.file is None else []
-        stack = [(wanted, away(wanted))]
+        stack: list[tuple[Held, list[Held]]] = [(wanted, [])]  # values, each with the operands that came back for it
         needed: dict[int, Any] = {}  # memory that stays until what is computed of it has been
         while stack:
             h, operands = stack[-1]
@@ -222,9 +222,10 @@ class Keeper:
                 needed[id(h)] = data
                 stack.pop()
                 continue
-            missing = next((x for x in operands if id(x) not in needed), None)
+            missing = next((x for x in away(h) if id(x) not in needed), None)  # also what has gone while others came back
             if missing is not None:
-                stack.append((missing, away(missing)))
+                operands.append(missing)
+                stack.append((missing, []))
                 continue
             data = needed[id(h)] = self._computed(h, needed) if h.file is None else _read(h.file)
             h.put(data)

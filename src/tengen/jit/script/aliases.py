@@ -51,7 +51,7 @@ class Place(NamedTuple):
                 if isinstance(x, Stacked):
                     return x
                 x = getattr(x, key) if how == "of" else x[key]
-            except (AttributeError, LookupError):
+            except (AttributeError, LookupError, TypeError):
                 return None
         return x
 

@@ -148,14 +148,15 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     if all(raised):
         raise ScriptError(f"{merge.where}: both branches raise an error; help: raise it before the `if`")
     gone = [_is_gone(s.signal) for s in (a, b)]
-    values = {}
+    values, unread = {}, {*site.names} - {*site.live}
     lines = dict(site.then_lines), dict(site.else_lines)
     for n in a.values:
         if all(g or s.same[n] for g, s in zip(gone, (a, b))):
             continue  # neither has set it, or the region has noted what was written to it
         x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
         moved = a.moved.get(n, set()) | b.moved.get(n, set())
-        refuse_shared(merge.where, [x for s in (a, b) for x in s.shared if x[0].root == n and x[0].path in moved], site.in_place)
+        mine = [x for s in (a, b) for x in s.shared if x[0].root == n and x[0].path in moved and x[1].root not in unread]
+        refuse_shared(merge.where, mine, site.in_place)
         if any(gone) and not all(gone):
             values[n] = merge.either(x, y, n, (0, 0)), moved
         elif not (x is UNSET and y is UNSET):

@@ -274,7 +274,7 @@ def backwards(x: Any) -> Any:
 def elements(x: Any) -> tuple[Any, list[Tensor]]:
     """The structure of what is appended, and its tensors; numbers among them are tensors."""
     leaves: list[Tensor] = []
-    key = flatten(as_tensor(x) if isinstance(x, (bool, int, float)) else x, leaves)
+    key = flatten(as_tensor(x) if isinstance(x, (bool, int, float)) else x, leaves, frozen=True)
     return key, [strong(t) for t in leaves]
 
 

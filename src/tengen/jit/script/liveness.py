@@ -60,9 +60,9 @@ def changed(body: Sequence[ast.stmt]) -> Names:
     for s in body:
         for n in ast.walk(s):
             if isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, ast.Store):
-                found.add(_base(n))
+                found.add(base_of(n))
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS:
-                found.add(_base(n.func))
+                found.add(base_of(n.func))
     return frozenset(n for n in found if n)
 
 
@@ -75,9 +75,9 @@ def written(f: ast.FunctionDef) -> tuple[str, ...]:
             case ast.AugAssign(ast.Name(name)):
                 found.add(name)
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                found.add(_base(n))
+                found.add(base_of(n))
             case ast.Call(ast.Attribute(attr=name) as called) if _changes(name):
-                found.add(_base(called))
+                found.add(base_of(called))
             case ast.Assign(targets, value):
                 names_ = [t.id for t in (*targets, value) if isinstance(t, ast.Name)]
                 copies += [names_] if isinstance(value, ast.Name) else []
@@ -93,7 +93,7 @@ def _changes(method: str) -> bool:
     return method in MUTATORS or method == "_reset" or (method.endswith("_") and not method.endswith("__"))
 
 
-def _base(n: Any) -> str:
+def base_of(n: Any) -> str:
     """x of ``x[i]`` and ``x.append``; "" for what begins with no name, or goes through an attribute of it."""
     n = n.value
     while isinstance(n, ast.Subscript):

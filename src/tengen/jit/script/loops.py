@@ -17,14 +17,15 @@ from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
 from tengen.base.record import record
 from tengen.jit.script.aliases import Names, Pair, Path, Place, note, pairs, places_in, refusal, refuse_shared, shared, twins
 from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
-from tengen.jit.script.merge import UNSET, described, zeros
+from tengen.jit.script.merge import OF_ITS_OWN, UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import Signal
+from tengen.jit.script.texts import with_lists
 from tengen.jit.script.variables import Variables, copied, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.control import decision, run_cond, run_scan, run_while
-from tengen.tensor.structure import flatten, unflatten
+from tengen.tensor.structure import fields, flatten, over_fields, unflatten
 from tengen.tensor.tensor import as_tensor, tensor_over
 
 if TYPE_CHECKING:
@@ -39,17 +40,28 @@ class Unstable(Exception):
         self.name, self.line, self.kind = name, line, ScriptError
         self.before, self.after = described(before), described(after)
         self.tensors = isinstance(before, Tensor) and isinstance(after, Tensor)
+        self.lists = any(type(a) is list and type(b) is list and len(a) < len(b) for a, b in zip(_lists(before), _lists(after)))
         if self.tensors:
             self.kind = ShapeError if before.shape != after.shape else DTypeError
 
     def told(self, where: str | None, earlier: tuple[Unstable, ...]) -> Exception:
         """The error for the user, with the types of the first iteration in which it was so. earlier: why iterations were taken out."""
         e = next((e for e in earlier if e.name == self.name and e.tensors), self) if self.tensors else self
+        instead = "begin with a tensor of the last type, or cast it in the loop"
+        if e.lists:
+            instead = "a list that grows is a variable of its own, `rows`, of which the loop says rows.append(...) and nothing else"
+        elif e.before == e.after:
+            instead = OF_ITS_OWN
         return e.kind(
             f"{where}: `{e.name}` is {e.before} before an iteration of the loop and {e.after} behind it "
-            f"(line {e.line}); help: a variable of a loop over tensors keeps its structure, shapes and dtypes: begin with a tensor of the "
-            "last type, or cast it in the loop"
+            f"(line {e.line}); help: a variable of a loop over tensors keeps its structure, shapes and dtypes: {instead}"
         )
+
+
+def _lists(x: Any) -> list[Any]:
+    """A value and what is in its lists and dicts, in order."""
+    inside = x.values() if type(x) is dict else x if type(x) in (list, tuple) else ()
+    return [x, *(v for y in inside for v in _lists(y))]
 
 
 class Leaves(Exception):
@@ -158,7 +170,7 @@ class State:
             mine: list[Tensor] = []
             if x is UNSET:
                 x = _zeros(self.known.blanks[n]) if n in self.known.blanks else None
-            self.keys[n] = flatten(x, mine)
+            self.keys[n] = flatten(x, mine, frozen=True)
             self.counts[n] = len(mine)
             self.leaves += mine
 
@@ -191,13 +203,13 @@ class State:
             x = value_in(self.variables.cells[n])
             x = _beside(list(x) if isinstance(x, Stacked) else x, self.first[n], n in self.known.deep)
             mine: list[Tensor] = []
-            after = None if x is UNSET else flatten(x, mine)
+            after = None if x is UNSET else flatten(x, mine, frozen=True)
             found += [strong(t) for t in mine]
             if after == key and [t._layout.type for t in mine] == [t._layout.type for t in before]:
                 continue
             if x is not UNSET and self.first[n] is UNSET and n not in self.known.blanks:
                 self.known.blanks[n], again = _blank(x), True
-            elif isinstance(self.first[n], (list, tuple, dict)) and n not in self.known.deep:
+            elif (isinstance(self.first[n], (list, tuple, dict)) or fields(self.first[n])) and n not in self.known.deep:
                 self.known.deep.add(n)
                 again = True
             else:
@@ -229,7 +241,9 @@ class State:
         return pairs(self.variables.getters([*self.first, *self.growing]))
 
     def _refuse(self, moved: list[tuple[Place, Any]]) -> None:
-        refuse_shared(user_line() or "?", shared(moved), self.loop.in_place)
+        """ScriptError for a list or a dict with another name, if it is changed; a variable that nobody reads before it is set again is none."""
+        gone = {*self.loop.names} - {*self.loop.inner, *self.loop.after}
+        refuse_shared(user_line() or "?", [x for x in shared(moved) if x[1].root not in gone], self.loop.in_place)
 
     def _end_names(self) -> None:
         """Finds the places that an iteration makes one tensor. Errors: ScriptError if it has written one of them before, as the next one will
@@ -254,10 +268,14 @@ def _number(x: Any) -> Any:
 
 
 def _numbers(x: Any) -> Any:
-    """A value whose ints and floats are numbers of the program, also those in lists and dicts."""
+    """A value whose ints and floats are numbers of the program, also those in lists, dicts and dataclasses."""
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(_numbers, x))
     if type(x) in (list, tuple):
         return type(x)(map(_numbers, x))
-    return {k: _numbers(v) for k, v in x.items()} if type(x) is dict else _number(x)
+    if type(x) is dict:
+        return {k: _numbers(v) for k, v in x.items()}
+    return over_fields(x, _numbers) if fields(x) else _number(x)
 
 
 def _beside(x: Any, first: Any, deep: bool) -> Any:
@@ -292,7 +310,7 @@ class Typed:
 def _blank(x: Any) -> tuple[Any, list[Typed]]:
     """The structure and types of a value."""
     leaves: list[Tensor] = []
-    return flatten(x, leaves), [Typed(t) for t in leaves]
+    return flatten(x, leaves, frozen=True), [Typed(t) for t in leaves]
 
 
 def _zeros(blank: tuple[Any, list[Typed]]) -> Any:
@@ -323,7 +341,7 @@ def _attempts(run: Callable[[Known], Any], key: Any, last: bool) -> Any:
 def _key(kind: str, body: Callable, loop: Loop, variables: Variables) -> Any:
     """A loop and the types of its variables; values that are known are a part of them."""
     leaves: list[Tensor] = []
-    structure = flatten(dict(variables.values), leaves)
+    structure = flatten(dict(variables.values), leaves, frozen=True)
     return kind, getattr(body, "__code__", body), loop, structure, tuple((x._layout.type, isinstance(x, Number)) for x in leaves)
 
 
@@ -365,7 +383,7 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
         after, grown = state.end()
         stacked = []
         for name, some in grown.items():
-            made[name] = [elements(x) for x in some]
+            made[name] = [elements(with_lists(x)) for x in some]
             stacked += [t for _, ts in made[name] for t in ts]
         return [*after, *stacked]
 
@@ -438,7 +456,7 @@ class _WhileRegion:
         state.settle()
         self.returned: list[Tensor] = []
         self.names = Names()
-        self.key = None if self.known.value is UNSET else flatten(_zeros(self.known.value), self.returned)
+        self.key = None if self.known.value is UNSET else flatten(_zeros(self.known.value), self.returned, frozen=True)
 
     def run(self) -> Signal | None:
         """Records it."""
@@ -504,7 +522,7 @@ class _WhileRegion:
             return [code, *before]
         self.names = self.names.joined(signal.names).with_those_of(signal.value)
         mine: list[Tensor] = []
-        if flatten(signal.value, mine) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
+        if flatten(signal.value, mine, frozen=True) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
             raise ScriptError(
                 f"{user_line()}: the loop returns values of several structures, shapes or dtypes; help: the same everywhere"
             )

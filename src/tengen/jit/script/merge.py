@@ -17,6 +17,7 @@ from tengen.ir.types import TensorType
 from tengen.jit.script.numbers import NUMBERS, Number, strong
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
+from tengen.tensor.structure import fields, over_fields, with_fields
 from tengen.tensor.tensor import as_tensor
 
 
@@ -28,6 +29,7 @@ class _Unset:
 
 
 UNSET = _Unset()
+OF_ITS_OWN = "of an object only one that stays the same; a NamedTuple, or a dataclass with frozen=True, may be another one"
 Path = tuple[str, int, int]  # the name of a variable, and the lines that set it
 
 
@@ -87,6 +89,8 @@ class Merge:
             return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
         if isinstance(a, dict) and isinstance(b, dict) and list(a) == list(b):
             return {k: self.both(a[k], b[k], f"{name}[{k!r}]", lines) for k in a}
+        if type(a) is type(b) and (parts := fields(a)) and (others := fields(b)):
+            return with_fields(type(a), ((n, self.both(v, others[n], f"{name}.{n}", lines)) for n, v in parts.items()))
         raise self._differ(ScriptError, described(a), described(b), name, lines)
 
     def either(self, a: Any, b: Any, name: str, lines: tuple[Any, Any]) -> Any:
@@ -103,7 +107,9 @@ class Merge:
         if isinstance(x, (tuple, list)):
             parts = [self._beside(v, side) for v in x]
             return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-        return {k: self._beside(v, side) for k, v in x.items()} if isinstance(x, dict) else x
+        if isinstance(x, dict):
+            return {k: self._beside(v, side) for k, v in x.items()}
+        return over_fields(x, lambda v: self._beside(v, side))
 
     def _leaf(self, a: Any, b: Any, name: str, lines: tuple[Any, Any]) -> Leaf:
         weak = [not isinstance(x, Tensor) or isinstance(x, Number) for x in (a, b)]
@@ -139,6 +145,8 @@ class Merge:
         at = [f" (line {line})" if line else "" for line in lines]
         what = "what is returned" if name.startswith("return") else f"`{name}`"
         instead = "set it before the `if`, or cast one of them"
+        if a == b:
+            instead = OF_ITS_OWN
         if "None" in (a, b):
             instead = "a tensor of that type in the place of None, and a bool that says whether it is one"
         return kind(
@@ -174,4 +182,4 @@ def built(template: Any, made: Sequence[Tensor]) -> Any:
             return type(template)(*parts) if hasattr(template, "_fields") else type(template)(parts)
         case dict():
             return {k: built(v, made) for k, v in template.items()}
-    return template
+    return over_fields(template, lambda v: built(v, made))

@@ -19,7 +19,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.jit.script.liveness import MUTATORS, Liveness, Names, changed, names, rebound, written
+from tengen.jit.script.liveness import MUTATORS, Liveness, Names, base_of, changed, names, rebound, written
 
 RUNTIME = "__script__"
 MADE = "__script_"  # how the names of functions that are made here begin
@@ -154,9 +154,8 @@ class Expressions(ast.NodeTransformer):
         if isinstance(n.func, ast.Name) and n.func.id == "super" and not n.args and "super" not in self.local:
             n.args = [_name("__class__"), _name(self.first)]
             return n
-        mine = isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS and isinstance(n.func.value, ast.Name)
-        mine = mine and n.func.value.id in self.local
-        return self.called(n, "method" if mine else "fn")
+        changes = isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS
+        return self.called(n, "method" if changes and base_of(n.func) in self.local else "fn")
 
     def called(self, n: ast.Call, how: str, *told: ast.expr) -> ast.Call:
         """A call of what a function of the runtime gives in place of the called. told: its further arguments."""

@@ -16,6 +16,7 @@ from tengen.jit.script.numbers import DTYPES, Number, strong
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.structure import over_fields
 
 
 class Part(NamedTuple):
@@ -56,13 +57,16 @@ class Text:
 
     def source(self) -> str:
         """The text, with the source of what is not known."""
-        return "".join(p if isinstance(p, str) else p.source if waits(p.value) else p.shown() for p in self.parts)
+        return "".join(p if isinstance(p, str) else p.source if isinstance(p.value, COMING) else p.shown() for p in self.parts)
+
+
+COMING = (Tensor, Text, Expr)  # what has its value when the program runs, while it is recorded
 
 
 def waits(x: Any) -> bool:
     """Whether a value comes when the program runs."""
     recorder = tracing.recorder
-    return isinstance(x, (Tensor, Text, Expr)) and recorder is not None and not recorder.answers
+    return isinstance(x, COMING) and recorder is not None and not recorder.answers
 
 
 def text(*parts: Any) -> Any:
@@ -105,7 +109,7 @@ def taken(x: Any, tensors: list[Tensor], numbers: bool = False) -> Any:
             return type(x)(inside(v) for v in x)
         case dict() if type(x) is dict:
             return {k: inside(v) for k, v in x.items()}
-    return x
+    return over_fields(x, inside, frozen=False)
 
 
 def placed(x: Any, tensors: Sequence[Tensor]) -> Any:
@@ -131,7 +135,7 @@ def _filled(x: Any, of: Callable[[Place], Any]) -> Any:
             return type(x)(map(inside, x))
         case dict() if type(x) is dict:
             return {k: inside(v) for k, v in x.items()}
-    return x
+    return over_fields(x, inside, frozen=False)
 
 
 def with_lists(x: Any) -> Any:
@@ -144,4 +148,6 @@ def with_lists(x: Any) -> Any:
         return type(x)(*map(with_lists, x))
     if type(x) in (tuple, list):
         return type(x)(map(with_lists, x))
-    return {k: with_lists(v) for k, v in x.items()} if type(x) is dict else x
+    if type(x) is dict:
+        return {k: with_lists(v) for k, v in x.items()}
+    return over_fields(x, with_lists, frozen=False)
