@@ -124,6 +124,20 @@ def test_a_table_is_cut_to_an_open_length():
         assert (program(x).numpy() == want).all() and (module(x).numpy() == want).all()
 
 
+def test_known_arrays_that_are_spread_over_open_extents():
+    """Masks and positions of a text, as PyTorch's exporters write them."""
+    m = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> g (float[b, t, d] x) => (float[b, t] y, int64[k] z, float[b, t] w)
+        <bool one = {1}, int64[2] pair = {7, 9}, float[1, 1] half = {0.5}> {
+        s = Shape <end = 2> (x)  mask = Expand(one, s)  zero = Constant <value_ints = [0]> ()  b = Gather(s, zero)  z = Tile(pair, b)
+        w = Tile(half, s)  y = Cast <to = 1> (mask) }""")
+    program, module = load(m), to_module(m)
+    for b, t in ((1, 1), (3, 4)):
+        x = np.zeros((b, t, 2), np.float32)
+        for run in (program, module):
+            y, z, w = (v.numpy() for v in run(x))
+            assert (y == np.ones((b, t))).all() and y.shape == w.shape == (b, t) and z.tolist() == [7, 9] * b and (w == 0.5).all()
+
+
 def test_shapes_of_open_extents_are_outputs():
     beside_onnxruntime("Shape", [X], 15, start=-3)
     beside_onnxruntime("Size", [X], 13)

@@ -95,6 +95,11 @@ def test_random_tensors():
     assert p.dtype == "int64" and sorted(p.tolist()) == list(range(50)) and p.tolist() != list(range(50))
     y, mask = draw("native_dropout", torch.ones(40, 50), 0.5, True)
     assert ((y.numpy() == 2) == mask.numpy()).all() and set(np.unique(y.numpy())) == {0.0, 2.0}
+    t = -torch.ones(40, 50)
+    t[0], noise = 3.0, torch.zeros(40, 50)
+    z, slopes = (v.numpy() for v in draw("rrelu_with_noise_functional", t, noise, 0.25, 0.5, True))
+    assert (z == slopes * t.numpy()).all() and (z[0] == 3).all() and -0.5 <= z.min() < -0.48 and -0.27 < z[1:].max() <= -0.25
+    assert (draw("rrelu_with_noise_functional", t, noise, 0.25, 0.5)[0].numpy() == np.where(t < 0, -0.375, 3)).all()
     tengen.random.seed(1)
     assert draw("rand", [200, 3], dtype=torch.float64).numpy().tobytes() == u.numpy().tobytes()
     x, p = torch.zeros(4000, dtype=torch.float64), torch.tensor([0.0, 3.0, 1.0])

@@ -150,6 +150,12 @@ def reductions(m):
     for name in "_softmax _log_softmax".split():
         yield name, (x, 1, False), {}
     yield "sort", (d, 1, False), {}
+    yield "kthvalue", (d, 2, 0), {}
+    yield "kthvalue", (d, 1, -1, True), {}
+    yield "median.dim", (d, 1), {}
+    yield "median.dim", (torch.where(d > 0.5, torch.nan, d), 0, True), {}
+    yield "median", (d,), {}
+    yield "median", (torch.where(d > 0.5, torch.nan, d),), {}
     yield "sort", (d, -1, True), {}
     yield "topk", (d, 2, -1, True, True), {}
     yield "topk", (d, 2, 1, False, True), {}

@@ -141,6 +141,7 @@ FUNCTIONS = {
     "reshape by -1": lambda x: x.reshape(-1, 2, 2).reshape(-1),
     "joining": lambda x: F.concat([x, F.ones((3, 4)), x]).sum(0),
     "made in the shape": lambda x: F.zeros((x.shape[0], 2)) + F.arange(x.shape[0]).reshape(-1, 1),
+    "repeated": lambda x: (F.tile(x[:1], (x.shape[0], 2)), F.repeat(x[0], x.shape[0]), F.repeat(x[:1], x.shape[0] + 1, axis=0)),
     "random": lambda x: random.uniform(size=(x.shape[0], 3)),
     "products over the batch": lambda x: (x @ x.T, x.T @ x),
     "sorted along the batch": lambda x: (F.sort(x, axis=0)[0], F.argmax(x, 0), F.cumsum(x, 0)),

@@ -115,7 +115,12 @@ def test_extents_have_one_form():
     b, t = var("batch"), var("tokens")
     assert b * 3 * 4 is b * 12 and t * b is b * t and (b * 3) * (t * 4) is b * t * 12
     assert b * 6 // 3 is b * 2 and b * 6 // (b * 3) is const(2) and b * t // t is b and b * 6 % 3 is const(0)
-    forms = [lambda b, t: b * 3 * t * 4, lambda b, t: b * t * 6 // 2, lambda b, t: b * 4 // 6 + b * 4 % 6, lambda b, t: t * 8 // (t * 2)]
+    u = var("u")
+    assert b * t * u * 6 // (t * b * 4) is u * 3 // 2 and b * t * 32 // (t * 8) is b * 4 and b * t * u % (u * b) is const(0)
+    assert b * t * u // (u * t) is b and b * t * 3 // (b * u * 6) is t // (u * 2)
+    forms = [lambda b, t: b * (b + t) * t * 6 // (t * (b + t) * 4), lambda b, t: b * t * t // (b * t * (t + 1))]
+    forms += [lambda b, t: b * t * 4 % (t * 8)]
+    forms += [lambda b, t: b * 3 * t * 4, lambda b, t: b * t * 6 // 2, lambda b, t: b * 4 // 6 + b * 4 % 6, lambda b, t: t * 8 // (t * 2)]
     for f in forms:
         for x, y in ((1, 1), (2, 5), (17, 3)):
             assert evaluate(f(b, t), {b: x, t: y}) == f(x, y)

@@ -365,10 +365,32 @@ def _fold_quotient(op: str, a: Expr, b: Expr) -> Expr | None:
         return a.args[a.args[0] is b] if op == "quo" else const(0)
     (x, n), (y, m) = _scaled(a), (None, b.attr) if is_const(b) else _scaled(b)
     if not isinstance(m, int) or m < 1 or n < 1 or n % m or (y is not None and y is not x):
-        return None
+        return None if y is None or x.op != "mul" or m < 1 or n < 1 else _without_common_factors(op, x, n, y, m)
     if op == "rem":
         return const(0)
     return const(n // m) if y is x else x * (n // m)
+
+
+def _without_common_factors(op: str, x: Expr, n: int, y: Expr, m: int) -> Expr | None:
+    """The quotient or the rest of x n by y m where their products have factors in common; None where they have none."""
+    over, under = _factors(x), []
+    for f in _factors(y):
+        if f in over:
+            over.remove(f)
+        else:
+            under.append(f)
+    if len(under) == len(_factors(y)):
+        return None
+    common = math.gcd(n, m)
+    if op == "rem":
+        return const(0) if not under and common == m else None
+    top, bottom = (functools.reduce(operator.mul, of, const(1)) * (k // common) for of, k in ((over, n), (under, m)))
+    return top // bottom
+
+
+def _factors(e: Expr) -> list[Expr]:
+    """The factors of a product that are no products."""
+    return [f for a in e.args for f in _factors(a)] if e.op == "mul" else [e]
 
 
 def binary(op: str, a, b) -> Expr:

@@ -159,7 +159,7 @@ split.cases(
 
 
 @shorthand(functional="tensor", methods="tile")
-def tile(inp: Tensor, reps: int | Sequence[int]) -> Tensor:
+def tile(inp: Tensor, reps: Extent | Sequence[Extent]) -> Tensor:
     """The whole tensor repeated along each axis, as NumPy's tile.
 
     Errors: ShapeError for negative repeats
@@ -169,10 +169,10 @@ def tile(inp: Tensor, reps: int | Sequence[int]) -> Tensor:
     [1, 2, 1, 2]
     """
     x = dispatch.tensor(inp)
-    times = (reps,) if isinstance(reps, int) else tuple(reps)
+    times = tuple(reps) if isinstance(reps, tuple | list) else (reps,)
     times = (1,) * (x.ndim - len(times)) + times
     shape = (1,) * (len(times) - x.ndim) + tuple(x.shape)
-    if any(t < 0 for t in times):
+    if any(isinstance(t, int) and t < 0 for t in times):
         raise ShapeError(f"tile: {reps} has a negative number")
     spread = tuple(v for t, d in zip(times, shape) for v in (t, d))
     apart = reshape(x, tuple(v for d in shape for v in (1, d)))
@@ -187,7 +187,7 @@ tile.cases(
 
 
 @shorthand(functional="tensor", methods="repeat")
-def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis.
 
@@ -201,8 +201,8 @@ def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     a = normalize_axis(axis, x.ndim)
-    counts = [repeats] if isinstance(repeats, int) else repeats
-    if any(c < 0 for c in counts):
+    counts = repeats if isinstance(repeats, tuple | list) else [repeats]
+    if any(isinstance(c, int) and c < 0 for c in counts):
         raise ValueError(f"repeat: {repeats} has a negative number")
     if len(counts) == 1:
         wide = broadcast_to(expand_dims(x, a + 1), (*x.shape[: a + 1], counts[0], *x.shape[a + 1 :]))

@@ -238,7 +238,7 @@ def _check_extent(program: Program, p: InputOf, axis: int, want: Any, have: int 
     low, high = program.bounds.get(want, (0, None))
     if have < (low or 0) or (high is not None and have > high):
         said = f"the argument {p.name} must have the shape {_shown(p)}, got {want} = {have} along axis {axis}"
-        raise ShapeError(f"{said}; the network was exported for {low} to {high}")
+        raise ShapeError(f"{said}; the network was exported for {low} {'and more' if high is None else f'to {high}'}")
     if bound.setdefault(want, have) != have:
         raise ShapeError(
             f"the argument {p.name}, {_shown(p)}, has {want} = {have} along axis {axis}; another argument has {bound[want]}"

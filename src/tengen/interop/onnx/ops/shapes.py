@@ -32,9 +32,11 @@ from tengen.tensor import Tensor
 AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here: an open axis is not cut there
 
 
-def moving(v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor]) -> Value:
-    """A value whose elements are moved: a known array stays one, codes are moved as they are."""
-    if isinstance(v, np.ndarray):
+def moving(
+    v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor], extents: Sequence[Any] = ()
+) -> Value:
+    """A value whose elements are moved: a known array stays one unless it takes an open extent, codes are moved as they are."""
+    if isinstance(v, np.ndarray) and not any(isinstance(e, Expr) for e in extents):
         return np.asarray(array(v))
     return Coded(tensor(v.codes), v.dtype) if isinstance(v, Coded) else tensor(as_tensor(v))
 
@@ -84,7 +86,7 @@ def reshape(n: NodeOf, x: Value, to: Value = None) -> Value:
     wanted = n["shape"] if n.since < 5 else ints(to)
     if not n.get("allowzero", 0):
         wanted = [shape_of(x)[i] if isinstance(d, int) and d == 0 else d for i, d in enumerate(wanted)]
-    return moving(x, lambda a: a.reshape(wanted), lambda t: t.reshape(tuple(wanted)))
+    return moving(x, lambda a: a.reshape(wanted), lambda t: t.reshape(tuple(wanted)), wanted)
 
 
 @op("Flatten")
@@ -298,13 +300,13 @@ def expand(n: NodeOf, x: Value, to: Value) -> Value:
     width = max(len(have), len(want))
     have, want = [1] * (width - len(have)) + have, [1] * (width - len(want)) + want
     target = tuple(h if isinstance(w, int) and w == 1 else w for h, w in zip(have, want))
-    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(tuple(have)), target))
+    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(tuple(have)), target), target)
 
 
 @op("Tile")
 def tile(n: NodeOf, x: Value, repeats: Value) -> Value:
     """Repeated along each axis."""
-    return moving(x, lambda a: np.tile(a, ints(repeats)), lambda t: F.tile(t, ints(repeats)))
+    return moving(x, lambda a: np.tile(a, ints(repeats)), lambda t: F.tile(t, ints(repeats)), ints(repeats))
 
 
 @op("ConstantOfShape")
@@ -479,7 +481,7 @@ def center_crop_pad(n: NodeOf, x: Value, to: Value) -> Value:
         else:
             amounts[a] = ((want - have) // 2, want - have - (want - have) // 2)
     at = tuple(index)
-    return moving(x, lambda v: np.pad(v[at], amounts), lambda t: F.pad(t[at], amounts))
+    return moving(x, lambda v: np.pad(v[at], amounts), lambda t: F.pad(t[at], amounts), ints(to))
 
 
 @op("Hardmax")

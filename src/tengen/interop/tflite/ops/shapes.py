@@ -13,12 +13,16 @@ from tengen.interop.networks.values import as_tensor, ints, known, shape_array
 from tengen.interop.tflite.ops.elementwise import all_known, fused
 from tengen.interop.tflite.reader import OpOf
 from tengen.interop.tflite.registry import op
+from tengen.loops.lang import Expr
 from tengen.tensor import Tensor
 
 
-def moving(v: Any, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor]) -> Any:
-    """A value whose elements are moved: a known array stays one."""
-    return np.asarray(array(v)) if isinstance(v, np.ndarray) else tensor(as_tensor(v))
+def moving(
+    v: Any, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor], extents: Sequence[Any] = ()
+) -> Any:
+    """A value whose elements are moved: a known array stays one unless it takes an open extent."""
+    fixed = isinstance(v, np.ndarray) and not any(isinstance(e, Expr) for e in extents)
+    return np.asarray(array(v)) if fixed else tensor(as_tensor(v))
 
 
 
@@ -254,7 +258,7 @@ def tile(n: OpOf, x: Any, count: Any) -> Any:
     """Repeated along each axis."""
     if isinstance(x, np.ndarray):
         modest(product([*x.shape, *ints(count)]))
-    return moving(x, lambda a: np.tile(a, ints(count)), lambda t: F.tile(t, ints(count)))
+    return moving(x, lambda a: np.tile(a, ints(count)), lambda t: F.tile(t, ints(count)), ints(count))
 
 
 def widened(x: Any, target: Sequence) -> Any:
@@ -262,7 +266,7 @@ def widened(x: Any, target: Sequence) -> Any:
     have = (1,) * (len(target) - len(x.shape)) + tuple(x.shape)
     if isinstance(x, np.ndarray):
         modest(product(target))
-    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(have), tuple(target)))
+    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(have), tuple(target)), target)
 
 
 @op("BROADCAST_TO")

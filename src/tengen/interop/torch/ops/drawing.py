@@ -197,3 +197,15 @@ def native_dropout(x: Tensor, p: float, train: bool | None = None, *, wanted: fr
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Zeroes elements with probability p."""
     return F.dropout(x, float(p), bool(train))
+
+
+@op("rrelu_with_noise_functional", wants=True)
+def rrelu(
+    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None, *,
+    wanted: frozenset[int],
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """(x, times a slope where it is not above 0: drawn for each element in training, else the mean of both ends; the slopes)."""
+    if not training:
+        return F.leaky_relu(x, (lower + upper) / 2), noise if 1 in wanted else None
+    slopes = F.where(x <= 0, random.uniform(lower, upper, size=tuple(x.shape)).astype(x.dtype), 1.0)
+    return x * slopes, slopes

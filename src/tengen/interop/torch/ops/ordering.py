@@ -40,6 +40,36 @@ def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, in_order: bool 
     return F.topk(x, k, bool(largest), axis=dim)
 
 
+@op("kthvalue")
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """(The k-th smallest along an axis, its position)."""
+    return F.kthvalue(x, k, dim, bool(keepdim)) if x.ndim else (x, F.zeros((), "int64"))
+
+
+@op("median.dim")
+def median_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """(The lower one of both elements in the middle, its position); a NaN, the first one, where there is one."""
+    if not x.ndim:
+        return x, F.zeros((), "int64")
+    places = kthvalue(x.detach(), (x.shape[dim] + 1) // 2, dim, True)[1]
+    if x.dtype.is_float:
+        missing = F.isnan(x)
+        first = F.argmax(missing.astype(uint8), dim, keepdims=True).astype("int64")
+        places = F.where(F.any(missing, dim, True), first, places)
+    values = F.gather(x, dim % x.ndim, places)
+    return (values, places) if keepdim else (F.squeeze(values, dim), F.squeeze(places, dim))
+
+
+@op("median")
+def median(x: Tensor) -> Tensor:
+    """Of all elements; its gradient is shared out among those that are equal to it."""
+    value = median_along(x.detach().reshape(-1), 0)[0]
+    if not x.dtype.is_float:
+        return value
+    equal = F.where(F.isnan(value), F.isnan(x), x == value).astype(x.dtype)
+    return F.straight_through(value, F.sum(F.where(equal > 0, x, 0.0)) / F.sum(equal))
+
+
 @op("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     table: Tensor, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
