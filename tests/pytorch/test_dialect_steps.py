@@ -265,6 +265,8 @@ def test_numbers_drawn_in_place():
     assert set(x.random_(2, 4, generator=g).tolist()) == set(x.random_(to=4, **{"from": 2}).tolist()) == {2.0, 3.0}
     assert x.geometric_(1.0 - 1e-7).tolist() == [1.0] * 1000 and 3 < x.geometric_(0.25, generator=g).mean().item() < 5
     assert 1.8 < x.cauchy_(2.0, 0.5).median().item() < 2.2 and 0.9 < x.log_normal_(0.0, 0.5).median().item() < 1.1
+    with pytest.raises(ArgumentError, match="geometric_: p=1.0 must be above 0 and below 1"):
+        x.geometric_(1.0)
     with pytest.raises(TypeError, match=r"normal_\(\) takes mean, std, each once, and generator; got \(1.0,\) and {'mean': 2.0}"):
         x.normal_(1.0, mean=2.0)
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tengen import random
+from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.in_place import writing
@@ -123,6 +124,8 @@ def _log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: An
 
 
 def _geometric(x: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    if not 0 < p < 1:
+        raise ArgumentError(f"geometric_: p={p} must be above 0 and below 1")
     return REGISTRY["astype"](REGISTRY["maximum"](REGISTRY["ceil"](REGISTRY["log"](_share(x, generator)) / math.log1p(-p)), 1.0), x.dtype)
 
 
