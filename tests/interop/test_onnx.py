@@ -301,7 +301,7 @@ def test_errors_name_the_node():
     assert to_module(m)(np.array([0, 3, 0, 1], np.float32)).tolist() == [1, 3]
     with pytest.raises(TengenError) as e:
         load(m)
-    assert "NonZero" in "".join(e.value.__notes__)
+    assert "in the ONNX node" in str(e.value) and "NonZero" in str(e.value) and "help: to_module(file) runs" in str(e.value)
     with pytest.raises(TraceError, match="computed from the inputs"):
         load(model("net (float[4] x, int64[1] to) => (float[m] y) { y = Reshape(x, to) }"))
     with pytest.raises(ArgumentError, match="net takes x, to; got x"):
@@ -448,7 +448,7 @@ def test_files_that_are_no_models():
         to_module(b"\xff" * 50)
     with pytest.raises(FileFormatError, match="opset 99"):
         to_module(helper.make_model(inside, opset_imports=[helper.make_opsetid("", 99)]))
-    with pytest.raises(FileFormatError, match="the attribute 'then_branch' of If .* has the type 3, not 5"):
+    with pytest.raises(FileFormatError, match="the attribute 'then_branch' of If .* has the type STRING, not GRAPH"):
         to_module(helper.make_model(helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch="g", else_branch=flat)], "g", [], [])))
     with pytest.raises(FileFormatError, match="Cast .* misses the attribute 'to'"):
         to_module(helper.make_model(helper.make_graph([helper.make_node("Cast", ["x"], ["y"])], "g", [], [])))

@@ -39,7 +39,11 @@ def program(
                 return _program(net, name, inputs, outputs, weights)
             except Undecided as e:
                 inputs = settled(inputs, e.equal) or refused(name, inputs, e)
-    except (TraceError, FileFormatError, ArgumentError):
+    except TraceError as e:
+        if not (place := node_of(e)):
+            raise
+        raise TraceError(f"{e}; {place}; help: to_module(file) runs such a network node by node") from e
+    except (FileFormatError, ArgumentError):
         raise
     except (TengenError, *DAMAGED) as e:
         if given:
@@ -74,11 +78,16 @@ def settled(inputs: Mapping[str, TensorType], pair: tuple | None) -> dict[str, T
 
 def refused(name: str, inputs: Mapping[str, TensorType], e: Undecided) -> Any:
     """Errors: TraceError, always: which node asks, and how the user answers."""
-    place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ")), "")  # a node of the file
+    place = node_of(e)
     opened = sorted({str(d) for t in inputs.values() for d in t.shape if not isinstance(d, int)})
     raise TraceError(
         f"{name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{opened[0]!r}: ...}} gives a number for a name"
     ) from e
+
+
+def node_of(e: BaseException) -> str:
+    """The node of the file that an error's notes name, or ""."""
+    return next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ")), "")
 
 
 def type_of(name: str, shape: Sequence[Any], dtype: Any, given: Mapping[str, Any], what: str) -> TensorType:

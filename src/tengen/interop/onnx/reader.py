@@ -222,7 +222,8 @@ class Reader:
         check_ports(n, schema)
         for a in n.attribute:
             if (kind := schema.kinds.get(a.name, a.type)) != a.type:
-                raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {a.type}, not {kind}")
+                have, want = (self.onnx.AttributeProto.AttributeType.Name(v) for v in (a.type, kind))
+                raise FileFormatError(f"the attribute {a.name!r} of {op} ({n.name!r}) has the type {have}, not {want}")
             if a.ref_attr_name:
                 if given and given.get(a.ref_attr_name, ...) is not ...:
                     attributes[name(a.name)] = given[a.ref_attr_name]
