@@ -82,10 +82,11 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
         "div", "mul", "pow", "matmul", "mm", "mv", "dot", "bmm")},
     "scatter": (_with_words("src", "value", "reduce"), "shaping"), "diagonal": (_with_words("dim1", "dim2"), "shaping"),
     **{name: (_with_words("dims", "size", "shape", "axis0", "axis1", "dim0", "dim1"), "shaping") for name in (
-        "permute", "tile", "reshape", "swapaxes", "expand")},
-    "flip": (lambda args, named: len(args) > 1, "shaping"),
+        "permute", "reshape", "swapaxes", "expand")},
+    "flip": (lambda args, named: len(args) > 1, "shaping"), "tile": (lambda args, named: len(args) > 1 or "dims" in named, "shaping"),
 }  # fmt: skip
-_UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to"}  # methods whose function takes other arguments
+# methods whose function takes other arguments
+_UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to", "tile": "tile_of_axes"}
 
 
 def speaks_pytorch(frame: FrameType) -> bool:

@@ -193,6 +193,11 @@ def flip_of_axes(self: Tensor, *dims: int) -> Tensor:
     return F.flip(self, dims)
 
 
+def tile_of_axes(self: Tensor, *reps: int, dims: Sequence[int] | None = None) -> Tensor:
+    """The methods ``x.tile(2, 1)`` and ``x.tile(dims=(2, 1))``."""
+    return F.tile(self, reps if dims is None else dims)
+
+
 def expand_to(self: Tensor, size: Sequence[int]) -> Tensor:
     """The method ``x.expand(size=(2, 3))``."""
     return self.expand(*size)
