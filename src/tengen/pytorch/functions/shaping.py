@@ -31,6 +31,7 @@ from tengen.functional import (
 )
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
+from tengen.tensor.dialect_views import VIEWS, views_by
 from tengen.tensor.in_place import is_part
 
 row_stack = vstack
@@ -346,3 +347,5 @@ __all__ = [
     "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
 in_words(globals(), __all__)
+for _name in VIEWS.keys() & set(__all__):
+    globals()[_name] = views_by(_name, globals()[_name])
