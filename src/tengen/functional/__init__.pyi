@@ -646,7 +646,7 @@ def remap(
     interp_mode: Literal['linear', 'nearest', 'cubic'] = 'linear',
 ) -> Tensor:
     """Images read at the places that a map names: out[n, c, i, j] = inp[n, c] at (x, y) = map_xy[n, i, j]."""
-def repeat(inp: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+def repeat(inp: TensorLike, repeats: Extent | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis."""
 def requantize_linear(
@@ -765,7 +765,7 @@ def tan(x: TensorLike) -> Tensor:
     """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def tanh(x: TensorLike) -> Tensor:
     """The hyperbolic tangent, at most 2 ULP off."""
-def tile(inp: TensorLike, reps: int | Sequence[int]) -> Tensor:
+def tile(inp: TensorLike, reps: Extent | Sequence[Extent]) -> Tensor:
     """The whole tensor repeated along each axis, as NumPy's tile."""
 def topk(
     inp: TensorLike, k: int, descending: Any = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1,

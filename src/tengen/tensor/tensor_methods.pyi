@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, DTypeLike, Precision, Shape
+from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -736,7 +736,7 @@ class TensorMethods:
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """`functional.mod` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
-    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    def repeat(self, repeats: Extent | Sequence[int], axis: int | None = None) -> Tensor:
         """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without
         an axis."""
     def repeat_interleave(self, *args: Any, **kwargs: Any) -> Any:
@@ -886,7 +886,7 @@ class TensorMethods:
         would be lost."""
     def tensor_split(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.tensor_split` of the tensor."""
-    def tile(self, reps: int | Sequence[int]) -> Tensor:
+    def tile(self, reps: Extent | Sequence[Extent]) -> Tensor:
         """The whole tensor repeated along each axis, as NumPy's tile."""
     def to(
         self,
