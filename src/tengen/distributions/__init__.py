@@ -4,7 +4,10 @@ tensors with gradients, eagerly and traced. MegEngine's `Distribution` and `Expo
 `sample` has no gradient; `rsample`, where a distribution has it (`has_rsample`), is a smooth function of the parameters."""
 
 from tengen.base.lazy import modules_of
+from tengen.distributions import constraints
 from tengen.distributions.composed import Independent, MixtureSameFamily, MultivariateNormal, OneHotCategorical
+from tengen.distributions.constraint_registry import biject_to, transform_to
+from tengen.distributions.constraints import Constraint
 from tengen.distributions.continuous import (
     Cauchy,
     Exponential,
@@ -16,7 +19,7 @@ from tengen.distributions.continuous import (
     Uniform,
 )
 from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
-from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
+from tengen.distributions.distribution import Distribution, kl_divergence, register_kl
 from tengen.distributions.further import (
     ContinuousBernoulli,
     Multinomial,
@@ -29,11 +32,19 @@ from tengen.distributions.further import (
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tengen.distributions.joined_transforms import CatTransform, StackTransform, StickBreakingTransform
 from tengen.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
+from tengen.distributions.matrix_transforms import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    SoftmaxTransform,
+)
 from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 from tengen.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
     ComposeTransform,
     ExpTransform,
+    IndependentTransform,
     PowerTransform,
     SigmoidTransform,
     SoftplusTransform,
@@ -44,6 +55,8 @@ from tengen.distributions.transforms import (
 
 __getattr__ = modules_of(__name__)
 __all__ = [
+    "AbsTransform", "CorrCholeskyTransform", "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "SoftmaxTransform",
+    "biject_to", "constraints", "transform_to",
     "CatTransform", "ContinuousBernoulli", "LKJCholesky", "LowRankMultivariateNormal", "StackTransform", "StickBreakingTransform", "Wishart",
     "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",

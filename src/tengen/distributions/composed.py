@@ -9,6 +9,17 @@ from typing import Any
 from tengen import functional as F
 from tengen import linalg, random
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.distributions.constraints import (
+    Constraint,
+    MixtureSameFamilyConstraint,
+    dependent_property,
+    independent,
+    lower_cholesky,
+    one_hot,
+    positive_definite,
+    real_vector,
+    simplex,
+)
 from tengen.distributions.discrete import Categorical
 from tengen.distributions.distribution import Distribution, as_float, kl_divergence, register_kl
 from tengen.ops.define import REGISTRY, broadcast_shapes
@@ -29,7 +40,14 @@ class MultivariateNormal(Distribution):
     """
 
     has_rsample = True
+    support = real_vector
     parameters = ("loc", "scale_tril")
+    arg_constraints = {
+        "loc": real_vector,
+        "covariance_matrix": positive_definite,
+        "precision_matrix": positive_definite,
+        "scale_tril": lower_cholesky,
+    }
 
     def __init__(self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None):
         given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
@@ -38,7 +56,9 @@ class MultivariateNormal(Distribution):
             raise ArgumentError("MultivariateNormal: one of covariance_matrix, precision_matrix and scale_tril is needed")
         m = as_float(given[0])
         if loc.ndim < 1 or m.ndim < 2 or m.shape[-2:] != (loc.shape[-1],) * 2:
-            raise ShapeError(f"MultivariateNormal: loc {loc.shape} needs matrices (..., D, D) of its last extent, got {m.shape}")
+            raise ShapeError(
+                f"MultivariateNormal: loc {loc.shape} needs matrices (..., D, D) of its last extent, got {m.shape}"
+            )
         if covariance_matrix is not None:
             m = linalg.cholesky(m)
         elif precision_matrix is not None:
@@ -111,6 +131,9 @@ class OneHotCategorical(Distribution):
     -0.6931
     """
 
+    support = one_hot
+    arg_constraints = {"probs": simplex, "logits": real_vector}
+
     def __init__(self, probs: Any = None, logits: Any = None):
         self._categorical = Categorical(probs=probs, logits=logits)
         self.probs, self.logits = self._categorical.probs, self._categorical.logits
@@ -164,9 +187,15 @@ class Independent(Distribution):
         if not 0 <= n <= len(base.batch_shape):
             raise ShapeError(f"Independent: reinterpreted_batch_ndims={n} of a distribution of batch_shape {base.batch_shape}")
         self.base_dist, self.reinterpreted_batch_ndims = base, n
-        self.has_rsample, self.support = base.has_rsample, base.support
+        self.has_rsample = base.has_rsample
         cut = len(base.batch_shape) - n
         super().__init__(base.batch_shape[:cut], (*base.batch_shape[cut:], *base.event_shape))
+
+    @dependent_property
+    def support(self) -> Constraint:
+        """The base's set, of each element of an event."""
+        base, n = self.base_dist.support, self.reinterpreted_batch_ndims
+        return independent(base, n) if n else base
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         return self.base_dist._draw(shape)
@@ -196,7 +225,9 @@ class Independent(Distribution):
 @register_kl(Independent, Independent)
 def _(p: Independent, q: Independent) -> Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise ShapeError(f"kl_divergence of Independents over {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims} axes")
+        raise ShapeError(
+            f"kl_divergence of Independents over {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims} axes"
+        )
     return p._summed(kl_divergence(p.base_dist, q.base_dist))
 
 
@@ -216,10 +247,16 @@ class MixtureSameFamily(Distribution):
         mix, parts = mixture_distribution, component_distribution
         k = mix.probs.shape[-1]
         if not parts.batch_shape or parts.batch_shape[-1] != k:
-            raise ShapeError(f"MixtureSameFamily: {k} components are mixed, the last axis of {parts.batch_shape} is of {type(parts).__name__}")
+            raise ShapeError(
+                f"MixtureSameFamily: {k} components are mixed, the last axis of {parts.batch_shape} is of {type(parts).__name__}"
+            )
         self.mixture_distribution, self.component_distribution = mix, parts
-        self.support = parts.support
         super().__init__(parts.batch_shape[:-1], parts.event_shape)
+
+    @dependent_property
+    def support(self) -> Constraint:
+        """What all components can have."""
+        return MixtureSameFamilyConstraint(self.component_distribution.support)
 
     def _over_events(self, x: Tensor) -> Tensor:
         return F.reshape(x, (*x.shape, *(1,) * len(self.event_shape)))

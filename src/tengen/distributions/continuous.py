@@ -6,17 +6,16 @@ import math
 from typing import Any
 
 from tengen import functional as F
-from tengen.distributions.distribution import (
-    Distribution,
-    as_float,
+from tengen.distributions.constraints import (
+    dependent_property,
+    greater_than,
     interval,
+    less_than,
     nonnegative,
     positive,
     real,
-    register_kl,
-    together,
-    within,
 )
+from tengen.distributions.distribution import Distribution, as_float, register_kl, together, within
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
@@ -30,9 +29,10 @@ class _LocationScale(Distribution):
 
     has_rsample = True
     parameters = ("loc", "scale")
+    arg_constraints = {"loc": real, "scale": positive}
 
     def __init__(self, loc: Any = 0.0, scale: Any = 1.0):
-        self.loc, self.scale = together(self, {"loc": (loc, real), "scale": (scale, positive)})
+        self.loc, self.scale = together(self, {"loc": loc, "scale": scale})
         super().__init__(self.loc.shape)
 
     def _standard(self, value: Any) -> Tensor:
@@ -220,9 +220,10 @@ class HalfNormal(Distribution):
     has_rsample = True
     support = nonnegative
     parameters = ("scale",)
+    arg_constraints = {"scale": positive}
 
     def __init__(self, scale: Any = 1.0):
-        (self.scale,) = together(self, {"scale": (scale, positive)})
+        (self.scale,) = together(self, {"scale": scale})
         super().__init__(self.scale.shape)
 
     def _draw(self, shape):
@@ -258,9 +259,10 @@ class Exponential(Distribution):
     has_rsample = True
     support = nonnegative
     parameters = ("rate",)
+    arg_constraints = {"rate": positive}
 
     def __init__(self, rate: Any):
-        (self.rate,) = together(self, {"rate": (rate, positive)})
+        (self.rate,) = together(self, {"rate": rate})
         super().__init__(self.rate.shape)
 
     def _draw(self, shape):
@@ -299,17 +301,26 @@ class Uniform(Distribution):
     parameters = ("low", "high")
 
     def __init__(self, low: Any = 0.0, high: Any = 1.0):
-        self.low, self.high = together(self, {"low": (low, real), "high": (high, real)})
-        together(self, {"high - low": (self.high - self.low, positive)})
+        self.low, self.high = together(self, {"low": low, "high": high}, {"low": real, "high": real})
+        together(self, {"high - low": self.high - self.low}, {"high - low": positive})
         super().__init__(self.low.shape)
 
-    @property
+    @dependent_property
     def support(self):
         """The interval."""
         return interval(self.low, self.high)
 
+    @property
+    def arg_constraints(self):
+        """Either bound's set, by the other one."""
+        return {"low": less_than(self.high), "high": greater_than(self.low)}
+
     def _draw(self, shape):
         return self.low + (self.high - self.low) * default_rng.uniform(size=shape).astype(self.low.dtype)
+
+    @property
+    def mode(self):
+        return (self.low + self.high) * math.nan
 
     @property
     def mean(self):

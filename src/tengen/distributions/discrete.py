@@ -7,19 +7,19 @@ import math
 from typing import Any
 
 from tengen import functional as F
-from tengen.distributions.distribution import (
-    Distribution,
-    as_float,
+from tengen.distributions.constraints import (
+    Constraint,
     boolean,
-    integers,
+    dependent_property,
+    integer_interval,
+    nonnegative,
     nonnegative_integer,
-    positive,
     real,
-    register_kl,
-    together,
+    real_vector,
+    simplex,
     unit_interval,
-    within,
 )
+from tengen.distributions.distribution import Distribution, as_float, register_kl, together, within
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
@@ -36,15 +36,16 @@ class Odds(Distribution):
     """What has a probability of success, given as `probs` or as `logits`."""
 
     parameters = ("probs",)
+    arg_constraints: Any = {"probs": unit_interval, "logits": real}
 
-    def _take(self, probs: Any, logits: Any, **more: Any) -> list[Tensor]:
+    def _take(self, probs: Any, logits: Any, allowed: Any = None, **more: Any) -> list[Tensor]:
         if (probs is None) == (logits is None):
             raise ValueError(f"{type(self).__name__} takes either probs or logits")
         if probs is not None:
-            self.probs, *rest = together(self, {"probs": (probs, unit_interval), **more})
+            self.probs, *rest = together(self, {"probs": probs, **more}, allowed)
             self._logits = None
         else:
-            self._logits, *rest = together(self, {"logits": (logits, real), **more})
+            self._logits, *rest = together(self, {"logits": logits, **more}, allowed)
             self.probs = F.sigmoid(self._logits)
         super().__init__(self.probs.shape)
         return rest
@@ -141,14 +142,15 @@ class Binomial(Odds):
     """The number of successes in `total_count` trials."""
 
     parameters = ("total_count", "probs")
+    arg_constraints = {"total_count": nonnegative_integer, "probs": unit_interval, "logits": real}
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None):
-        (self.total_count,) = self._take(probs, logits, total_count=(total_count, nonnegative_integer))
+        (self.total_count,) = self._take(probs, logits, total_count=total_count)
 
-    @property
+    @dependent_property(is_discrete=True)
     def support(self):
         """0 to the number of trials."""
-        return integers(self.total_count)
+        return integer_interval(0, self.total_count)
 
     def _draw(self, shape):
         lead = shape[: len(shape) - len(self.batch_shape)]
@@ -187,9 +189,10 @@ class Poisson(Distribution):
 
     support = nonnegative_integer
     parameters = ("rate",)
+    arg_constraints = {"rate": nonnegative}
 
     def __init__(self, rate: Any):
-        (self.rate,) = together(self, {"rate": (rate, positive)})
+        (self.rate,) = together(self, {"rate": rate})
         super().__init__(self.rate.shape)
 
     def _draw(self, shape):
@@ -220,24 +223,25 @@ class Categorical(Distribution):
     """
 
     parameters = ("probs",)
+    arg_constraints = {"probs": simplex, "logits": real_vector}
 
     def __init__(self, probs: Any = None, logits: Any = None):
         if (probs is None) == (logits is None):
             raise ValueError("Categorical takes either probs or logits")
         if probs is not None:
-            (weights,) = together(self, {"probs": (probs, nonnegative_weights)})
+            (weights,) = together(self, {"probs": probs}, {"probs": nonnegative_weights})
             self.probs = weights / weights.sum(-1, keepdims=True)
             self.logits = log(self.probs)
         else:
-            (raw,) = together(self, {"logits": (logits, real)})
+            (raw,) = together(self, {"logits": logits})
             self.logits = F.logsoftmax(raw, -1)
             self.probs = exp(self.logits)
         super().__init__(self.probs.shape[:-1])
 
-    @property
+    @dependent_property(is_discrete=True)
     def support(self):
         """The numbers of the outcomes."""
-        return integers(self.probs.shape[-1] - 1)
+        return integer_interval(0, self.probs.shape[-1] - 1)
 
     def _draw(self, shape):
         noise = -log(-log(default_rng.open_uniform((*shape, self.probs.shape[-1]))))
@@ -274,18 +278,12 @@ class Categorical(Distribution):
         return -times_log(self.probs, self.probs).sum(-1)
 
 
-class _Weights:
-    """Vectors of weights, not all 0."""
-
-    def check(self, x: Tensor) -> Tensor:
-        some = F.expand_dims(x.sum(-1) > 0.0, -1)
-        return F.logical_and(F.logical_and(x >= 0.0, x < math.inf), some)
-
-    def __repr__(self) -> str:
-        return "weights along the last axis, not negative and not all 0"
+def _weights(x: Tensor) -> Tensor:
+    some = F.expand_dims(x.sum(-1) > 0.0, -1)
+    return F.logical_and(F.logical_and(x >= 0.0, x < math.inf), some)
 
 
-nonnegative_weights: Any = _Weights()
+nonnegative_weights = Constraint("weights along the last axis, not negative and not all 0", _weights)
 
 
 # ---- divergences -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The base of distributions, and the sets that their values lie in.
+"""The base of distributions.
 
 In: parameters, as numbers or tensors that broadcast. Out: samples, densities and moments as tensors, on the tape and in traces as
 all others are. A distribution has ``batch_shape`` independent copies of an event of ``event_shape``.
@@ -10,7 +10,7 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,46 +19,9 @@ from tengen import functional as F
 from tengen.base.arguments import check_flag
 from tengen.base.dtype import promote
 from tengen.base.errors import ShapeError
+from tengen.distributions.constraints import Constraint, real
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import Tensor, tracing
-
-
-class Constraint:
-    """A set of values: `check(x)` says for each value whether it is inside. event_dim: how many of the last axes one value has: 0 for
-    numbers, 1 for vectors (simplices), 2 for matrices."""
-
-    def __init__(self, name: str, inside: Callable[[Tensor], Tensor], event_dim: int = 0):
-        self.name, self.check, self.event_dim = name, inside, event_dim
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def _both(a: Tensor, b: Tensor) -> Tensor:
-    return F.logical_and(a, b)
-
-
-def _whole(x: Tensor) -> Tensor:
-    return F.floor(x) == x
-
-
-real = Constraint("real", lambda x: F.isfinite(x))
-positive = Constraint("positive", lambda x: _both(x > 0, x < math.inf))
-nonnegative = Constraint("nonnegative", lambda x: _both(x >= 0, x < math.inf))
-unit_interval = Constraint("unit_interval", lambda x: _both(x >= 0, x <= 1))
-boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))
-nonnegative_integer = Constraint("nonnegative_integer", lambda x: _both(_both(x >= 0, x < math.inf), _whole(x)))
-simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5), event_dim=1)
-
-
-def interval(low: Any, high: Any) -> Constraint:
-    """low <= x <= high."""
-    return Constraint("interval", lambda x: _both(x >= low, x <= high))
-
-
-def integers(most: Any) -> Constraint:
-    """0, 1, ... most."""
-    return Constraint("integer_interval", lambda x: _both(_both(x >= 0, x <= most), _whole(x)))
 
 
 def _with_validation(init: Callable) -> Callable:
@@ -85,10 +48,12 @@ class Distribution:
     Attributes:
         has_rsample: whether `rsample` is there: samples through which gradients reach the parameters.
         support: the `Constraint` of the values.
+        arg_constraints: the `Constraint` of each parameter, by its name; also of those that may be given instead, such as logits.
     """
 
     has_rsample = False
-    support = real
+    support: Any = real
+    arg_constraints: Any = {}
     parameters: tuple[str, ...] = ()  # what `repr` shows and `expand` broadcasts
 
     shared: tuple[str, ...] = ()  # attributes that are one tensor for all copies
@@ -195,7 +160,9 @@ class Distribution:
         if not fits:
             raise ShapeError(f"{type(self).__name__}.expand({new}): the batch_shape {old} does not broadcast to it")
         made = copy.copy(self)
-        for name, value in vars(self).items():  # parameters, what was computed of them, and distributions that this one is made of
+        for name, value in vars(
+            self
+        ).items():  # parameters, what was computed of them, and distributions that this one is made of
             if name in self.shared:
                 continue
             if isinstance(value, Tensor) and value.shape[: len(old)] == old:
@@ -226,17 +193,18 @@ def _shown(t: Any) -> str:
     return str(t.tolist()) if isinstance(t, Tensor) and t.size < 8 and tracing.recorder is None else f"{getattr(t, 'shape', t)}"
 
 
-def together(owner: Distribution, given: dict[str, tuple[Any, Constraint]]) -> list[Tensor]:
-    """Parameters as tensors of floats in their common shape and dtype.
+def together(owner: Distribution, given: dict[str, Any], allowed: Mapping[str, Constraint] | None = None) -> list[Tensor]:
+    """Parameters as tensors of floats in their common shape and dtype. allowed: the set of each; by default `arg_constraints`.
 
     Errors: ValueError where one is outside of its set; not in a trace, which does not know the values.
     """
-    tensors = [as_float(v) for v, _ in given.values()]
+    allowed = owner.arg_constraints if allowed is None else allowed
+    tensors = [as_float(v) for v in given.values()]
     d = functools.reduce(promote, (t.dtype for t in tensors))
     shape = broadcast_shapes(*(t.shape for t in tensors))
-    for t, (name, (_, allowed)) in zip(tensors, given.items()):
-        if owner._validates and tracing.recorder is None and not np.all(allowed.check(t.detach()).numpy()):
-            raise ValueError(f"{type(owner).__name__}: {name} must be {allowed}, got {_shown(t)}")
+    for t, name in zip(tensors, given):
+        if owner._validates and tracing.recorder is None and not np.all(allowed[name].check(t.detach()).numpy()):
+            raise ValueError(f"{type(owner).__name__}: {name} must be {allowed[name]}, got {_shown(t)}")
     tensors = [t if t.dtype is d else t.astype(d) for t in tensors]
     return [t if t.shape == shape else REGISTRY["broadcast_to"](t, shape) for t in tensors]
 

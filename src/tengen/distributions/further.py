@@ -11,20 +11,20 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.distributions.composed import OneHotCategorical
-from tengen.distributions.discrete import Categorical, Odds, times_log
-from tengen.distributions.distribution import (
-    Constraint,
-    Distribution,
-    as_float,
-    nonnegative,
+from tengen.distributions.constraints import (
+    dependent_property,
+    greater_than_eq,
+    half_open_interval,
+    multinomial,
     nonnegative_integer,
     positive,
     real,
+    real_vector,
     simplex,
-    together,
     unit_interval,
-    within,
 )
+from tengen.distributions.discrete import Categorical, Odds, times_log
+from tengen.distributions.distribution import Distribution, as_float, together, within
 from tengen.functional import bessel
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
@@ -41,15 +41,20 @@ class NegativeBinomial(Odds):
 
     support = nonnegative_integer
     parameters = ("total_count", "probs")
+    arg_constraints = {"total_count": greater_than_eq(0.0), "probs": half_open_interval(0.0, 1.0), "logits": real}
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None):
-        (self.total_count,) = self._take(probs, logits, total_count=(total_count, nonnegative))
+        (self.total_count,) = self._take(probs, logits, total_count=total_count)
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         lead = shape[: len(shape) - len(self.batch_shape)]
         n, odds = self.total_count.detach(), exp(self.logits.detach())
         rate = default_rng.gamma(where(n > 0.0, n, 1.0), where(n > 0.0, odds, 0.0), lead)
         return default_rng.poisson(rate).astype(self.probs.dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        return F.floor(F.maximum(self.total_count - 1.0, 0.0) * exp(self.logits))
 
     @property
     def mean(self) -> Tensor:
@@ -81,6 +86,7 @@ class Multinomial(Distribution):
     """
 
     parameters = ("probs",)
+    arg_constraints = {"probs": simplex, "logits": real_vector}
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None):
         self.total_count = operator.index(total_count)
@@ -90,12 +96,10 @@ class Multinomial(Distribution):
         self.probs, self.logits = self._categorical.probs, self._categorical.logits
         super().__init__(self._categorical.batch_shape, (self.probs.shape[-1],))
 
-    @property
+    @dependent_property(is_discrete=True, event_dim=1)
     def support(self):
         """Counts whose sum is the number of trials."""
-        n = float(self.total_count)
-        whole = lambda x: F.logical_and(x >= 0.0, F.equal(F.floor(x), x)).all(-1)
-        return Constraint("multinomial", lambda x: F.logical_and(whole(x), F.equal(x.sum(-1), n)))
+        return multinomial(float(self.total_count))
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         drawn = self._categorical._draw((self.total_count, *shape[:-1]))
@@ -203,9 +207,10 @@ class VonMises(Distribution):
 
     support = real
     parameters = ("loc", "concentration")
+    arg_constraints = {"loc": real, "concentration": positive}
 
     def __init__(self, loc: Any, concentration: Any):
-        self.loc, self.concentration = together(self, {"loc": (loc, real), "concentration": (concentration, positive)})
+        self.loc, self.concentration = together(self, {"loc": loc, "concentration": concentration})
         super().__init__(self.loc.shape)
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
@@ -221,6 +226,10 @@ class VonMises(Distribution):
         first = F.expand_dims(F.argmax(accepted.astype("int32"), 0), 0)
         angle = F.squeeze(F.gather(F.sign(u3 - 0.5) * F.acos(F.clip(f, -1.0, 1.0)), 0, first), 0)
         return (F.mod(angle + self.loc.detach() + math.pi, 2 * math.pi) - math.pi).astype(self.loc.dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
 
     @property
     def mean(self) -> Tensor:
@@ -248,7 +257,9 @@ class RelaxedBernoulli(Odds):
     parameters = ("temperature", "probs")
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
-        (self.temperature,) = self._take(probs, logits, temperature=(temperature, positive))
+        (self.temperature,) = self._take(
+            probs, logits, {**self.arg_constraints, "temperature": positive}, temperature=temperature
+        )
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         u = default_rng.open_uniform(shape)
@@ -277,9 +288,10 @@ class RelaxedOneHotCategorical(Distribution):
     has_rsample = True
     support = simplex
     parameters = ("temperature", "probs")
+    arg_constraints = {"probs": simplex, "logits": real_vector}
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
-        (self.temperature,) = together(self, {"temperature": (temperature, positive)})
+        (self.temperature,) = together(self, {"temperature": temperature}, {"temperature": positive})
         self._categorical = Categorical(probs=probs, logits=logits)
         self.probs, self.logits = self._categorical.probs, self._categorical.logits
         super().__init__(self._categorical.batch_shape, (self.probs.shape[-1],))

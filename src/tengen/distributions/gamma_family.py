@@ -7,18 +7,8 @@ import math
 from typing import Any
 
 from tengen import functional as F
-from tengen.distributions.distribution import (
-    Distribution,
-    as_float,
-    nonnegative,
-    positive,
-    real,
-    register_kl,
-    simplex,
-    together,
-    unit_interval,
-    within,
-)
+from tengen.distributions.constraints import independent, nonnegative, positive, real, simplex, unit_interval
+from tengen.distributions.distribution import Distribution, as_float, register_kl, together, within
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
@@ -30,15 +20,23 @@ def power_term(exponent: Tensor, x: Tensor, of: Any = log) -> Tensor:
     return where(exponent == 0.0, 0.0, exponent * of(where(exponent == 0.0, 0.5, x)))
 
 
+def mode_of_powers(a: Tensor, b: Tensor, between: Tensor) -> Tensor:
+    """The mode of a density on [0, 1] that behaves as x^(a - 1) at 0 and as (1 - x)^(b - 1) at 1. between: that of a and b above 1."""
+    at_0, at_1 = F.logical_and(a <= 1.0, b >= 1.0), F.logical_and(a >= 1.0, b <= 1.0)
+    neither = F.logical_or(F.logical_and(at_0, at_1), F.logical_and(a < 1.0, b < 1.0))
+    return where(neither, math.nan, where(at_0, 0.0, where(at_1, 1.0, between)))
+
+
 class Gamma(Distribution):
     """The density is rate^a x^(a - 1) e^(-rate x) / gamma(a), a being the concentration, for x >= 0."""
 
     support = nonnegative
     parameters = ("concentration", "rate")
+    arg_constraints = {"concentration": positive, "rate": positive}
 
     def __init__(self, concentration: Any, rate: Any = 1.0):
-        given = {"concentration": (concentration, positive), "rate": (rate, positive)}
-        self.concentration, self.rate = together(self, given)
+        given = {"concentration": concentration, "rate": rate}
+        self.concentration, self.rate = together(self, given, Gamma.arg_constraints)
         super().__init__(self.rate.shape)
 
     def _draw(self, shape):
@@ -71,9 +69,10 @@ class Chi2(Gamma):
     """The sum of the squares of df standard normal variables."""
 
     parameters = ("df",)
+    arg_constraints = {"df": positive}
 
     def __init__(self, df: Any):
-        (self.df,) = together(self, {"df": (df, positive)})
+        (self.df,) = together(self, {"df": df})
         super().__init__(self.df * 0.5, 0.5)
 
 
@@ -82,15 +81,22 @@ class Beta(Distribution):
 
     support = unit_interval
     parameters = ("concentration1", "concentration0")
+    arg_constraints = {"concentration1": positive, "concentration0": positive}
 
     def __init__(self, concentration1: Any, concentration0: Any):
-        given = {"concentration1": (concentration1, positive), "concentration0": (concentration0, positive)}
+        given = {"concentration1": concentration1, "concentration0": concentration0}
         self.concentration1, self.concentration0 = together(self, given)
         super().__init__(self.concentration1.shape)
 
     def _draw(self, shape):
         lead = shape[: len(shape) - len(self.batch_shape)]
         return default_rng.beta(self.concentration1.detach(), self.concentration0.detach(), lead)
+
+    @property
+    def mode(self):
+        """NaN where the density is the same everywhere, or has no bound at both ends."""
+        a, b = self.concentration1, self.concentration0
+        return mode_of_powers(a, b, (a - 1.0) / where(a + b > 2.0, a + b - 2.0, 1.0))
 
     @property
     def mean(self):
@@ -128,9 +134,10 @@ class Dirichlet(Distribution):
 
     support = simplex
     parameters = ("concentration",)
+    arg_constraints = {"concentration": independent(positive, 1)}
 
     def __init__(self, concentration: Any):
-        (self.concentration,) = together(self, {"concentration": (concentration, positive)})
+        (self.concentration,) = together(self, {"concentration": concentration}, {"concentration": positive})
         if not self.concentration.ndim or self.concentration.shape[-1] < 2:
             raise ValueError(f"Dirichlet: concentration of shape {self.concentration.shape}; help: (..., n), n at least 2")
         super().__init__(self.concentration.shape[:-1], self.concentration.shape[-1:])
@@ -139,6 +146,13 @@ class Dirichlet(Distribution):
         lead = shape[: len(shape) - self.concentration.ndim]
         x = default_rng.gamma(self.concentration.detach(), 1.0, lead)
         return x / x.sum(-1, keepdims=True)
+
+    @property
+    def mode(self):
+        """NaN where no concentration is above 1. One below 1 has no bound to its density at 0, and its number is 0."""
+        above = F.maximum(self.concentration - 1.0, 0.0)
+        total = above.sum(-1, keepdims=True)
+        return where(total > 0.0, above / where(total > 0.0, total, 1.0), math.nan)
 
     @property
     def mean(self):
@@ -169,9 +183,10 @@ class StudentT(Distribution):
     """Student's t with `df` degrees of freedom, times scale, plus loc."""
 
     parameters = ("df", "loc", "scale")
+    arg_constraints = {"df": positive, "loc": real, "scale": positive}
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0):
-        self.df, self.loc, self.scale = together(self, {"df": (df, positive), "loc": (loc, real), "scale": (scale, positive)})
+        self.df, self.loc, self.scale = together(self, {"df": df, "loc": loc, "scale": scale})
         super().__init__(self.df.shape)
 
     def _draw(self, shape):

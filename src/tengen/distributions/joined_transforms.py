@@ -8,7 +8,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.base.errors import ArgumentError, ShapeError
-from tengen.distributions.distribution import Constraint, real, simplex
+from tengen.distributions.constraints import Constraint, cat, real, real_vector, simplex, stack
 from tengen.distributions.transforms import Transform, summed
 from tengen.tensor import Tensor
 
@@ -21,7 +21,7 @@ class StickBreakingTransform(Transform):
     """
 
     event_dim = 1
-    codomain, inner = simplex, 0.5
+    domain, codomain, inner = real_vector, simplex, 0.5
 
     def _shifted(self, x: Tensor) -> Tensor:
         return x - F.log(x.shape[-1] - F.arange(x.shape[-1], dtype=x.dtype.name))
@@ -42,7 +42,9 @@ class StickBreakingTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         z = self._shifted(x)
-        left = F.cumsum(F.logsigmoid(-z), -1)  # of the logarithms of what is left, those before each probability are the factors
+        left = F.cumsum(
+            F.logsigmoid(-z), -1
+        )  # of the logarithms of what is left, those before each probability are the factors
         return (F.logsigmoid(z) + left).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -50,12 +52,6 @@ class StickBreakingTransform(Transform):
 
     def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] - 1)
-
-
-def _elementwise(t: Transform, y: Tensor) -> Tensor:
-    """Which elements of y lie in the transform's codomain, all of a value or none."""
-    inside = t.codomain.check(y)
-    return inside if inside.shape == y.shape else F.broadcast_to(F.reshape(inside, (*inside.shape, *(1,) * t.codomain.event_dim)), y.shape)
 
 
 class CatTransform(Transform):
@@ -79,9 +75,14 @@ class CatTransform(Transform):
         if len(self.lengths) != len(self.transforms) or not self.transforms:
             raise ArgumentError(f"{type(self).__name__}: {len(self.transforms)} transforms and {len(self.lengths)} lengths")
         self.event_dim = max(t.event_dim for t in self.transforms)
-        if any(t.codomain is not real for t in self.transforms):
-            self.codomain = Constraint("cat", lambda y: F.concat([_elementwise(t, p) for t, p in self._parts(y)], self.dim))
+        self.bijective = all(t.bijective for t in self.transforms)
+        self.domain, self.codomain = (
+            self._joined([getattr(t, which) for t in self.transforms]) for which in ("domain", "codomain")
+        )
         self.inner = self.transforms[0].inner if len({t.inner for t in self.transforms}) == 1 else 0.5
+
+    def _joined(self, sets: list[Constraint]) -> Constraint:
+        return real if all(c is real for c in sets) else cat(sets, self.dim, self.lengths)
 
     def _parts(self, x: Tensor) -> list[tuple[Transform, Tensor]]:
         axis = self.dim + x.ndim if self.dim < 0 else self.dim
@@ -117,6 +118,9 @@ class StackTransform(CatTransform):
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0):
         super().__init__(tseq, dim, None, cache_size)
+
+    def _joined(self, sets: list[Constraint]) -> Constraint:
+        return real if all(c is real for c in sets) else stack(sets, self.dim)
 
     def _pieces(self, x: Tensor) -> list[tuple[Transform, Tensor]]:
         return [(t, F.squeeze(p, self.dim)) for t, p in self._parts(x)]

@@ -10,7 +10,18 @@ from typing import Any
 from tengen import functional as F
 from tengen import linalg, random
 from tengen.base.errors import ArgumentError, ShapeError
-from tengen.distributions.distribution import Constraint, Distribution, as_float, positive, together
+from tengen.distributions.constraints import (
+    Constraint,
+    corr_cholesky,
+    greater_than,
+    independent,
+    lower_cholesky,
+    positive,
+    positive_definite,
+    real,
+    real_vector,
+)
+from tengen.distributions.distribution import Distribution, as_float, together
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
@@ -40,23 +51,6 @@ def _solved(tril: Tensor, m: Tensor) -> Tensor:
     return linalg.solve_triangular(wide(tril), wide(m), upper=False)
 
 
-def _symmetric_within_rounding(m: Tensor) -> Tensor:
-    off = F.max(abs(m - F.swapaxes(m, -1, -2)), (-2, -1))
-    return off <= 1e-5 * F.max(abs(m), (-2, -1))
-
-
-positive_definite = Constraint(
-    "positive_definite", lambda x: F.logical_and(_symmetric_within_rounding(x), F.min(linalg.eigvalsh(x), -1) > 0), event_dim=2
-)
-
-
-def _lower(x: Tensor) -> Tensor:
-    return F.logical_and((F.tril(x) == x).all((-2, -1)), (_diagonal(x) > 0).all(-1))
-
-
-corr_cholesky = Constraint("corr_cholesky", lambda x: F.logical_and(_lower(x), (abs((x * x).sum(-1) - 1) < 1e-4).all(-1)), event_dim=2)
-
-
 class LowRankMultivariateNormal(Distribution):
     """The normal distribution of vectors whose covariance is cov_factor cov_factor^T + diag(cov_diag): with R columns in the factor, densities
     and samples of D elements take time in D R^2, not in D^3.
@@ -71,11 +65,13 @@ class LowRankMultivariateNormal(Distribution):
     """
 
     has_rsample = True
+    support = real_vector
     parameters = ("loc", "cov_factor", "cov_diag")
+    arg_constraints = {"loc": real_vector, "cov_factor": independent(real, 2), "cov_diag": independent(positive, 1)}
 
     def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any):
         loc, factor = as_float(loc), as_float(cov_factor)
-        (diag,) = together(self, {"cov_diag": (cov_diag, positive)})
+        (diag,) = together(self, {"cov_diag": cov_diag}, {"cov_diag": positive})
         if loc.ndim < 1 or factor.ndim < 2 or factor.shape[-2] != loc.shape[-1] or diag.shape[-1:] != loc.shape[-1:]:
             raise ShapeError(
                 f"LowRankMultivariateNormal: loc {loc.shape} needs cov_factor (..., D, R) and cov_diag (..., D) of its last extent, got "
@@ -84,7 +80,11 @@ class LowRankMultivariateNormal(Distribution):
         batch = broadcast_shapes(loc.shape[:-1], factor.shape[:-2], diag.shape[:-1])
         n, rank = factor.shape[-2:]
         wide = REGISTRY["broadcast_to"]
-        self.loc, self.cov_diag, self.cov_factor = wide(loc, (*batch, n)), wide(diag, (*batch, n)), wide(factor, (*batch, n, rank))
+        self.loc, self.cov_diag, self.cov_factor = (
+            wide(loc, (*batch, n)),
+            wide(diag, (*batch, n)),
+            wide(factor, (*batch, n, rank)),
+        )
         self._scaled = F.swapaxes(self.cov_factor, -1, -2) / F.expand_dims(self.cov_diag, -2)  # W^T D^-1
         self._capacitance = linalg.cholesky(F.eye(rank, dtype=factor.dtype) + self._scaled @ self.cov_factor)
         super().__init__(batch, (n,))
@@ -109,6 +109,10 @@ class LowRankMultivariateNormal(Distribution):
     def scale_tril(self) -> Tensor:
         """The lower triangular factor of the covariances."""
         return linalg.cholesky(self.covariance_matrix)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
 
     @property
     def mean(self) -> Tensor:
@@ -157,8 +161,9 @@ class Wishart(Distribution):
         if m.ndim < 2 or m.shape[-1] != m.shape[-2]:
             raise ShapeError(f"Wishart: square matrices (..., P, P) are needed, got {m.shape}")
         n = m.shape[-1]
-        enough = Constraint(f"greater than {n - 1}, one less than the matrix's extent", lambda x: x > n - 1)
-        (df,) = together(self, {"df": (df, enough)})
+        (df,) = together(
+            self, {"df": df}, {"df": greater_than(n - 1, name=f"greater than {n - 1}, one less than the matrix's extent")}
+        )
         if covariance_matrix is not None:
             m = linalg.cholesky(m)
         elif precision_matrix is not None:
@@ -176,6 +181,16 @@ class Wishart(Distribution):
         return factor @ F.swapaxes(factor, -1, -2)
 
     @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        """Of df and of each of the matrices."""
+        return {
+            "covariance_matrix": positive_definite,
+            "precision_matrix": positive_definite,
+            "scale_tril": lower_cholesky,
+            "df": greater_than(self.event_shape[0] - 1),
+        }
+
+    @property
     def covariance_matrix(self) -> Tensor:
         """The covariance of the columns (..., P, P)."""
         return self.scale_tril @ F.swapaxes(self.scale_tril, -1, -2)
@@ -187,6 +202,12 @@ class Wishart(Distribution):
 
     def _wide_df(self) -> Tensor:
         return F.reshape(self.df, (*self.df.shape, 1, 1))
+
+    @property
+    def mode(self) -> Tensor:
+        """NaN for a df of P + 1 or less, whose density is largest at singular matrices."""
+        beyond = self._wide_df() - (self.event_shape[0] + 1.0)
+        return F.where(beyond > 0.0, beyond, math.nan) * self.covariance_matrix
 
     @property
     def mean(self) -> Tensor:
@@ -207,7 +228,9 @@ class Wishart(Distribution):
         half = _solved(self.scale_tril, safe)
         trace = _diagonal(_solved(self.scale_tril, F.swapaxes(half, -1, -2))).sum(-1)
         log_det = F.log(linalg.eigvalsh(safe)).sum(-1)
-        found = (self.df - n - 1.0) * 0.5 * log_det - trace * 0.5 - self.df * self._log_scale() - _multigammaln(self.df * 0.5, n)
+        found = (
+            (self.df - n - 1.0) * 0.5 * log_det - trace * 0.5 - self.df * self._log_scale() - _multigammaln(self.df * 0.5, n)
+        )
         return F.where(inside, found, F.where(F.isnan(x).any((-2, -1)), math.nan, -math.inf))
 
     def entropy(self) -> Tensor:
@@ -231,12 +254,13 @@ class LKJCholesky(Distribution):
 
     support = corr_cholesky
     parameters = ("concentration",)
+    arg_constraints = {"concentration": positive}
 
     def __init__(self, dim: int, concentration: Any = 1.0):
         self.dim = operator.index(dim)
         if self.dim < 2:
             raise ValueError(f"LKJCholesky: dim={dim} must be at least 2")
-        (self.concentration,) = together(self, {"concentration": (concentration, positive)})
+        (self.concentration,) = together(self, {"concentration": concentration})
         super().__init__(self.concentration.shape, (self.dim, self.dim))
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:

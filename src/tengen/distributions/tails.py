@@ -6,18 +6,10 @@ import math
 from typing import Any
 
 from tengen import functional as F
+from tengen.distributions.constraints import dependent_property, greater_than_eq, nonnegative, positive, unit_interval
 from tengen.distributions.continuous import EULER
-from tengen.distributions.distribution import (
-    Constraint,
-    Distribution,
-    as_float,
-    nonnegative,
-    positive,
-    together,
-    unit_interval,
-    within,
-)
-from tengen.distributions.gamma_family import power_term
+from tengen.distributions.distribution import Distribution, as_float, together, within
+from tengen.distributions.gamma_family import mode_of_powers, power_term
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
@@ -42,13 +34,19 @@ class Weibull(_ByQuantiles):
 
     support = nonnegative
     parameters = ("scale", "concentration")
+    arg_constraints = {"scale": positive, "concentration": positive}
 
     def __init__(self, scale: Any, concentration: Any):
-        self.scale, self.concentration = together(self, {"scale": (scale, positive), "concentration": (concentration, positive)})
+        self.scale, self.concentration = together(self, {"scale": scale, "concentration": concentration})
         super().__init__(self.scale.shape)
 
     def _moment(self, n: int) -> Tensor:
         return exp(lgamma(1.0 + n / self.concentration))
+
+    @property
+    def mode(self):
+        k = where(self.concentration > 1.0, self.concentration, 2.0)
+        return where(self.concentration > 1.0, self.scale * power((k - 1.0) / k, 1.0 / k), 0.0)
 
     @property
     def mean(self):
@@ -81,11 +79,16 @@ class Pareto(_ByQuantiles):
     """The density is alpha scale^alpha / x^(alpha + 1), for x >= scale."""
 
     parameters = ("scale", "alpha")
+    arg_constraints = {"alpha": positive, "scale": positive}
 
     def __init__(self, scale: Any, alpha: Any):
-        self.scale, self.alpha = together(self, {"scale": (scale, positive), "alpha": (alpha, positive)})
-        self.support = Constraint("at least scale", lambda x: F.logical_and(x >= self.scale, x < math.inf))
+        self.scale, self.alpha = together(self, {"scale": scale, "alpha": alpha})
         super().__init__(self.scale.shape)
+
+    @dependent_property
+    def support(self):
+        """Finite numbers from the scale on."""
+        return greater_than_eq(self.scale, finite=True)
 
     @property
     def mode(self):
@@ -122,9 +125,10 @@ class HalfCauchy(_ByQuantiles):
 
     support = nonnegative
     parameters = ("scale",)
+    arg_constraints = {"scale": positive}
 
     def __init__(self, scale: Any = 1.0):
-        (self.scale,) = together(self, {"scale": (scale, positive)})
+        (self.scale,) = together(self, {"scale": scale})
         super().__init__(self.scale.shape)
 
     @property
@@ -159,15 +163,24 @@ class Kumaraswamy(_ByQuantiles):
 
     support = unit_interval
     parameters = ("concentration1", "concentration0")
+    arg_constraints = {"concentration1": positive, "concentration0": positive}
 
     def __init__(self, concentration1: Any, concentration0: Any):
-        given = {"concentration1": (concentration1, positive), "concentration0": (concentration0, positive)}
+        given = {"concentration1": concentration1, "concentration0": concentration0}
         self.concentration1, self.concentration0 = together(self, given)
         super().__init__(self.concentration1.shape)
 
     def _moment(self, n: int) -> Tensor:
         b, c = self.concentration0, 1.0 + n / self.concentration1
         return exp(log(b) + lgamma(c) + lgamma(b) - lgamma(c + b))
+
+    @property
+    def mode(self):
+        """NaN where the density is the same everywhere, or has no bound at both ends."""
+        a, b = self.concentration1, self.concentration0
+        inside = F.logical_and(a > 1.0, b > 1.0)
+        k, m = where(inside, a, 2.0), where(inside, b, 2.0)
+        return mode_of_powers(a, b, power((k - 1.0) / (k * m - 1.0), 1.0 / k))
 
     @property
     def mean(self):
@@ -199,9 +212,10 @@ class InverseGamma(Distribution):
 
     support = positive
     parameters = ("concentration", "rate")
+    arg_constraints = {"concentration": positive, "rate": positive}
 
     def __init__(self, concentration: Any, rate: Any = 1.0):
-        given = {"concentration": (concentration, positive), "rate": (rate, positive)}
+        given = {"concentration": concentration, "rate": rate}
         self.concentration, self.rate = together(self, given)
         super().__init__(self.rate.shape)
 
@@ -238,15 +252,20 @@ class FisherSnedecor(Distribution):
 
     support = nonnegative
     parameters = ("df1", "df2")
+    arg_constraints = {"df1": positive, "df2": positive}
 
     def __init__(self, df1: Any, df2: Any):
-        self.df1, self.df2 = together(self, {"df1": (df1, positive), "df2": (df2, positive)})
+        self.df1, self.df2 = together(self, {"df1": df1, "df2": df2})
         super().__init__(self.df1.shape)
 
     def _draw(self, shape):
         lead = shape[: len(shape) - len(self.batch_shape)]
         one, other = (default_rng.gamma(df.detach() * 0.5, 1.0, lead) / df.detach() for df in (self.df1, self.df2))
         return one / other
+
+    @property
+    def mode(self):
+        return F.maximum(self.df1 - 2.0, 0.0) / self.df1 * (self.df2 / (self.df2 + 2.0))
 
     @property
     def mean(self):

@@ -12,7 +12,17 @@ from typing import Any
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
 from tengen.distributions.composed import Independent
-from tengen.distributions.distribution import Constraint, Distribution, as_float, interval, positive, real, unit_interval
+from tengen.distributions.constraints import (
+    Constraint,
+    dependent_property,
+    independent,
+    interval,
+    nonnegative,
+    positive,
+    real,
+    unit_interval,
+)
+from tengen.distributions.distribution import Distribution, as_float
 from tengen.ops.define import broadcast_shapes
 from tengen.tensor import Tensor
 
@@ -25,8 +35,10 @@ class Transform:
     Attributes:
         event_dim: how many of the last axes one value has: 0 for functions of each element, 1 for those of vectors. `log_abs_det_jacobian`
             has so many axes less.
-        codomain: the `Constraint` of results; inner: a number inside of it. sign: 1 for an increasing function, -1 for a decreasing
-            one, and 0 for what is neither.
+        more_axes: how many more axes a result has than a value: 1 where vectors become matrices.
+        domain: the `Constraint` of values. codomain: that of results; inner: a number inside of it.
+        bijective: whether the inverse gives back the very value. sign: 1 for an increasing function, -1 for a decreasing one, and 0
+            for what is neither.
     Errors: ArgumentError for another cache_size
 
     >>> from tengen.distributions import ExpTransform
@@ -35,7 +47,10 @@ class Transform:
     """
 
     event_dim = 0
+    more_axes = 0
+    domain: Constraint = real
     codomain: Constraint = real
+    bijective = True
     inner = 0.0
     sign = 0
 
@@ -78,7 +93,7 @@ class Transform:
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """The logarithm of |dy/dx|, of y = f(x)."""
-        raise NotImplementedError(f"{type(self).__name__} needs log_abs_det_jacobian()")
+        raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian()")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -87,9 +102,18 @@ class Transform:
 class _Inverse(Transform):
     """f^-1 of a transform f."""
 
+    inner = 0.5  # inside of the domains of all transforms here
+
     def __init__(self, of: Transform):
         super().__init__()
-        self.of, self.event_dim, self.sign = of, of.event_dim, of.sign
+        self.of, self.sign, self.bijective = of, of.sign, of.bijective
+        self.event_dim, self.more_axes = of.event_dim + of.more_axes, -of.more_axes
+        self.domain, self.codomain = of.codomain, of.domain
+
+    @property
+    def inv(self) -> Transform:
+        """The transform whose inverse this is."""
+        return self.of
 
     def _call(self, x: Tensor) -> Tensor:
         return self.of.inverse_of(x)
@@ -173,7 +197,7 @@ class PowerTransform(Transform):
     Args: exponent: a number or a tensor, not 0.
     """
 
-    codomain, inner = positive, 1.0
+    domain, codomain, inner = positive, positive, 1.0
 
     def __init__(self, exponent: Any, cache_size: int = 0):
         super().__init__(cache_size)
@@ -229,10 +253,13 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0):
         super().__init__(cache_size)
         self.parts = list(parts)
-        self.event_dim = max((p.event_dim for p in self.parts), default=0)
-        self.sign = math.prod(p.sign for p in self.parts)
+        self.event_dim = 0
+        for p in reversed(self.parts):
+            self.event_dim = max(self.event_dim - p.more_axes, p.event_dim)
+        self.more_axes = sum(p.more_axes for p in self.parts)
+        self.sign, self.bijective = math.prod(p.sign for p in self.parts), all(p.bijective for p in self.parts)
         if self.parts:
-            self.codomain, self.inner = self.parts[-1].codomain, self.parts[-1].inner
+            self.domain, self.codomain, self.inner = self.parts[0].domain, self.parts[-1].codomain, self.parts[-1].inner
 
     def _call(self, x: Tensor) -> Tensor:
         for p in self.parts:
@@ -245,11 +272,14 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if not self.parts:
+            return F.zeros_like(x)
         total: Any = 0.0
+        events = self.event_dim
         for p in self.parts:
             y = p(x)
-            total = total + summed(p.log_abs_det_jacobian(x, y), self.event_dim - p.event_dim)
-            x = y
+            total = total + summed(p.log_abs_det_jacobian(x, y), events - p.event_dim)
+            x, events = y, events + p.more_axes
         return total
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -261,6 +291,60 @@ class ComposeTransform(Transform):
         for p in reversed(self.parts):
             shape = p.inverse_shape(shape)
         return tuple(shape)
+
+
+class IndependentTransform(Transform):
+    """Another transform, of whose values the last axes are one value: `log_abs_det_jacobian` is summed over them.
+
+    Args: base_transform; reinterpreted_batch_ndims: how many more axes a value has.
+    """
+
+    def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0):
+        super().__init__(cache_size)
+        base, n = base_transform, reinterpreted_batch_ndims
+        self.base_transform, self.reinterpreted_batch_ndims = base, n
+        self.event_dim, self.more_axes, self.sign, self.bijective, self.inner = (
+            base.event_dim + n,
+            base.more_axes,
+            base.sign,
+            base.bijective,
+            base.inner,
+        )
+        self.domain, self.codomain = (c if c is real else independent(c, n) for c in (base.domain, base.codomain))
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.base_transform(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.base_transform.inverse_of(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return summed(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+
+    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.base_transform.forward_shape(shape)
+
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self.base_transform.inverse_shape(shape)
+
+
+class AbsTransform(Transform):
+    """|x|, whose inverse gives the positive of two values.
+
+    >>> AbsTransform()(Tensor([-1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    codomain, inner, bijective = nonnegative, 1.0, False
+
+    def _call(self, x: Tensor) -> Tensor:
+        return abs(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+identity_transform = ComposeTransform([])
 
 
 def _sign(x: Any) -> int:
@@ -294,17 +378,23 @@ class TransformedDistribution(Distribution):
         for t in self.transforms:
             if not isinstance(t, Transform):
                 raise ArgumentError(f"TransformedDistribution: a {type(t).__name__} is no Transform")
-        base, events = base_distribution, max((t.event_dim for t in self.transforms), default=0)
+        whole = ComposeTransform(self.transforms)
+        base, events = base_distribution, whole.event_dim
         if events > len(base.event_shape):
             base = Independent(base, events - len(base.event_shape))
         self.base_dist, self.has_rsample = base, base.has_rsample
-        if self.transforms:
-            self.support = self.transforms[-1].codomain
         shape: tuple[int, ...] = (*base.batch_shape, *base.event_shape)
         for t in self.transforms:
             shape = t.forward_shape(shape)
-        cut = len(shape) - len(base.event_shape)
+        cut = len(shape) - len(base.event_shape) - whole.more_axes
         super().__init__(shape[:cut], shape[cut:])
+
+    @dependent_property
+    def support(self) -> Constraint:
+        """The last transform's codomain, of each element of an event."""
+        found = self.transforms[-1].codomain if self.transforms else self.base_dist.support
+        axes = len(self.event_shape) - found.event_dim
+        return independent(found, axes) if axes > 0 else found
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         for t in reversed(self.transforms):
@@ -328,6 +418,7 @@ class TransformedDistribution(Distribution):
                 x = t.inverse_of(y) if t._last is not None and t._last[1] is y else t.inverse_of(safe)
             else:
                 x = t.inverse_of(y)
+            events -= t.more_axes
             total = total - summed(t.log_abs_det_jacobian(x, y), events - t.event_dim)
             y = x
         total = total + self.base_dist.log_prob(y)

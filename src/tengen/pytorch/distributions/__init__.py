@@ -6,6 +6,7 @@ import sys
 
 from tengen.base.lazy import NoSuchName
 from tengen.distributions import (
+    AbsTransform,
     AffineTransform,
     Bernoulli,
     Beta,
@@ -16,6 +17,7 @@ from tengen.distributions import (
     Chi2,
     ComposeTransform,
     ContinuousBernoulli,
+    CorrCholeskyTransform,
     Dirichlet,
     Distribution,
     Exponential,
@@ -27,11 +29,13 @@ from tengen.distributions import (
     HalfCauchy,
     HalfNormal,
     Independent,
+    IndependentTransform,
     InverseGamma,
     Kumaraswamy,
     Laplace,
     LKJCholesky,
     LogNormal,
+    LowerCholeskyTransform,
     LowRankMultivariateNormal,
     MixtureSameFamily,
     Multinomial,
@@ -42,10 +46,12 @@ from tengen.distributions import (
     OneHotCategoricalStraightThrough,
     Pareto,
     Poisson,
+    PositiveDefiniteTransform,
     PowerTransform,
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
     SigmoidTransform,
+    SoftmaxTransform,
     SoftplusTransform,
     StackTransform,
     StickBreakingTransform,
@@ -57,10 +63,12 @@ from tengen.distributions import (
     VonMises,
     Weibull,
     Wishart,
+    biject_to,
     kl_divergence,
     register_kl,
+    transform_to,
 )
-from tengen.pytorch.distributions import constraints, transforms
+from tengen.pytorch.distributions import constraint_registry, constraints, transforms
 
 
 def __getattr__(name: str) -> object:
@@ -68,6 +76,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "AbsTransform", "CorrCholeskyTransform", "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "SoftmaxTransform",
+    "biject_to", "constraint_registry", "transform_to",
     "CatTransform", "ContinuousBernoulli", "LKJCholesky", "LowRankMultivariateNormal", "StackTransform", "StickBreakingTransform", "Wishart",
     "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric",

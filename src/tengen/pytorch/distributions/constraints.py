@@ -1,49 +1,43 @@
-"""`torch.distributions.constraints`: the sets that values of distributions and parameters lie in; `check(x)` says which elements do."""
+"""`torch.distributions.constraints`: the sets that values of distributions and parameters lie in; `check(x)` says which values do."""
 
-from __future__ import annotations
-
-from tengen.distributions import Constraint
-from tengen.distributions.distribution import (
+from tengen.distributions.constraints import (
+    Constraint,
+    MixtureSameFamilyConstraint,
     boolean,
-    integers,
+    cat,
+    corr_cholesky,
+    dependent,
+    dependent_property,
+    greater_than,
+    greater_than_eq,
+    half_open_interval,
+    independent,
+    integer_interval,
     interval,
+    is_dependent,
+    less_than,
+    lower_cholesky,
+    lower_triangular,
+    multinomial,
     nonnegative,
     nonnegative_integer,
+    one_hot,
     positive,
+    positive_definite,
+    positive_integer,
+    positive_semidefinite,
     real,
+    real_vector,
     simplex,
+    square,
+    stack,
+    symmetric,
     unit_interval,
 )
-from tengen.distributions.matrices import corr_cholesky, positive_definite
-
-
-def integer_interval(lower_bound: int, upper_bound: int) -> Constraint:
-    """Whole numbers from one to another, both included.
-
-    >>> from tengen import Tensor
-    >>> integer_interval(1, 3).check(Tensor([0.0, 1.0, 2.5, 3.0])).tolist()
-    [False, True, False, True]
-    """
-    inside = integers(upper_bound - lower_bound)
-    return Constraint("integer_interval", lambda x: inside.check(x - lower_bound))
-
-
-def greater_than(lower_bound: float) -> Constraint:
-    """Numbers above a bound."""
-    return Constraint("greater_than", lambda x: x > lower_bound)
-
-
-def greater_than_eq(lower_bound: float) -> Constraint:
-    """Numbers from a bound on."""
-    return Constraint("greater_than_eq", lambda x: x >= lower_bound)
-
-
-def less_than(upper_bound: float) -> Constraint:
-    """Numbers below a bound."""
-    return Constraint("less_than", lambda x: x < upper_bound)
-
 
 __all__ = [
-    "Constraint", "boolean", "corr_cholesky", "greater_than", "greater_than_eq", "integer_interval", "interval", "less_than", "nonnegative",
-    "nonnegative_integer", "positive", "positive_definite", "real", "simplex", "unit_interval",
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than",
+    "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
+    "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite",
+    "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
