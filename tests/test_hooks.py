@@ -1,15 +1,18 @@
 """What a floor needs from one above it is installed in one place, by its owner: no module sets attributes of another's objects.
 
-Reads the sources with `ast`, and asks the two places that take functions of a floor above.
+Reads the sources with `ast`, and asks the three places that take functions of a floor above.
 """
 
 import ast
 
+import numpy as np
 import pytest
 from test_floors import FILES
 
+import tengen.functional.distributed  # noqa: F401  (which installs)
 from tengen.codegen.targets.processor import answers
 from tengen.ops.calls import Dispatch, dispatch
+from tengen.transport.channel import memory
 
 # (module, what it sets): why this module may set what another one defines
 ALLOWED = {
@@ -75,6 +78,8 @@ def test_installed_once():
         dispatch.install(run=None, slow=None, tensor=None, scalar=None, known=None, set_item=None)
     with pytest.raises(RuntimeError, match=r"installed already, by runtime/cache\.py"):
         answers.install(lambda identity, ask: ask())
+    with pytest.raises(RuntimeError, match=r"installed already, by functional/distributed\.py"):
+        memory.install(np.empty)
     with pytest.raises(TypeError, match="set_item"):
         Dispatch().install(run=None, slow=None, tensor=None, scalar=None, known=None)
 

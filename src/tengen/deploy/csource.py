@@ -138,7 +138,7 @@ class _Module:
         vector = re.fullmatch(r"<(\d+) x (\w+)>", text)
         t = _Type(vector[2], int(vector[1])) if vector else _Type(text)
         if t.element not in SCALARS or (t.element == "i128" and t.lanes):
-            raise CompileError(f"C99 has no type {text}; help: --target riscv64, or an object file (without --as c)")
+            raise CompileError(f"C99 has no type {text}; help: another target, or an object file (without --as c)")
         return t
 
     def c(self, t: _Type) -> str:
@@ -454,7 +454,9 @@ class _Function:
         if short in ("memcpy", "memmove", "memset"):
             values = [a.at("") for a in args[:3]]
             return self.emit(f"{short}({', '.join(values[:2])}, (size_t){values[2]});")
-        raise CompileError(f"C99 has nothing for llvm.{callee}, which is of one processor; help: --target riscv64 names no instructions")
+        raise CompileError(
+            f"C99 has nothing for llvm.{callee}, which is of one processor; help: a target that names no such instructions (docs/deploy.md)"
+        )
 
     def masked(self, name: str, t: _Type, args: list[_Operand], load: bool) -> None:
         """A load or a store of the lanes of a mask: (place, alignment, mask, other lanes), (vector, place, alignment, mask)."""

@@ -30,7 +30,7 @@ from tengen.tensor import Tensor, tensor_over, tracing
 from tengen.tensor.batched import mapping_of
 from tengen.tensor.host import record_call
 from tengen.tensor.nodes import on_tape, own_levels
-from tengen.transport import channel
+from tengen.transport.channel import memory
 from tengen.transport.group import FACTS, WORLD, Group, world
 
 MODES = (
@@ -38,7 +38,7 @@ MODES = (
     "reduce_sum", "scatter",
 )  # fmt: skip
 FACTS.append(lambda: f"sources {sources()[:12]}")
-channel.empty_row = empty_row
+memory.install(empty_row)
 REDUCTIONS = ("ranks", "library")
 SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
 

@@ -29,7 +29,6 @@ PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others th
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
 END = "the end of the program"
 PROPOSAL = "proposes to "  # begins the text of what a rank wants to do, where the others may want something else
-empty_row: Callable[[int, Any], np.ndarray] = np.empty  # memory for what comes, by elements and dtype; files above set one from a pool
 PRESENT, DATA, STAGE = 1, 2, 3  # tags of messages between two ranks; STAGE: between stages of a pipeline
 
 
@@ -55,6 +54,26 @@ def _read(record: np.ndarray) -> tuple[int, str]:
 @functools.lru_cache(1024)
 def _digest(text: str) -> np.ndarray:
     return np.frombuffer(blake2b(text.encode(), digest_size=MARK - 8).digest(), np.uint8)
+
+
+class Memory:
+    """Where what comes from other ranks is put. The pool of tensors' memory, some floors up, has pages that are there already:
+    `functional/distributed.py` installs it once.
+
+    Attributes:
+        empty: (elements, dtype) -> an array whose values are not set.
+    """
+
+    empty: Callable[[int, Any], np.ndarray] = staticmethod(np.empty)
+
+    def install(self, empty: Callable[[int, Any], np.ndarray]) -> None:
+        """Installs what gives memory. Errors: RuntimeError when that was done before."""
+        if "empty" in vars(self):
+            raise RuntimeError("what gives memory for exchanges is installed already, by functional/distributed.py")
+        self.empty = empty
+
+
+memory = Memory()
 
 
 class Sending(NamedTuple):
@@ -181,7 +200,7 @@ class Channel:
 
     def start_all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> Gathering:
         """`all_gather` of what the ranks have agreed upon, which goes on while this one does something else; `gathered` ends it."""
-        whole = empty_row(sum(sizes), a.dtype)
+        whole = memory.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
         self.received += sum(counts) - counts[self.rank]
         return Gathering(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), whole, text)
@@ -190,7 +209,7 @@ class Channel:
         """`all_to_all` without agreement, which goes on while the ranks do other things together: it is on a way of its own, which `open_side`
         has opened, where all ranks start the same exchanges in the same order. `gathered` ends it."""
         assert self._side is not None
-        whole = empty_row(sum(receives), a.dtype)
+        whole = memory.empty(sum(receives), a.dtype)
         send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
         self.received += sum(recv_counts) - recv_counts[self.rank]
         return Gathering(self._side.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), whole, text)
@@ -299,7 +318,7 @@ class Channel:
 
     def all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> np.ndarray:
         """All ranks' arrays one after another; sizes: the elements of each."""
-        whole = empty_row(sum(sizes), a.dtype)
+        whole = memory.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
         self.received += sum(counts) - counts[self.rank]
         if max(counts) <= LOAD:
@@ -323,7 +342,7 @@ class Channel:
         """The pieces that all ranks have for this one, one after another; sizes: elements of each piece of `a`, receives: of each piece
         of the result."""
         self.agree(text)
-        whole = empty_row(sum(receives), a.dtype)
+        whole = memory.empty(sum(receives), a.dtype)
         send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
         self.received += sum(recv_counts) - recv_counts[self.rank]
         self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text, present=True)
