@@ -26,7 +26,8 @@ _TERMS = 20  # of the trapezoidal rule for K
 
 def _in_float64(input: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
     """f of the input in float64, rounded to the input's dtype once; NaN stays."""
-    given = input if input.dtype.is_float else input.astype("float32")
+    given = input if isinstance(input, Tensor) else Tensor(input, dtype="float32")
+    given = given if given.dtype.is_float else given.astype("float32")
     x = given.astype("float64")
     return F.where(F.isnan(x), x, f(x)).astype(given.dtype)
 
