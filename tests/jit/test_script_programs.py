@@ -106,11 +106,24 @@ def lists_in_a_list(rows):
     return found[1][2], F.stack(found[0])
 
 
+def returns_from_two_loops(rows):
+    """The numbers that it returns differ: where the loops are left, and behind them."""
+    for i in range(5):
+        r = rows[i]
+        if r.sum() > 2:
+            return r, i
+        for v in r:
+            if v < -1:
+                return r * 0 + v, -i
+    return rows[0], 99
+
+
 PROGRAMS = {
     numbers_of_tensors: [(X,), (X * 0.01,)], any_and_all: [(ROWS,), (ROWS * 0,), (ROWS.abs() + 1,)],
     an_element_by_a_tensor: [(X, Tensor(1)), (X, Tensor(2)), (X, Tensor(-2))], sieve: [(Tensor(50),), (Tensor(3),)],
     best_pair: [(ROWS,), (-ROWS * 3,)], layers_with_two_states: [(ROWS,)], layers_that_a_tensor_replaces: [(ROWS,), (-ROWS,)],
     queues_in_a_dict: [(ROWS,), (-ROWS,)], lists_in_a_list: [(ROWS,)],
+    returns_from_two_loops: [(ROWS,), (-ROWS,), (ROWS.abs(),), (ROWS * 0,)],
 }  # fmt: skip
 
 

@@ -237,6 +237,7 @@ def test_pytorchs_words():
         (torch.stack(tensors=[x, x], dim=1), np.stack([a, a], 1)), (torch.matmul(input=x, other=x.t()), a @ a.T),
         (torch.mul(input=x, other=2.0), a * 2), (torch.pow(x, exponent=2), a**2), (torch.exp(input=x * 0), a * 0 + 1),
         (torch.max(x, other=x.flip(0, 1)), np.maximum(a, a[::-1, ::-1])), (torch.swapaxes(x, axis0=0, axis1=1), a.T),
+        (x.tile(2, 1), np.tile(a, (2, 1))), (x.tile(dims=(1, 2)), np.tile(a, (1, 2))),
         (x.add(x, alpha=2), 3 * a), (x.sub(other=1.0), a - 1), (x.div(2, rounding_mode="floor"), a // 2), (x.mul(other=x), a * a),
         (x.pow(exponent=2), a**2), (x.mm(mat2=x.t()), a @ a.T), (x.permute(dims=(1, 0)), a.T), (x.tile(dims=(2, 1)), np.tile(a, (2, 1))),
         (x.expand(size=(1, 2, 3)), a[None]), (x.split(split_size=1, dim=0)[1], a[1:]), (x.reshape(shape=(3, 2)), a.reshape(3, 2)),

@@ -20,6 +20,7 @@ from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ir.graph import Value, attr_key
 from tengen.ir.types import TensorType
+from tengen.jit.arguments import Copies
 from tengen.jit.calls import Call, Calls, Template, of_numbers, template, templates, values_of
 from tengen.jit.observe import Observer
 from tengen.jit.parts import Parts, Sequenced, Whole
@@ -36,12 +37,12 @@ class Cut(BaseException):
     """A function that was being recorded as a whole asked for a value, and was run in parts to its end.
 
     Attributes:
-        result: what it returned.
+        result: what it returned. arguments: what it was given in place of the caller's arguments; None: it was given those.
     """
 
-    def __init__(self, result: Any):
+    def __init__(self, result: Any, arguments: Copies | None = None):
         super().__init__()
-        self.result = result
+        self.result, self.arguments = result, arguments
 
 
 class PartsRecorder(Recorder):

@@ -16,6 +16,7 @@ from tengen.base.errors import TraceError, Undecided, user_line
 from tengen.compiler.memory_plan import Budget
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
+from tengen.jit.arguments import Copies
 from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
 from tengen.jit.gradients import NESTED, differentiated
@@ -180,9 +181,11 @@ class Recordings:
         key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves, extents or None)
         if found is None and answers and self._parts:
+            copies = None
             if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
                 args, kwargs = unflatten(structure, leaves)
-            raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device))
+                copies = Copies((args, kwargs))
+            raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device), copies)
         if found is None and self._opening is not None:
             found, extents = self._opened(self._opening, key, leaves, answers)
         elif found is None:
@@ -318,8 +321,12 @@ class Recordings:
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
-            with deciding(decided) as conditions:
-                result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
+            copies = Copies((args, kwargs)) if answers else None
+            try:
+                with deciding(decided) as conditions:
+                    result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
+            except Cut as cut:
+                raise Cut(cut.result, copies) from None
             if runs:
                 warn_of_changed_arguments(self.name, (structure, stand_ins), (args, kwargs), self._parameters, self._told)
             outs: list[Tensor] = []

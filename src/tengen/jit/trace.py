@@ -221,6 +221,8 @@ class trace(Checked, Recordings):
             recording, leaves, extents = self._find(args, kwargs, answers=not self.symbolic)
         except Cut as cut:
             self._used = None
+            if cut.arguments is not None:
+                cut.arguments.give_back((args, kwargs))
             return cut.result
         if recording.open or is_argument([recording.state(i, leaves) for i in recording.run.written], leaves):
             return self._code()(*args, **kwargs)

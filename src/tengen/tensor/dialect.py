@@ -19,6 +19,7 @@ from weakref import ref
 
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY, dispatch
+from tengen.tensor.dialect_views import VIEWS
 from tengen.tensor.in_place import is_part, part_of, written
 from tengen.tensor.nodes import leaves
 from tengen.tensor.pytorch_names import function_of
@@ -82,10 +83,11 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
         "div", "mul", "pow", "matmul", "mm", "mv", "dot", "bmm")},
     "scatter": (_with_words("src", "value", "reduce"), "shaping"), "diagonal": (_with_words("dim1", "dim2"), "shaping"),
     **{name: (_with_words("dims", "size", "shape", "axis0", "axis1", "dim0", "dim1"), "shaping") for name in (
-        "permute", "tile", "reshape", "swapaxes", "expand")},
-    "flip": (lambda args, named: len(args) > 1, "shaping"),
+        "permute", "reshape", "swapaxes", "expand")},
+    "flip": (lambda args, named: len(args) > 1, "shaping"), "tile": (lambda args, named: len(args) > 1 or "dims" in named, "shaping"),
 }  # fmt: skip
-_UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to"}  # methods whose function takes other arguments
+# methods whose function takes other arguments
+_UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to", "tile": "tile_of_axes"}
 
 
 def speaks_pytorch(frame: FrameType) -> bool:
@@ -113,17 +115,19 @@ def _looking_who_calls(name: str, method: Callable[..., Any]) -> Callable[..., A
     """The method, which is PyTorch's function of that name where a file of its dialect calls it."""
     spoken, where = _SPOKEN[name]
     pytorchs = function_of(f"{DIALECT}.functions.{where}", _UNDER.get(name, name))
-    refused = REFUSED.get(name)
+    refused, view = REFUSED.get(name), VIEWS.get(name)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **named: Any) -> Any:
         if leaves.parameters and not NUMPYS_WORDS & named.keys():
             if spoken(args, named) and speaks_pytorch(sys._getframe(1)):
-                return pytorchs(self, *args, **named)
+                made = pytorchs(self, *args, **named)
+                return made if view is None else view(self, made, pytorchs, args, named)
             if refused is not None and refused[0](args, named):
                 here, there = refused[1:]
                 raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
-        return method(self, *args, **named)
+        made = method(self, *args, **named)
+        return made if view is None or not leaves.parameters or not _speaks(sys._getframe(1)) else view(self, made, method, args, named)
 
     return call
 
@@ -167,6 +171,22 @@ def _set_item(self: Tensor, key: Any, value: Any) -> None:
     dispatch.set_item(self, key, value)
 
 
+def _viewing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose result in a file of the dialect is a view of the tensor."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        made = method(self, *args, **named)
+        return VIEWS[name](self, made, method, args, named) if leaves.parameters and _speaks(sys._getframe(1)) else made
+
+    return call
+
+
+def _viewing_property(name: str) -> property:
+    found = getattr(Tensor, name)
+    return property(_viewing(name, found.fget), found.fset, doc=found.__doc__)
+
+
 def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def update(self: Any, other: Any) -> Any:
@@ -175,15 +195,18 @@ def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return update
 
 
+_PROPERTIES = ("T", "mT")  # among the views
 _UPDATES = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 
 
 @functools.cache
-def methods() -> dict[str, Callable[..., Any]]:
+def methods() -> dict[str, Any]:
     """The methods of Tensor that look who calls them, by name, for `tengen.tensor.methods.put`; before they are put there nobody looks."""
     updates = [f"__i{u}__" for u in _UPDATES if hasattr(Tensor, f"__i{u}__")]
     return {
         **{name: _looking_who_calls(name, getattr(Tensor, name)) for name in _SPOKEN},
         **{name: _updating(name, getattr(Tensor, name)) for name in updates},
+        **{name: _viewing(name, getattr(Tensor, name)) for name in VIEWS if name not in _SPOKEN and name not in _PROPERTIES},
+        **{name: _viewing_property(name) for name in _PROPERTIES},
         "__getitem__": _get_item, "__iter__": _iterate, "__setitem__": _set_item,
     }  # fmt: skip

@@ -2,14 +2,15 @@
 
 Each gives the tensor another value, as ``x += y`` and ``x[...] = y`` do: what was computed before keeps its own, and views made before keep
 the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error, but for views
-that files of PyTorch's dialect have made by ``x[key]``.
+that files of PyTorch's dialect have made by ``x[key]`` and by methods such as ``x.view(-1)`` and ``x.t()``.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, tell
 from tengen.ops.define import REGISTRY
@@ -89,6 +90,14 @@ def _give(x: Tensor, value: Tensor) -> None:
 # takes the values that the tensor has now.
 
 
+class Part(NamedTuple):
+    """What a tensor is a part of, how it is read there, and how what is written to it is written there."""
+
+    base: Tensor
+    read: Callable[[Tensor], Tensor]
+    write: Callable[[Tensor, Tensor], None]
+
+
 def is_view_key(key: Any) -> bool:
     """Whether PyTorch gives a view for a key: ints, slices, None, ... and 0-d tensors of integers."""
     if type(key) is tuple:
@@ -100,9 +109,15 @@ def is_view_key(key: Any) -> bool:
 
 def part_of(base: Tensor, key: Any) -> Tensor:
     """``base[key]``, which knows what it is a part of where it is a view in PyTorch."""
-    made = REGISTRY["getitem"].call(base, key)
-    if made is not base and is_view_key(key):
-        made._part = (base, key)
+    read = REGISTRY["getitem"].call
+    made = read(base, key)
+    return as_part(base, made, lambda b: read(b, key), lambda b, x: operator.setitem(b, key, x)) if is_view_key(key) else made
+
+
+def as_part(base: Tensor, made: Tensor, read: Callable[[Tensor], Tensor], write: Callable[[Tensor, Tensor], None]) -> Tensor:
+    """The tensor, which knows what it is a part of: read(base) are its values, and write(base, x) gives base those of x there."""
+    if made is not base:
+        made._part = Part(base, read, write)
     return made
 
 
@@ -115,16 +130,14 @@ def written(x: Tensor, write: Callable[[], Any]) -> Any:
     """What write() gives, which writes a part; then what it is a part of is written."""
     _refresh(x)
     done = write()
-    base, key = x._part
-    base[key] = x
+    x._part.write(x._part.base, x)
     return done
 
 
 def _refresh(x: Tensor) -> None:
     if is_part(x):
-        base, key = x._part
-        _refresh(base)
-        assign(x, REGISTRY["getitem"].call(base, key))
+        _refresh(x._part.base)
+        assign(x, x._part.read(x._part.base))
 
 
 def _nameless() -> int:

@@ -75,8 +75,8 @@ class Known:
     Attributes:
         blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
             change. moved: of variables, the paths at which an iteration puts another list or dict. ends: whether the body may leave the
-            loop. value: structure and types of what it returns then, or UNSET. unstable: why an iteration has to be taken out of the loop,
-            if so.
+            loop. value: structure and types of what it returns then, or UNSET. numbers: whether ints and floats in that differ, so that they
+            are numbers of the program. unstable: why an iteration has to be taken out of the loop, if so.
     """
 
     blanks: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +84,7 @@ class Known:
     moved: dict[str, set[Path]] = field(default_factory=dict)
     ends: bool = False
     value: Any = UNSET
+    numbers: bool = False
     unstable: Unstable | None = None
 
 
@@ -507,7 +508,7 @@ class _WhileRegion:
         news = signal is not None and (not known.ends or (signal.value is not UNSET and known.value is UNSET))
         if news:
             known.ends = True
-            known.value = known.value if signal.value is UNSET else _blank(signal.value)
+            known.value = known.value if signal.value is UNSET else _blank(_numbers(signal.value) if known.numbers else signal.value)
         after, _ = self.state.end()
         if news:
             raise Again
@@ -521,8 +522,12 @@ class _WhileRegion:
         if signal is None or signal.value is UNSET:
             return [code, *before]
         self.names = self.names.joined(signal.names).with_those_of(signal.value)
+        value = _numbers(signal.value) if self.known.numbers else signal.value
         mine: list[Tensor] = []
-        if flatten(signal.value, mine, frozen=True) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
+        if flatten(value, mine, frozen=True) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
+            if not self.known.numbers:
+                self.known.numbers, self.known.value = True, _blank(_numbers(signal.value))
+                raise Again
             raise ScriptError(
                 f"{user_line()}: the loop returns values of several structures, shapes or dtypes; help: the same everywhere"
             )

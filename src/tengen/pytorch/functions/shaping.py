@@ -31,6 +31,7 @@ from tengen.functional import (
 )
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
+from tengen.tensor.dialect_views import VIEWS, views_by
 from tengen.tensor.in_place import is_part
 
 row_stack = vstack
@@ -193,6 +194,11 @@ def flip_of_axes(self: Tensor, *dims: int) -> Tensor:
     return F.flip(self, dims)
 
 
+def tile_of_axes(self: Tensor, *reps: int, dims: Sequence[int] | None = None) -> Tensor:
+    """The methods ``x.tile(2, 1)`` and ``x.tile(dims=(2, 1))``."""
+    return F.tile(self, reps if dims is None else dims)
+
+
 def expand_to(self: Tensor, size: Sequence[int]) -> Tensor:
     """The method ``x.expand(size=(2, 3))``."""
     return self.expand(*size)
@@ -341,3 +347,5 @@ __all__ = [
     "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
 in_words(globals(), __all__)
+for _name in VIEWS.keys() & set(__all__):
+    globals()[_name] = views_by(_name, globals()[_name])

@@ -1,0 +1,72 @@
+"""What a function has changed in the lists, dicts and dataclasses that it was given, where it ran with copies of them.
+
+A function that is recorded gets its arguments rebuilt, with tensors of the recorder in them. Where it asks for a value, that call was not
+recorded but run, so the caller finds what it has changed, as after every later call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen.tensor.structure import fields
+
+
+def _inside(x: Any) -> dict[Any, Any] | None:
+    """What lists, tuples, dicts and dataclasses hold, by key; None for anything else."""
+    if isinstance(x, (list, tuple)):
+        return dict(enumerate(x))
+    return dict(x) if isinstance(x, dict) else fields(x, frozen=False) or None
+
+
+def _containers(x: Any) -> list[tuple[Any, dict[Any, Any]]]:
+    """A value and all that it holds, in order: what is a container, with what it holds."""
+    inside = _inside(x)
+    return [] if inside is None else [(x, inside), *(pair for v in inside.values() for pair in _containers(v))]
+
+
+class Copies:
+    """The arguments that a function is called with, copies of the caller's, as they are before.
+
+    >>> mine, copy = {"rows": [1]}, {"rows": [1]}
+    >>> copies = Copies(copy)
+    >>> copy["rows"].append(2); copy["n"] = copy["rows"]
+    >>> copies.give_back(mine)
+    >>> mine, mine["n"] is mine["rows"]
+    ({'rows': [1, 2], 'n': [1, 2]}, True)
+    """
+
+    def __init__(self, arguments: Any):
+        self._before = _containers(arguments)
+        self._twins: dict[int, Any] = {}
+
+    def give_back(self, arguments: Any) -> None:
+        """Changes the caller's arguments as the copies were changed. What was in the copies and has gone to another place is the caller's own
+        there."""
+        pairs = list(zip(self._before, _containers(arguments), strict=True))
+        for (copy, before), (own, inside) in pairs:
+            self._twins[id(copy)] = own
+            self._twins.update((id(v), inside[k]) for k, v in before.items())
+        for (copy, before), (own, _) in pairs:
+            after = _inside(copy) or {}
+            if list(after) != list(before) or any(v is not before[k] for k, v in after.items()):
+                _set(own, {k: self._own(v) for k, v in after.items()})
+
+    def _own(self, x: Any) -> Any:
+        """What stands for a value at the caller."""
+        if id(x) in self._twins:
+            return self._twins[id(x)]
+        if type(x) in (list, tuple):
+            return type(x)(map(self._own, x))
+        return {k: self._own(v) for k, v in x.items()} if type(x) is dict else x
+
+
+def _set(x: Any, inside: dict[Any, Any]) -> None:
+    """Changes what a list, a dict or a dataclass holds."""
+    if isinstance(x, list):
+        x[:] = inside.values()
+    elif isinstance(x, dict):
+        x.clear()
+        x.update(inside)
+    else:
+        for name, v in inside.items():
+            object.__setattr__(x, name, v)
