@@ -233,6 +233,21 @@ def test_supports_of_distributions_made_of_others():
         D.Uniform.support.check(T(1.0))
 
 
+def test_stacked_transforms_of_vectors():
+    """Each piece gets an element more; the density is the product of the pieces'."""
+    one, two = D.Normal(Tensor(np.zeros((4, 3))), 1.0), D.Normal(Tensor(np.zeros((4, 2, 3))), 1.0)
+    pieces = [D.StickBreakingTransform(), D.StickBreakingTransform()]
+    for dim in (-2, 1):
+        d = D.TransformedDistribution(two, [D.StackTransform(pieces, dim=dim)])
+        assert d.batch_shape == (4, 2) and d.event_shape == (4,) and d.support.event_dim == 1
+        y = d.sample()
+        assert y.shape == (4, 2, 4) and d.support.check(y).numpy().all()
+        each = D.TransformedDistribution(one, D.StickBreakingTransform())
+        np.testing.assert_allclose(d.log_prob(y)[:, 1].numpy(), each.log_prob(y[:, 1]).numpy(), rtol=1e-12)
+    back = D.StackTransform(pieces, dim=1)
+    assert back.inverse_shape((4, 2, 4)) == (4, 2, 3) and back.forward_shape((4, 2, 3)) == (4, 2, 4)
+
+
 def test_rates_and_probabilities_at_the_ends():
     assert D.Poisson(T(0.0)).log_prob(T(0.0, 1.0)).tolist() == [0.0, -np.inf] and D.Poisson(T(0.0)).sample((3,)).tolist() == [[0.0]] * 3
     with pytest.raises(ValueError, match=r"probs must be half_open_interval\(0.0, 1.0\), got \[1.0\]"):

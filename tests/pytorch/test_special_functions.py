@@ -8,6 +8,7 @@ import pytest
 from each import each
 
 import tengen.pytorch as torch
+from tengen import trace
 from tengen.base.errors import ArgumentError
 
 X = [1e-6, 0.3, 1.0, 2.5, 7.75, 29.9, 30.1, 120.0]
@@ -18,6 +19,9 @@ CASES = {
     "log_ndtr": (torch.special.log_ndtr, lambda x: mpmath.log(mpmath.ncdf(x)), [-30.0, -5.0, -1.01, -1.0, -0.99, 0.0, 3.0]),
     "bessel_j0": (torch.special.bessel_j0, lambda x: mpmath.besselj(0, x), [-3.0, 0.0, 1.0, 10.0, 24.9, 25.1, 100.0]),
     "bessel_j1": (torch.special.bessel_j1, lambda x: mpmath.besselj(1, x), [-3.0, 0.1, 1.0, 9.0, 24.0, 26.0, 100.0]),
+    "bessel_y0": (torch.special.bessel_y0, lambda x: mpmath.bessely(0, x), [1e-5, 0.5, 1.0, 10.0, 24.9, 25.1, 100.0]),
+    "bessel_y1": (torch.special.bessel_y1, lambda x: mpmath.bessely(1, x), [1e-5, 0.5, 1.0, 10.0, 24.9, 25.1, 100.0]),
+    "airy_ai": (torch.special.airy_ai, mpmath.airyai, [-20.0, -11.3, -10.8, -5.0, -1.0, 0.0, 1e-9, 1.0, 1.399, 1.401, 8.0, 50.0]),
     "gammainc": (lambda x: torch.special.gammainc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, 0, x, True), [0.1, 3.0, 4.6, 20.0]),
     "gammaincc": (lambda x: torch.special.gammaincc(x * 0 + 3.5, x), lambda x: mpmath.gammainc(3.5, x, mpmath.inf, True), [0.1, 3.0, 4.6]),
     "k0": (torch.special.modified_bessel_k0, lambda x: mpmath.besselk(0, x), [*X, 0.99, 1.01, 600.0]),
@@ -93,10 +97,37 @@ def test_orthogonal_polynomials(name):
         f(torch.tensor([0.5]), 1.5)
 
 
-def test_functions_that_are_not_written_say_so():
-    for name in ("airy_ai", "bessel_y0", "bessel_y1"):
-        with pytest.raises(AttributeError, match="it is not written; scipy.special has it"):
-            getattr(torch.special, name)
+@pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai"])
+def test_functions_that_oscillate(name):
+    """The error beside the amplitude, zeros and the formulas' ends included; eager and traced bits."""
+    f = getattr(torch.special, name)
+    exact = mpmath.airyai if name == "airy_ai" else lambda v: getattr(mpmath, f"bessel{name[7]}")(int(name[-1]), v)
+    x = np.random.default_rng(0).uniform(0.01, 60.0, 200)
+    x = x / -2 if name == "airy_ai" else np.append(x, [1e5, 123456789.0])  # whose phase a subtraction of pi / 4 would round
+    with mpmath.workdps(40):
+        want = np.array([float(exact(mpmath.mpf(v))) for v in x])
+    amplitude = np.maximum(np.abs(want), np.minimum(np.sqrt(2 / math.pi / np.abs(x)), 1.0))
+    found = f(torch.tensor(x)).numpy()
+    phase = np.maximum(1.0, 2 / 3 * np.abs(x) ** 1.5) if name == "airy_ai" else 1.0
+    assert (np.abs(found - want) / amplitude / phase).max() < 5e-15
+    assert trace(f)(torch.tensor(x)).numpy().tobytes() == found.tobytes()
+    assert f(torch.zeros(0)).shape == (0,) and f(torch.tensor([2])).dtype is torch.float32
+
+
+def test_ends_of_functions_that_oscillate():
+    x = torch.tensor([0.0, -1.0, math.inf, math.nan, 1e30])
+    for f in (torch.special.bessel_y0, torch.special.bessel_y1):
+        y = f(x).tolist()
+        assert y[0] == -math.inf and math.isnan(y[1]) and y[2] == 0.0 and math.isnan(y[3]) and abs(y[4]) < 1e-15
+    y = torch.special.airy_ai(torch.tensor([math.inf, -math.inf, math.nan, 200.0, -1e30])).tolist()
+    assert y[:2] == [0.0, 0.0] and math.isnan(y[2]) and y[3] == 0.0 and abs(y[4]) < 1e-7
+    inside = torch.tensor([0.5, 30.0, 1e30], requires_grad=True)
+    for f in (torch.special.bessel_y0, torch.special.bessel_y1, torch.special.airy_ai):
+        f(inside).sum().backward()
+    assert inside.grad.isfinite().all()
+
+
+def test_modified_functions_near_0_and_at_infinity():
     tiny = torch.tensor(1e-300, dtype=torch.float64)
     np.testing.assert_allclose(torch.special.modified_bessel_k0(tiny).item(), float(mpmath.besselk(0, mpmath.mpf(1e-300))), rtol=1e-14)
     np.testing.assert_allclose(torch.special.modified_bessel_k1(tiny).item(), 1e300, rtol=1e-14)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -45,6 +45,7 @@ class Watched:
     """Says so when an attribute gets another value, or is deleted; or, for a container, when `telling` methods are called."""
 
     unread: frozenset[str] = frozenset()  # attributes that no program depends on
+    _read_by_all: Mapping[str, Any] = {}  # by a name, what all objects of the class read beside their attributes; is watched itself
     in_tensors: frozenset[str] = frozenset()  # keys of a dict whose numbers live in tensors, which a run reads anew
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -45,9 +45,6 @@ NAMES: dict[str, dict[str, str]] = {
         **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (
             "sparse", "sparse_coo", "sparse_coo_tensor", "sparse_csr", "sparse_csr_tensor")},
     },
-    "tengen.pytorch.special": {
-        n: "no function: it is not written; scipy.special has it for arrays" for n in ("airy_ai", "bessel_y0", "bessel_y1")
-    },
     "tengen.functional": {
         "cat": "concat", "concatenate": "concat", "clamp": "clip", "unsqueeze": "expand_dims", "mm": "matmul",
         "view": "reshape", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg",

@@ -8,16 +8,7 @@ from tengen.distributions import constraints
 from tengen.distributions.composed import Independent, MixtureSameFamily, MultivariateNormal, OneHotCategorical
 from tengen.distributions.constraint_registry import biject_to, transform_to
 from tengen.distributions.constraints import Constraint
-from tengen.distributions.continuous import (
-    Cauchy,
-    Exponential,
-    Gumbel,
-    HalfNormal,
-    Laplace,
-    LogNormal,
-    Normal,
-    Uniform,
-)
+from tengen.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, LogNormal, Normal, Uniform
 from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
 from tengen.distributions.distribution import Distribution, kl_divergence, register_kl
 from tengen.distributions.further import (

@@ -56,9 +56,7 @@ class MultivariateNormal(Distribution):
             raise ArgumentError("MultivariateNormal: one of covariance_matrix, precision_matrix and scale_tril is needed")
         m = as_float(given[0])
         if loc.ndim < 1 or m.ndim < 2 or m.shape[-2:] != (loc.shape[-1],) * 2:
-            raise ShapeError(
-                f"MultivariateNormal: loc {loc.shape} needs matrices (..., D, D) of its last extent, got {m.shape}"
-            )
+            raise ShapeError(f"MultivariateNormal: loc {loc.shape} needs matrices (..., D, D) of its last extent, got {m.shape}")
         if covariance_matrix is not None:
             m = linalg.cholesky(m)
         elif precision_matrix is not None:
@@ -225,9 +223,7 @@ class Independent(Distribution):
 @register_kl(Independent, Independent)
 def _(p: Independent, q: Independent) -> Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise ShapeError(
-            f"kl_divergence of Independents over {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims} axes"
-        )
+        raise ShapeError(f"kl_divergence of Independents over {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims} axes")
     return p._summed(kl_divergence(p.base_dist, q.base_dist))
 
 
@@ -247,9 +243,7 @@ class MixtureSameFamily(Distribution):
         mix, parts = mixture_distribution, component_distribution
         k = mix.probs.shape[-1]
         if not parts.batch_shape or parts.batch_shape[-1] != k:
-            raise ShapeError(
-                f"MixtureSameFamily: {k} components are mixed, the last axis of {parts.batch_shape} is of {type(parts).__name__}"
-            )
+            raise ShapeError(f"MixtureSameFamily: {k} components are mixed, the last axis of {parts.batch_shape} is of {type(parts).__name__}")
         self.mixture_distribution, self.component_distribution = mix, parts
         super().__init__(parts.batch_shape[:-1], parts.event_shape)
 

@@ -60,9 +60,7 @@ class ConstraintRegistry:
         for kind in type(constraint).__mro__:
             if kind in self._factories:
                 return self._factories[kind](constraint)
-        raise NotImplementedError(
-            f"{self._name}: no transform to {constraint!r} is known; help: {self._name}.register(constraint, factory)"
-        )
+        raise NotImplementedError(f"{self._name}: no transform to {constraint!r} is known; help: {self._name}.register(constraint, factory)")
 
 
 biject_to, transform_to = ConstraintRegistry("biject_to"), ConstraintRegistry("transform_to")
@@ -89,9 +87,7 @@ for _registry in (biject_to, transform_to):
     _registry.register(c.less_than, lambda to: ComposeTransform([ExpTransform(), AffineTransform(to.upper_bound, -1)]))
     _registry.register(c.interval, _of_interval)
     _registry.register(c.corr_cholesky, lambda to: CorrCholeskyTransform())
-    _registry.register(
-        c.independent, lambda to, of=_registry: IndependentTransform(of(to.base_constraint), to.reinterpreted_batch_ndims)
-    )
+    _registry.register(c.independent, lambda to, of=_registry: IndependentTransform(of(to.base_constraint), to.reinterpreted_batch_ndims))
     _registry.register(c.cat, lambda to, of=_registry: CatTransform([of(part) for part in to.cseq], to.dim, to.lengths))
     _registry.register(c.stack, lambda to, of=_registry: StackTransform([of(part) for part in to.cseq], to.dim))
 biject_to.register(c.simplex, lambda to: StickBreakingTransform())

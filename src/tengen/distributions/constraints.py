@@ -33,11 +33,7 @@ class Constraint:
     is_discrete = False
 
     def __init__(
-        self,
-        name: str = "",
-        inside: Callable[[Tensor], Tensor] | None = None,
-        event_dim: int | None = None,
-        is_discrete: bool | None = None,
+        self, name: str = "", inside: Callable[[Tensor], Tensor] | None = None, event_dim: int | None = None, is_discrete: bool | None = None
     ):
         self.name, self._inside = name or self.name, inside
         if event_dim is not None:
@@ -64,9 +60,7 @@ def _both(a: Tensor, b: Tensor) -> Tensor:
 
 def _shown(bound: Any) -> str:
     return (
-        f"a tensor {bound.shape}"
-        if isinstance(bound, Tensor) and bound.ndim
-        else str(bound.tolist() if isinstance(bound, Tensor) else bound)
+        f"a tensor {bound.shape}" if isinstance(bound, Tensor) and bound.ndim else str(bound.tolist() if isinstance(bound, Tensor) else bound)
     )
 
 
@@ -313,9 +307,7 @@ class Independent(Constraint):
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int, *, name: str = ""):
         n = reinterpreted_batch_ndims
-        super().__init__(
-            name or f"independent({base_constraint}, {n})", None, base_constraint.event_dim + n, base_constraint.is_discrete
-        )
+        super().__init__(name or f"independent({base_constraint}, {n})", None, base_constraint.event_dim + n, base_constraint.is_discrete)
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, n
 
     def check(self, value: Tensor) -> Tensor:
@@ -433,10 +425,7 @@ real, boolean, simplex, one_hot = Real(), Boolean(), Simplex(), OneHot()
 real_vector = Independent(real, 1, name="real_vector")
 positive, nonnegative = GreaterThan(0.0, name="positive", finite=True), GreaterThanEq(0.0, name="nonnegative", finite=True)
 unit_interval = Interval(0.0, 1.0, name="unit_interval")
-nonnegative_integer, positive_integer = (
-    IntegerGreaterThan(0, name="nonnegative_integer"),
-    IntegerGreaterThan(1, name="positive_integer"),
-)
+nonnegative_integer, positive_integer = (IntegerGreaterThan(0, name="nonnegative_integer"), IntegerGreaterThan(1, name="positive_integer"))
 square, symmetric, lower_triangular, lower_cholesky = Square(), Symmetric(), LowerTriangular(), LowerCholesky()
 corr_cholesky, positive_semidefinite, positive_definite = CorrCholesky(), PositiveSemidefinite(), PositiveDefinite()
 

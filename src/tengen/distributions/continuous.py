@@ -6,15 +6,7 @@ import math
 from typing import Any
 
 from tengen import functional as F
-from tengen.distributions.constraints import (
-    dependent_property,
-    greater_than,
-    interval,
-    less_than,
-    nonnegative,
-    positive,
-    real,
-)
+from tengen.distributions.constraints import dependent_property, greater_than, interval, less_than, nonnegative, positive, real
 from tengen.distributions.distribution import Distribution, as_float, register_kl, together, within
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor

@@ -160,9 +160,7 @@ class Distribution:
         if not fits:
             raise ShapeError(f"{type(self).__name__}.expand({new}): the batch_shape {old} does not broadcast to it")
         made = copy.copy(self)
-        for name, value in vars(
-            self
-        ).items():  # parameters, what was computed of them, and distributions that this one is made of
+        for name, value in vars(self).items():  # parameters, what was computed of them, and distributions that this one is made of
             if name in self.shared:
                 continue
             if isinstance(value, Tensor) and value.shape[: len(old)] == old:

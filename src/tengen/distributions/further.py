@@ -257,9 +257,7 @@ class RelaxedBernoulli(Odds):
     parameters = ("temperature", "probs")
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
-        (self.temperature,) = self._take(
-            probs, logits, {**self.arg_constraints, "temperature": positive}, temperature=temperature
-        )
+        (self.temperature,) = self._take(probs, logits, {**self.arg_constraints, "temperature": positive}, temperature=temperature)
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
         u = default_rng.open_uniform(shape)

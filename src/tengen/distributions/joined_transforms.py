@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,9 +42,7 @@ class StickBreakingTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         z = self._shifted(x)
-        left = F.cumsum(
-            F.logsigmoid(-z), -1
-        )  # of the logarithms of what is left, those before each probability are the factors
+        left = F.cumsum(F.logsigmoid(-z), -1)  # of the logarithms of what is left, those before each probability are the factors
         return (F.logsigmoid(z) + left).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -76,9 +74,7 @@ class CatTransform(Transform):
             raise ArgumentError(f"{type(self).__name__}: {len(self.transforms)} transforms and {len(self.lengths)} lengths")
         self.event_dim = max(t.event_dim for t in self.transforms)
         self.bijective = all(t.bijective for t in self.transforms)
-        self.domain, self.codomain = (
-            self._joined([getattr(t, which) for t in self.transforms]) for which in ("domain", "codomain")
-        )
+        self.domain, self.codomain = (self._joined([getattr(t, which) for t in self.transforms]) for which in ("domain", "codomain"))
         self.inner = self.transforms[0].inner if len({t.inner for t in self.transforms}) == 1 else 0.5
 
     def _joined(self, sets: list[Constraint]) -> Constraint:
@@ -121,6 +117,19 @@ class StackTransform(CatTransform):
 
     def _joined(self, sets: list[Constraint]) -> Constraint:
         return real if all(c is real for c in sets) else stack(sets, self.dim)
+
+    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self._around(shape, self.transforms[0].forward_shape)
+
+    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return self._around(shape, self.transforms[0].inverse_shape)
+
+    def _around(self, shape: Sequence[int], of_piece: Callable[[Sequence[int]], tuple[int, ...]]) -> tuple[int, ...]:
+        """What becomes of a shape whose pieces, without the axis, become others."""
+        axis = self.dim + len(shape) if self.dim < 0 else self.dim
+        piece = of_piece((*shape[:axis], *shape[axis + 1 :]))
+        at = self.dim + len(piece) + 1 if self.dim < 0 else self.dim
+        return (*piece[:at], *shape[axis : axis + 1], *piece[at:])
 
     def _pieces(self, x: Tensor) -> list[tuple[Transform, Tensor]]:
         return [(t, F.squeeze(p, self.dim)) for t, p in self._parts(x)]

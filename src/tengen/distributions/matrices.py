@@ -80,11 +80,7 @@ class LowRankMultivariateNormal(Distribution):
         batch = broadcast_shapes(loc.shape[:-1], factor.shape[:-2], diag.shape[:-1])
         n, rank = factor.shape[-2:]
         wide = REGISTRY["broadcast_to"]
-        self.loc, self.cov_diag, self.cov_factor = (
-            wide(loc, (*batch, n)),
-            wide(diag, (*batch, n)),
-            wide(factor, (*batch, n, rank)),
-        )
+        self.loc, self.cov_diag, self.cov_factor = (wide(loc, (*batch, n)), wide(diag, (*batch, n)), wide(factor, (*batch, n, rank)))
         self._scaled = F.swapaxes(self.cov_factor, -1, -2) / F.expand_dims(self.cov_diag, -2)  # W^T D^-1
         self._capacitance = linalg.cholesky(F.eye(rank, dtype=factor.dtype) + self._scaled @ self.cov_factor)
         super().__init__(batch, (n,))
@@ -161,9 +157,7 @@ class Wishart(Distribution):
         if m.ndim < 2 or m.shape[-1] != m.shape[-2]:
             raise ShapeError(f"Wishart: square matrices (..., P, P) are needed, got {m.shape}")
         n = m.shape[-1]
-        (df,) = together(
-            self, {"df": df}, {"df": greater_than(n - 1, name=f"greater than {n - 1}, one less than the matrix's extent")}
-        )
+        (df,) = together(self, {"df": df}, {"df": greater_than(n - 1, name=f"greater than {n - 1}, one less than the matrix's extent")})
         if covariance_matrix is not None:
             m = linalg.cholesky(m)
         elif precision_matrix is not None:
@@ -228,9 +222,7 @@ class Wishart(Distribution):
         half = _solved(self.scale_tril, safe)
         trace = _diagonal(_solved(self.scale_tril, F.swapaxes(half, -1, -2))).sum(-1)
         log_det = F.log(linalg.eigvalsh(safe)).sum(-1)
-        found = (
-            (self.df - n - 1.0) * 0.5 * log_det - trace * 0.5 - self.df * self._log_scale() - _multigammaln(self.df * 0.5, n)
-        )
+        found = (self.df - n - 1.0) * 0.5 * log_det - trace * 0.5 - self.df * self._log_scale() - _multigammaln(self.df * 0.5, n)
         return F.where(inside, found, F.where(F.isnan(x).any((-2, -1)), math.nan, -math.inf))
 
     def entropy(self) -> Tensor:

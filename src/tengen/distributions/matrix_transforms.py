@@ -114,9 +114,7 @@ class CorrCholeskyTransform(Transform):
         behind = F.cumsum(y * y, -1, reverse=True)[..., 1:]
         rows, columns = np.tril_indices(n, -1)
         pick = lambda m: F.take(
-            F.reshape(m, (*m.shape[:-2], m.shape[-2] * m.shape[-1])),
-            Tensor((rows * m.shape[-1] + columns).astype(np.int32)),
-            -1,
+            F.reshape(m, (*m.shape[:-2], m.shape[-2] * m.shape[-1])), Tensor((rows * m.shape[-1] + columns).astype(np.int32)), -1
         )
         return F.asinh(pick(y[..., :-1]) / F.sqrt(pick(behind)))  # atanh of t, where t / sqrt(1 - t^2) is known
 
@@ -130,9 +128,7 @@ class CorrCholeskyTransform(Transform):
         length = shape[-1] if len(shape) else -1
         n = (1 + math.isqrt(1 + 8 * max(length, 0))) // 2
         if length != n * (n - 1) // 2:
-            raise ShapeError(
-                f"CorrCholeskyTransform: vectors (..., D (D - 1) / 2) are needed, as of 1, 3 or 6 elements, got {tuple(shape)}"
-            )
+            raise ShapeError(f"CorrCholeskyTransform: vectors (..., D (D - 1) / 2) are needed, as of 1, 3 or 6 elements, got {tuple(shape)}")
         return n
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:

@@ -303,13 +303,8 @@ class IndependentTransform(Transform):
         super().__init__(cache_size)
         base, n = base_transform, reinterpreted_batch_ndims
         self.base_transform, self.reinterpreted_batch_ndims = base, n
-        self.event_dim, self.more_axes, self.sign, self.bijective, self.inner = (
-            base.event_dim + n,
-            base.more_axes,
-            base.sign,
-            base.bijective,
-            base.inner,
-        )
+        self.event_dim, self.more_axes = base.event_dim + n, base.more_axes
+        self.sign, self.bijective, self.inner = base.sign, base.bijective, base.inner
         self.domain, self.codomain = (c if c is real else independent(c, n) for c in (base.domain, base.codomain))
 
     def _call(self, x: Tensor) -> Tensor:

@@ -347,6 +347,9 @@ class Reach:
             v = held[n]
             if whole or n in own or self.code.reads(n) or self._has_parts(v):
                 self.fact(f"{path}.{n}", x, n, v)
+        for n, shared in type(x)._read_by_all.items():
+            if shared and id(shared) not in self._seen:
+                self.visit(f"{n} of all objects", n, shared)
         self._class(path, type(x))
 
     def _has_parts(self, v: Any) -> bool:

@@ -24,6 +24,8 @@ from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+EVERYWHERE: dict[str, dict[int, Any]] = {name: WatchedDict() for name in HOOKS}  # hooks of all modules, which come before a module's own
+_BEFORE_ALL, _BEHIND_ALL, _BEFORE_BACKWARD_ALL, _BACKWARD_ALL = EVERYWHERE.values()
 
 
 def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -83,6 +85,7 @@ class Module(Watched):
         m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in HOOKS})
         return m
 
+    _read_by_all = EVERYWHERE
     _unused_states: tuple[str, ...] = ()  # names in a state dict of PyTorch's that say nothing to this module
     quantize_disabled = False  # see `disable_quantize`
     has_parameters = False  # whether its constructor takes `device` and `dtype`
@@ -105,14 +108,16 @@ class Module(Watched):
     def __call__(self, *inputs, **kwargs):
         if kwargs and not inputs:
             inputs, kwargs = first_by_name(self, kwargs)
-        for hook in self._forward_pre_hooks.values():
-            if type(hook) is WithKeywords:
-                inputs, kwargs = hook(self, inputs, kwargs) or (inputs, kwargs)
-            elif (changed := hook(self, inputs)) is not None:
-                inputs = changed if isinstance(changed, tuple) else (changed,)
+        if self._forward_pre_hooks or _BEFORE_ALL:
+            for hook in (*_BEFORE_ALL.values(), *self._forward_pre_hooks.values()):
+                if type(hook) is WithKeywords:
+                    inputs, kwargs = hook(self, inputs, kwargs) or (inputs, kwargs)
+                elif (changed := hook(self, inputs)) is not None:
+                    inputs = changed if isinstance(changed, tuple) else (changed,)
         watch = None
-        if self._backward_hooks or self._backward_pre_hooks:
-            watch = BackwardWatch(self, tuple(self._backward_hooks.values()), tuple(self._backward_pre_hooks.values()))
+        if self._backward_hooks or self._backward_pre_hooks or _BACKWARD_ALL or _BEFORE_BACKWARD_ALL:
+            backward = (*_BACKWARD_ALL.values(), *self._backward_hooks.values())
+            watch = BackwardWatch(self, backward, (*_BEFORE_BACKWARD_ALL.values(), *self._backward_pre_hooks.values()))
         inputs = inputs if watch is None else watch.entering(inputs)
         try:
             forward = tracing.in_place(self.forward) if tracing.scripts else self.forward
@@ -120,9 +125,10 @@ class Module(Watched):
         except Exception as e:
             _name_layer(e, self)
             raise
-        for hook in self._forward_hooks.values():
-            changed = hook(self, inputs, kwargs, out) if type(hook) is WithKeywords else hook(self, inputs, out)
-            out = out if changed is None else changed
+        if self._forward_hooks or _BEHIND_ALL:
+            for hook in (*_BEHIND_ALL.values(), *self._forward_hooks.values()):
+                changed = hook(self, inputs, kwargs, out) if type(hook) is WithKeywords else hook(self, inputs, out)
+                out = out if changed is None else changed
         return out if watch is None else watch.leaving(out)
 
     def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> HookHandle:

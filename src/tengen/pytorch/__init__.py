@@ -32,6 +32,7 @@ from tengen.pytorch import (
     distributions,
     fft,
     func,
+    hub,
     inner_modules,
     jit,
     linalg,
@@ -120,7 +121,8 @@ __all__ = [
     "polygamma", "relu_",
     "rms_norm", "rrelu", "rrelu_", "selu_", "celu_", "threshold_",
     "erfinv",
-    "e", "fft", "func", "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
+    "e", "fft", "func", "hub",
+    "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
     "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils",
 ]  # fmt: skip

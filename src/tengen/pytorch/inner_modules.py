@@ -13,7 +13,7 @@ VIEWS = {  # a package: the modules inside it that show its names
         "bernoulli beta binomial categorical cauchy chi2 dirichlet distribution exponential fishersnedecor gamma geometric gumbel half_cauchy "
         "half_normal independent inverse_gamma kl kumaraswamy laplace log_normal mixture_same_family multinomial multivariate_normal "
         "negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT transformed_distribution "
-        "uniform von_mises weibull"
+        "uniform von_mises weibull continuous_bernoulli lkj_cholesky lowrank_multivariate_normal wishart"
     ),
     "optim": "adadelta adafactor adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd",
     "nn": (

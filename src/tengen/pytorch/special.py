@@ -21,7 +21,9 @@ from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, lo
 from tengen.functional import lgamma as gammaln
 from tengen.functional import sigmoid as expit
 from tengen.ops.calls import all_with_line
+from tengen.pytorch import bessel as bessel_functions
 from tengen.pytorch import orthogonal
+from tengen.pytorch.bessel import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.elementwise import log_softmax, round, softmax, xlogy
 from tengen.pytorch.functions.reductions import logsumexp
 from tengen.pytorch.orthogonal import *  # noqa: F403  (its __all__ is the table of names)
@@ -263,42 +265,6 @@ def gammaincc(input: Any, other: Any) -> Tensor:
     return _regularised_gamma(a.astype("float64"), x.astype("float64"))[1].astype(x.dtype)
 
 
-def _first_kind(x: Tensor, order: int) -> Tensor:
-    """J_order(x) of float64 x >= 0: Bessel's integral by the trapezoidal rule below 25, Hankel's expansion above."""
-    n = 64
-    t = np.arange(n) * (2 * np.pi / n)
-    near = F.where(x < 25, x, 1.0)
-    angles = order * _like(t, x) - F.expand_dims(near, -1) * _like(np.sin(t), x)
-    below = F.mean(F.cos(angles), -1)
-    far = F.where(x < 25, 25.0, F.minimum(x, 1e300))
-    p = q = 0.0
-    term: Any = 1.0
-    for k in range(0, 24):
-        if k:
-            term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k)) / far
-        if k % 2 == 0:
-            p = p + (-1) ** (k // 2) * term
-        else:
-            q = q + (-1) ** (k // 2) * term
-    turn = far - (0.5 * order + 0.25) * math.pi
-    above = F.sqrt(2 / (math.pi * far)) * (p * F.cos(turn) - q * F.sin(turn))
-    return F.where(x < 25, below, F.where(F.isinf(x), 0.0, above))
-
-
-def bessel_j0(input: Tensor) -> Tensor:
-    """The Bessel function of the first kind of order 0.
-
-    >>> f"{bessel_j0(Tensor([1.0])).item():.5f}"
-    '0.76520'
-    """
-    return _narrow(input, lambda x: F.where(F.isnan(x), x, _first_kind(F.abs(x), 0)))
-
-
-def bessel_j1(input: Tensor) -> Tensor:
-    """The Bessel function of the first kind of order 1."""
-    return _narrow(input, lambda x: F.where(F.isnan(x), x, F.copysign(1.0, x) * _first_kind(F.abs(x), 1)))
-
-
 igamma, igammac, modified_bessel_i0, modified_bessel_i1 = gammainc, gammaincc, i0, i1
 
 
@@ -308,7 +274,8 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     *orthogonal.__all__,
-    "bessel_j0", "bessel_j1", "erfcx", "erfinv", "gammainc", "gammaincc", "igamma", "igammac", "log_ndtr", "modified_bessel_i0",
+    *bessel_functions.__all__,
+    "erfcx", "erfinv", "gammainc", "gammaincc", "igamma", "igammac", "log_ndtr", "modified_bessel_i0",
     "modified_bessel_i1", "ndtri",
     "digamma", "entr", "erf", "erfc", "exp2", "expit", "expm1", "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_softmax", "logit",
     "logsumexp", "multigammaln", "ndtr", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
