@@ -1,5 +1,6 @@
 """Dataclasses and named tuples as arguments, results and variables of traces, scripts and loops; and arguments that a function changes."""
 
+import collections
 import dataclasses
 import pickle
 from typing import Any, NamedTuple
@@ -219,27 +220,30 @@ def test_an_argument_that_is_changed_is_told(f):
 
 @dataclasses.dataclass
 class Counted:
-    value: Tensor
+    value: Tensor | None
     n: int = 0
 
 
 def test_what_a_function_that_asks_changes_in_its_arguments_is_changed_at_the_caller_by_every_call():
     """The first call runs with copies of them, later ones with the caller's."""
 
-    def changes(d, rows, counted, x, *, settings):
+    def changes(d, rows, counted, x, *, settings, shared, seen):
         d["twice"], d["x"], d["new"] = x * 2, x, [x, d["a"]]
         rows[0].append(x)
         rows.insert(0, d)
         counted.value, counted.n = counted.value + 1, counted.n + 1
         del settings["z"]
+        shared.value, shared.n = x, shared.n + 1
+        seen["n"] += seen.pop("gone")
         return x + 1 if x.sum() > 0 else x - 1
 
     def changed(f):
         a, x = Tensor([1.0]), Tensor([1.0, 2.0])
         d, rows, counted, settings = {"a": a}, [[1]], Counted(Tensor([1.0])), {"z": 1, "y": np.ones(2)}
-        f(d, rows, counted, x, settings=settings)
+        shared, seen = Counted(None), collections.Counter(gone=3)  # the caller's own objects in every call: nothing in them is a tensor
+        f(d, rows, counted, x, settings=settings, shared=shared, seen=seen)
         assert d["x"] is x and d["new"][0] is x and d["new"][1] is a and rows[0] is d and rows[1][1] is x
-        return list(d), d["twice"].tolist(), rows[1][:1], counted.value.tolist(), counted.n, list(settings)
+        return list(d), d["twice"].tolist(), rows[1][:1], counted.value.tolist(), counted.n, list(settings), shared.n, seen
 
     wanted, traced = changed(changes), trace(changes)
     assert [changed(traced) for _ in range(3)] == [wanted] * 3

@@ -11,43 +11,46 @@ from typing import Any
 from tengen.tensor.structure import fields
 
 
-def _inside(x: Any) -> dict[Any, Any] | None:
-    """What lists, tuples, dicts and dataclasses hold, by key; None for anything else."""
-    if isinstance(x, (list, tuple)):
-        return dict(enumerate(x))
-    return dict(x) if isinstance(x, dict) else fields(x, frozen=False) or None
+def _inside(kind: str, x: Any) -> dict[Any, Any]:
+    """What a list, a tuple, a dict or a dataclass holds, by key. kind: as `flatten` has it."""
+    return dict(x) if kind == "dict" else fields(x, frozen=False) if kind == "D" else dict(enumerate(x))
 
 
-def _containers(x: Any) -> list[tuple[Any, dict[Any, Any]]]:
-    """A value and all that it holds, in order: what is a container, with what it holds."""
-    inside = _inside(x)
-    return [] if inside is None else [(x, inside), *(pair for v in inside.values() for pair in _containers(v))]
+def _containers(structure: Any, x: Any) -> list[tuple[str, Any, dict[Any, Any]]]:
+    """What `flatten` has taken apart, in order: its kind, the container, what it holds. Others are the caller's own objects everywhere."""
+    kind = structure[0]
+    if kind not in ("tuple", "list", "dict", "N", "D"):
+        return []
+    inside, parts = _inside(kind, x), structure[2 if kind in "ND" else 1]
+    parts = [p for _, p in parts] if kind in ("dict", "D") else parts
+    return [(kind, x, inside), *(found for p, v in zip(parts, inside.values()) for found in _containers(p, v))]
 
 
 class Copies:
-    """The arguments that a function is called with, copies of the caller's, as they are before.
+    """The arguments that a function is called with, copies of the caller's, as they are before. structure: of `flatten`.
 
+    >>> from tengen.tensor.structure import flatten
     >>> mine, copy = {"rows": [1]}, {"rows": [1]}
-    >>> copies = Copies(copy)
+    >>> copies = Copies(flatten(mine, []), copy)
     >>> copy["rows"].append(2); copy["n"] = copy["rows"]
     >>> copies.give_back(mine)
     >>> mine, mine["n"] is mine["rows"]
     ({'rows': [1, 2], 'n': [1, 2]}, True)
     """
 
-    def __init__(self, arguments: Any):
-        self._before = _containers(arguments)
+    def __init__(self, structure: Any, arguments: Any):
+        self._structure, self._before = structure, _containers(structure, arguments)
         self._twins: dict[int, Any] = {}
 
     def give_back(self, arguments: Any) -> None:
         """Changes the caller's arguments as the copies were changed. What was in the copies and has gone to another place is the caller's own
         there."""
-        pairs = list(zip(self._before, _containers(arguments), strict=True))
-        for (copy, before), (own, inside) in pairs:
+        pairs = list(zip(self._before, _containers(self._structure, arguments), strict=True))
+        for (_, copy, before), (_, own, inside) in pairs:
             self._twins[id(copy)] = own
             self._twins.update((id(v), inside[k]) for k, v in before.items())
-        for (copy, before), (own, _) in pairs:
-            after = _inside(copy) or {}
+        for (kind, copy, before), (_, own, _) in pairs:
+            after = _inside(kind, copy)
             if list(after) != list(before) or any(v is not before[k] for k, v in after.items()):
                 _set(own, {k: self._own(v) for k, v in after.items()})
 

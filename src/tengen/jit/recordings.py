@@ -184,7 +184,7 @@ class Recordings:
             copies = None
             if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
                 args, kwargs = unflatten(structure, leaves)
-                copies = Copies((args, kwargs))
+                copies = Copies(structure, (args, kwargs))
             raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device), copies)
         if found is None and self._opening is not None:
             found, extents = self._opened(self._opening, key, leaves, answers)
@@ -321,7 +321,7 @@ class Recordings:
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
-            copies = Copies((args, kwargs)) if answers else None
+            copies = Copies(structure, (args, kwargs)) if answers else None
             try:
                 with deciding(decided) as conditions:
                     result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
