@@ -23,6 +23,7 @@ from tengen.deploy.checkpoint import load as load_checkpoint
 __all__ = ["help", "import_module", "list", "load", "load_serialized_obj_from_url", "pretrained"]
 
 CONF = "hubconf.py"
+_folders: set[Path] = set()  # from which modules were imported
 
 
 def import_module(repo_info: Any, git_host: str = "", use_cache: bool = True, commit: str | None = None, protocol: str = "") -> ModuleType:
@@ -41,13 +42,24 @@ def import_module(repo_info: Any, git_host: str = "", use_cache: bool = True, co
     spec = importlib.util.spec_from_file_location(f"tengen_hub_{file.stem}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    folder = str(file.parent.resolve())
-    sys.path.insert(0, folder)
+    folder = file.parent.resolve()
+    _set_aside_others(folder)
+    _folders.add(folder)
+    sys.path.insert(0, str(folder))
     try:
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(folder)
+        sys.path.remove(str(folder))
     return module
+
+
+def _set_aside_others(folder: Path) -> None:
+    """Forgets modules of other folders that have the names of modules of this one, which would be taken for them."""
+    for name, m in [*sys.modules.items()]:
+        file, top = Path(getattr(m, "__file__", None) or "/"), name.partition(".")[0]
+        if folder not in file.parents and not _folders.isdisjoint(file.parents):
+            if (folder / f"{top}.py").is_file() or (folder / top).is_dir():
+                del sys.modules[name]
 
 
 def _names_repository(text: str) -> bool:

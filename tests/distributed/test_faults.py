@@ -44,7 +44,8 @@ if how in ("breaks", "stops"):
 if how == "slow" and not first:
     time.sleep(1.5)
 if how == "slow":
-    print("sum", F.distributed.all_reduce_sum(Tensor([1.0])).item(), flush=True)
+    sys.stdout.write(f"sum {F.distributed.all_reduce_sum(Tensor([1.0])).item()}\\n")  # in one piece: both ranks write
+    sys.stdout.flush()
 if how == "hangs":
     sys.stdout.write(f"begun {os.getpid()}\\n")
     sys.stdout.flush()

@@ -249,6 +249,14 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_two_folders_have_modules_of_one_name(tmp_path):
+    for width in (2, 3):
+        (tmp_path / f"{width}").mkdir()
+        (tmp_path / f"{width}" / "beside.py").write_text(f"WIDTH = {width}\n")
+        (tmp_path / f"{width}" / "hubconf.py").write_text("import beside\ndef width(): return beside.WIDTH\n")
+    assert [hub.load(tmp_path / f"{width}", "width") for width in (2, 3, 2)] == [2, 3, 2]
+
+
 def test_hub_loads_from_a_folder(folder):
     assert {"small", "trained"} <= set(hub.list(folder)) and "_hidden" not in hub.list(str(folder))
     assert hub.help(str(folder), "small") == "A small network."
