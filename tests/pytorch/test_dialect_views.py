@@ -13,7 +13,7 @@ VIEWS = {
     "unflatten": lambda x: x.unflatten(1, (2, 2)), "chunk": lambda x: x.chunk(2, dim=1)[1], "split": lambda x: x.split([1, 2])[1],
     "unbind": lambda x: x.unbind(1)[2], "select": lambda x: x.select(1, -1), "narrow": lambda x: x.narrow(1, 1, 2),
     "diagonal": lambda x: x.diagonal(1), "a function": lambda x: torch.chunk(x, 2)[0], "another": lambda x: torch.transpose(x, 0, 1),
-    "views of views": lambda x: x.view(2, 6)[1].view(3, 2).t(),
+    "NumPy's transpose": lambda x: x.view(3, 2, 2).transpose(1, 2, 0), "views of views": lambda x: x.view(2, 6)[1].view(3, 2).t(),
 }  # fmt: skip
 
 
@@ -26,7 +26,8 @@ def test_what_is_written_to_a_view_is_written_to_its_tensor(name):
         "unsqueeze": lambda a: a[:, None], "squeeze": lambda a: a, "flatten": lambda a: a.reshape(-1),
         "unflatten": lambda a: a.reshape(3, 2, 2), "chunk": lambda a: a[:, 2:], "split": lambda a: a[1:], "unbind": lambda a: a[:, 2],
         "select": lambda a: a[:, -1], "narrow": lambda a: a[:, 1:3], "diagonal": lambda a: a.reshape(-1)[1::5], "a function": lambda a: a[:2],
-        "another": lambda a: a.T, "views of views": lambda a: a.reshape(2, 6)[1].reshape(3, 2).T,
+        "another": lambda a: a.T, "NumPy's transpose": lambda a: a.reshape(3, 2, 2).transpose(1, 2, 0),
+        "views of views": lambda a: a.reshape(2, 6)[1].reshape(3, 2).T,
     }[name]  # fmt: skip
     a = np.arange(12, dtype=np.float32).reshape(3, 4)
     x = torch.from_numpy(a.copy())
@@ -59,4 +60,9 @@ def test_a_view_that_is_written_has_the_gradient_of_its_tensor_and_a_trace_its_b
     assert fills(torch.zeros(3, 3)).tolist() == trace(fills)(torch.zeros(3, 3)).tolist() == wanted
     with pytest.raises(RuntimeError, match=r"x.expand\(\) is not written to x, of f32"):
         torch.ones(1, 3).expand(2, 3)[0] = 1
+    with pytest.raises(RuntimeError, match=r"x.tensor_split\(\) is not written to x"):
+        torch.ones(4).tensor_split((3, 1))[2][0] = 1
+    x = torch.zeros(2, 3)
+    x.expand(2, 3)[0] = 1
+    assert x.tolist() == [[1, 1, 1], [0, 0, 0]]
     assert torch.ones(2, 3).t().reshape(-1).add_(1).shape == (6,)  # of its own, as PyTorch's copy

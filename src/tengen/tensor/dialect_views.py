@@ -37,13 +37,21 @@ def _reshaped(base: Tensor, made: Tensor, method: Callable, args: Args, named: N
 
 def _reshaped_in_place(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
     """Where the elements lie in order; elsewhere PyTorch copies them."""
-    return _reshaped(base, made, method, args, named) if base._layout.contiguous and made.dtype is base.dtype else made
+    if made.dtype is not base.dtype:  # x.view(dtype)
+        return _not_written(base, made, method, args, named)
+    return _reshaped(base, made, method, args, named) if base._layout.contiguous else made
 
 
 def _exchanged(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
     """Two axes, or all in reverse order: once more is as it was."""
     again = lambda x: method(x, *args, **named)
     return as_part(base, made, again, _whole(again))
+
+
+def _transposed(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    """Two axes exchanged, as PyTorch says it; or the order of all axes, as NumPy says it."""
+    order = args if len(args) > 2 else args[0] if len(args) == 1 and not isinstance(args[0], int) else None
+    return _exchanged(base, made, method, args, named) if order is None else _permuted(base, made, REGISTRY["permute"].call, (order,), {})
 
 
 def _permuted(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
@@ -74,6 +82,10 @@ def _axis(args: Args, named: Named, at: int) -> int:
 def _split(base: Tensor, made: Any, method: Callable, args: Args, named: Named) -> Any:
     axis = _axis(args, named, 1)
     ends = [0, *accumulate(p.shape[axis] for p in made)]
+    if ends[-1] != base.shape[axis]:  # parts that overlap, or leave something out
+        for part in made:
+            _not_written(base, part, method, args, named)
+        return made
     return _cut(base, made, axis, [slice(a, b) for a, b in zip(ends, ends[1:])])
 
 
@@ -105,25 +117,29 @@ def _diagonal(base: Tensor, made: Tensor, method: Callable, args: Args, named: N
 
 
 def _not_written(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
-    """Elements that lie in the tensor in another way, or several times: a write is an error."""
+    """Elements that lie in the tensor in another way, or several times: to write them is an error, before anything is changed."""
 
-    def write(b: Tensor, x: Tensor) -> None:
+    def refuse(b: Tensor, x: Tensor | None = None) -> Any:
         raise ArgumentError(
             f"what is written to x.{method.__name__}() is not written to x, of {b._layout.type!r}; help: copy it before, "
             f"x.{method.__name__}(...).clone(), or write x[index] = value"
         )
 
-    return as_part(base, made, lambda b: method(b, *args, **named), write)
+    return as_part(base, made, refuse, refuse)
+
+
+def _expanded(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    return (_reshaped if made.size == base.size else _not_written)(base, made, method, args, named)
 
 
 # method -> what its result knows
 VIEWS: dict[str, Callable[[Tensor, Any, Callable, Args, Named], Any]] = {
     **dict.fromkeys(("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel"), _reshaped_in_place),
     **dict.fromkeys(("squeeze", "unsqueeze"), _reshaped),
-    **dict.fromkeys(("t", "transpose", "swapaxes", "swapdims", "T", "mT"), _exchanged),
+    **dict.fromkeys(("t", "swapaxes", "swapdims", "T", "mT"), _exchanged), "transpose": _transposed,
     "permute": _permuted, **dict.fromkeys(("movedim", "moveaxis"), _moved),
     **dict.fromkeys(("split", "chunk", "tensor_split"), _split), "unbind": _unbound, "select": _selected, "narrow": _narrowed,
-    "diagonal": _diagonal, **dict.fromkeys(("expand", "expand_as"), _not_written),
+    "diagonal": _diagonal, **dict.fromkeys(("expand", "expand_as"), _expanded), **dict.fromkeys(("unfold", "as_strided"), _not_written),
 }  # fmt: skip
 
 
