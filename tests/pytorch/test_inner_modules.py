@@ -4,18 +4,18 @@ import importlib
 import pickle
 
 import pytest
+
+import tengen.pytorch as torch
 from tengen.pytorch.autograd.variable import Variable
+from tengen.pytorch.distributions import constraints
 from tengen.pytorch.distributions.categorical import Categorical
 from tengen.pytorch.distributions.kl import kl_divergence
 from tengen.pytorch.distributions.normal import Normal
+from tengen.pytorch.inner_modules import VIEWS
 from tengen.pytorch.nn.modules.conv import Conv2d
 from tengen.pytorch.nn.utils.clip_grad import clip_grad_norm_
 from tengen.pytorch.optim.optimizer import Optimizer
 from tengen.pytorch.utils.data.dataloader import default_collate
-
-import tengen.pytorch as torch
-from tengen.pytorch.distributions import constraints
-from tengen.pytorch.inner_modules import VIEWS
 from tengen.pytorch.utils.data.sampler import BatchSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 
