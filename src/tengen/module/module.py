@@ -233,23 +233,23 @@ class Module(Watched):
         """The modules directly inside."""
         return (v for _, v in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all inside, each once, with dotted names."""
+    def named_modules(self, prefix: str = "", with_parent: bool = False) -> Iterator[tuple]:
+        """This module and all inside, each once, with dotted names; `with_parent`: and the module in which it stands, None for this one."""
         seen: set[int] = set()
 
-        def walk(m: Module, name: str):
+        def walk(m: Module, name: str, parent: Module | None):
             if id(m) in seen:
                 return
             seen.add(id(m))
-            yield name, m
+            yield (name, m, parent) if with_parent else (name, m)
             for n, child in m.named_children():
-                yield from walk(child, f"{name}.{n}" if name else n)
+                yield from walk(child, f"{name}.{n}" if name else n, m)
 
-        return walk(self, prefix)
+        return walk(self, prefix, None)
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all inside."""
-        return (m for _, m in self.named_modules())
+    def modules(self, with_parent: bool = False) -> Iterator[Any]:
+        """This module and all inside; `with_parent`: (module, the module in which it stands, None for this one)."""
+        return (found[1:] if with_parent else found[1] for found in self.named_modules(with_parent=with_parent))
 
     def named_tensors(self, prefix: str = "", recursive: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Parameters and buffers, each tensor once."""

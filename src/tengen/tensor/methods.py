@@ -58,8 +58,8 @@ def reshape(self: Tensor, *shape) -> Tensor:
 
 
 def transpose(self: Tensor, *axes) -> Tensor:
-    """The axes in another order (reversed by default), as NumPy's; of a tensor of three axes or more, two numbers exchange two axes, as
-    PyTorch's.
+    """The axes in another order (reversed by default), as NumPy's, where "x" stands for a new unit axis; of a tensor of three axes or more,
+    two numbers exchange two axes, as PyTorch's.
 
     Errors: AxisError for what is no order of all axes
 
@@ -83,7 +83,8 @@ def transpose(self: Tensor, *axes) -> Tensor:
                 UsageWarning,
             )
     axes = _dims(axes) if axes else tuple(reversed(range(self.ndim)))
-    return REGISTRY["permute"](self, axes)
+    new = isinstance(axes, tuple) and any(isinstance(a, str) for a in axes)
+    return REGISTRY["transpose" if new else "permute"](self, axes)
 
 
 def _matrices(self: Tensor, name: str) -> Tensor:

@@ -213,8 +213,8 @@ class TensorMethods:
         """`functional.matmul` of the tensor."""
     def bool(self, memory_format: Any = None) -> Tensor:
         """`astype` bool."""
-    def broadcast_to(self, shape: Shape) -> Tensor:
-        """x repeated along new and unit axes, without copying."""
+    def broadcast_to(self, shape: Shape | Sequence[None]) -> Tensor:
+        """x repeated along new and unit axes, without copying. None in the shape keeps the extent that x has there."""
     def byte(self, memory_format: Any = None) -> Tensor:
         """`astype` uint8."""
     def cdouble(self, memory_format: Any = None) -> Tensor:
@@ -908,8 +908,8 @@ class TensorMethods:
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.trace` of the tensor."""
     def transpose(self, *axes: Any) -> Tensor:
-        """The axes in another order (reversed by default), as NumPy's; of a tensor of three axes or more, two numbers exchange
-        two axes, as PyTorch's."""
+        """The axes in another order (reversed by default), as NumPy's, where "x" stands for a new unit axis; of a tensor of
+        three axes or more, two numbers exchange two axes, as PyTorch's."""
     def tril(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.tril` of the tensor."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
