@@ -137,6 +137,14 @@ class OpenExtent(Expr):
     def __hash__(self):
         raise Undecided(f"whether a set or a dict has the extent {self.expr!r} is not known before the program runs")
 
+    def __index__(self):
+        raise Undecided(
+            f"the number of the open extent {self.expr!r} is asked for, by int(), len(), range(), an index or a loop over a tensor, and is not "
+            "known before the program runs"
+        )
+
+    __int__ = __float__ = __index__
+
 
 _open: weakref.WeakValueDictionary[Expr, OpenExtent] = weakref.WeakValueDictionary()
 
