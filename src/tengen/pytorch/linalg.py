@@ -12,7 +12,6 @@ from tengen.base.errors import LinAlgError, ShapeError
 from tengen.linalg import (
     cond,
     det,
-    diagonal,
     eig,
     eigh,
     eigvals,
@@ -29,7 +28,7 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.pytorch.functions import in_words
+from tengen.pytorch.functions import in_words, shaping
 from tengen.tensor import Tensor
 
 
@@ -108,6 +107,11 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     n = x.shape[-1] if N is None else N
     powers = Tensor(list(range(n))).astype(x.dtype)
     return x.unsqueeze(-1) ** powers
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of the last two axes, or of two others, as the last axis."""
+    return shaping.diagonal(A, offset, dim1, dim2)
 
 
 class Checked(NamedTuple):

@@ -51,6 +51,15 @@ class TapeNode:
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
+SPENT: Any = ("let go by backward()",)  # the attributes of a call that a walk to the leaves has passed, and let go of what it had saved
+
+
+def is_spent(t: Tensor) -> bool:
+    """Whether a walk to the leaves has let go of what the gradient of a tensor needs."""
+    node = node_of(t)[0]
+    return node is not None and node.attrs is SPENT
+
+
 class Walking(threading.local):
     """node: the call whose gradient this thread computes now; None outside of a backward walk. level: for which one."""
 
@@ -69,6 +78,21 @@ limits: dict[int, int] = {}  # thread -> the order before which nodes are hidden
 
 
 watchers: list[Callable[[TapeNode], None]] = []  # functions of each node that `visible_node` makes
+unpacking: list[Callable[[TapeNode], tuple[list, tuple | None]]] = []  # what makes packed values again (`saved.py`), once there were any
+EVERYBODY = -1  # a thread that there is not: while it has a limit, all calls are put on the tape by `visible_node`
+
+
+def watch(told: Callable[[TapeNode], None]) -> None:
+    """From now on a function is told of each node that is made, by all threads."""
+    watchers.append(told)
+    limits[EVERYBODY] = 0
+
+
+def unwatch(told: Callable[[TapeNode], None]) -> None:
+    """Takes back one `watch`."""
+    watchers.remove(told)
+    if not watchers:
+        limits.pop(EVERYBODY, None)
 
 
 def _is_hidden(node: TapeNode | tuple | None) -> bool:
