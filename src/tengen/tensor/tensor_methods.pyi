@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
+from tengen.ops.attributes import Count, Extent, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -172,9 +172,8 @@ class TensorMethods:
         would be lost."""
     def asinh(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.asinh` of the tensor."""
-    def astype(self, dtype: DTypeLike) -> Tensor:
-        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
-        anything to bool is x != 0."""
+    def astype(self, dtype: Any) -> Tensor:
+        """The elements in another dtype. Floats become integers by cutting off what is behind the point."""
     def atan(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.atan` of the tensor."""
     def atan2(self, *args: Any, **kwargs: Any) -> Any:
