@@ -139,8 +139,8 @@ class OpenExtent(Expr):
 
     def __index__(self):
         raise Undecided(
-            f"the number of the open extent {self.expr!r} is asked for, by int(), len(), range(), an index or a loop over a tensor, and is not "
-            "known before the program runs"
+            f"the open extent {self.expr!r} has no value before the program runs, and int(), len(), range(), an index or a loop over a tensor "
+            "asks for it"
         )
 
     __int__ = __float__ = __index__
