@@ -107,7 +107,7 @@ pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
-_LATER = ("export", "onnx")  # packages that are imported when they are first named
+_LATER = ("export", "fx", "onnx")  # packages that are imported when they are first named
 
 
 def __getattr__(name: str) -> Any:

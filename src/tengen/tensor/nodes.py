@@ -263,23 +263,30 @@ def is_nested() -> bool:
 
 
 def is_live(node: TapeNode) -> bool:
-    """Whether an active level may walk from a node to one of its start nodes. If not, the node frees what it has saved."""
+    """Whether an active level may walk from a node to one of its start nodes. If not, the node frees what it has saved; one of which every
+    part is spent is spent itself."""
     if (known := _level_below(node)) is not None:
         return known.active
-    path = [(node, iter(node.parents()))]
+    path: list[list[Any]] = [[node, iter(node.parents()), False]]  # and whether something below is spent
     while path:
-        n, below = path[-1]
+        n, below, spent = path[-1]
         m = next(below, None)
         if m is None:  # nothing below is live, and nothing ever will be
             n.level, n.saved, n.outputs = None, [], None
             path.pop()
+            if spent:
+                n.level, n.attrs = leaves.level, SPENT
+                if path:
+                    path[-1][2] = True
+        elif m.attrs is SPENT:
+            path[-1][2] = True
         elif (found := _level_below(m)) is None:
-            path.append((m, iter(m.parents())))
+            path.append([m, iter(m.parents()), False])
         elif found.active:
-            for n, _ in path:
+            for n, *_ in path:
                 n.level = found
             return True
-    return False
+    return node.attrs is SPENT
 
 
 def is_live_elsewhere(tensors: Iterable[Tensor], level: Level | None) -> bool:
