@@ -58,6 +58,8 @@ from tengen.pytorch.functions.modes import *  # noqa: F403  (its __all__ is the 
 from tengen.pytorch.functions.reductions import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.shaping import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.types import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.linalg import lu_factor as lu
+from tengen.pytorch.linalg import lu_unpack
 from tengen.pytorch.nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -107,7 +109,7 @@ pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
-_LATER = ("export", "fx", "onnx")  # packages that are imported when they are first named
+_LATER = ("export", "fx", "onnx", "signal")  # packages that are imported when they are first named
 
 
 def __getattr__(name: str) -> Any:
@@ -129,6 +131,6 @@ __all__ = [
     "erfinv",
     *_LATER, "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
-    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
+    "lu", "lu_unpack", "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils",
 ]  # fmt: skip
