@@ -75,11 +75,7 @@ class Attribute(Proxy):
         self._node: Node | None = None
 
     @property
-<<<<<<< HEAD
-    def node(self) -> Node:  # type: ignore[override]  # it is made when it is asked for
-=======
     def node(self) -> Node:  # type: ignore[override]  # which is an attribute of others
->>>>>>> q-names
         """The step that reads it."""
         if self._node is None:
             self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
