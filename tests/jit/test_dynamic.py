@@ -9,7 +9,7 @@ import pytest
 import tengen
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, load_graph, random, trace
+from tengen import Tensor, autodiff, load_graph, random, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import ConfigError, ShapeError, TraceError
 from tengen.codegen import llvm
@@ -175,6 +175,9 @@ OF_SOME_EXTENTS = {  # (function, numbers that it serves, one at which a run is 
     "added": (lambda x: x + x[: x.shape[0] // 2 * 2], (6, 2, 8), 5),
     "products": (lambda x: x.T @ x[: x.shape[0] // 2 * 2], (6, 2, 8), 5),
     "enlarged by a fraction": (lambda x: F.vision.interpolate(x.reshape(1, 1, -1, 4), scale_factor=1.5), (6, 1, 5), None),
+    "windows with gaps": (lambda x: F.max_pool2d(x.reshape(1, 1, -1, 4), 2, 3, 1, 2, ceil_mode=True), (6, 3, 17), None),
+    "places of maxima": (lambda x: F.max_pool2d(x.reshape(1, 1, -1, 4), 2, 2, 0, 1, True, True), (6, 3, 17), None),
+    "sums of windows": (lambda x: F.avg_pool2d(x.reshape(1, 1, -1, 4), 2, 2, ceil_mode=True, divisor_override=3), (6, 3, 17), None),
     "rows of a table": (lambda x: x[LABELS] + F.gather(x, 0, LABELS), (6, 2, 17), None),
     "labels": (lambda x: F.loss.cross_entropy(x.T[:2], LABELS[:, 0]), (6, 2, 17), None),
     "a row of each": (lambda x: F.one_hot(F.arange(x.shape[0]).astype("int32"), x.shape[0]), (6, 1, 17), None),
@@ -219,6 +222,31 @@ def test_what_cannot_stay_open_is_refused(name):
     with pytest.raises(error, match=message) as e:
         trace(f, dynamic_axes=BATCH)(floats(3, 4))
     assert "test_dynamic.py:" in str(e.value)
+
+
+def test_enlarged_by_any_factor():
+    """Extents are multiplied as floats are: 100 * 0.35 is 35.0, and 180 * 0.35 is 62.99...; a program serves those for which a quotient of
+    integers is the same."""
+    f = lambda x, factor: F.vision.interpolate(x.reshape(1, 1, -1, 4), scale_factor=(factor, 1), mode="nearest")
+    for factor in (0.7, 0.35, 1.3, 2.2):
+        run = trace(f, dynamic_axes={"x": {0: "rows"}})
+        for n in (3, 20, 49, 88):
+            assert bits(run(floats(n, 4), factor)) == bits(f(floats(n, 4), factor)), (factor, n)
+        assert len(run.stats()) == 1
+    for n, factor in ((90, 0.7), (180, 0.35)):
+        with pytest.raises(TraceError, match=f"times {factor} depends on how floats are rounded, .* help: size="):
+            trace(f, dynamic_axes={"x": {0: "rows"}})(floats(n, 4), factor)
+
+
+@pytest.mark.parametrize("mode", ["average", "average_count_exclude_padding"])
+def test_means_of_windows_behind_the_image(mode):
+    """Whether the last window reaches behind the image is a condition, so that values and gradients have the bits of eager calls."""
+    pool = lambda x: F.avg_pool2d(x.reshape(1, 1, -1, 4), 3, 2, 1, mode, ceil_mode=True)
+    f = lambda x: (pool(x), autodiff.grad(lambda v: (pool(v) ** 2).sum())(x))
+    run = trace(f, dynamic_axes=BATCH)
+    for n in (3, 4, 9, 8, 12):
+        assert bits(run(floats(n, 4))) == bits(f(floats(n, 4))), n
+    assert len(run.stats()) <= 2
 
 
 def _ways(x):

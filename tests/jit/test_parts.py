@@ -2,6 +2,7 @@
 take different paths; and what is compiled, counted, warned of and refused."""
 
 import contextlib
+import dataclasses
 import io
 import pickle
 import random
@@ -640,6 +641,52 @@ def test_errors_leave_what_eager_calls_leave():
                 errors.append(type(e))
         assert errors == ([] if (i, then) in ((1, ""), (2, "")) else [IndexOutOfRange if i == 9 else KeyError] * 2), (i, then)
         assert eager.numpy().tobytes() == traced.numpy().tobytes(), (i, then)
+
+
+@dataclasses.dataclass
+class State:
+    h: Tensor
+    n: float
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize("fails", ["", "mine", "check", "question"])
+def test_errors_leave_arguments_as_eager_calls_leave_them(fails, as_array):
+    """In the first call, which the function begins with copies of the arguments, as in later ones."""
+    table = Tensor(np.arange(12, dtype="float32").reshape(4, 3))
+
+    def f(x, batch, state, i):
+        batch["rows"].append(x)
+        n = state.n + x.sum().item()
+        state.n, batch["n"] = n, [n]
+        state.h += x
+        if fails == "mine":
+            try:
+                raise ValueError("the cause")
+            except ValueError as e:
+                raise KeyError("mine") from e
+        del batch["old"]
+        row = F.nn.embedding(i, table)
+        state.h *= 2  # not done where the row is not there
+        if fails == "question":
+            row.sum().item()
+        return row
+
+    g = trace(f)
+    for _ in range(3):
+        found = []
+        for call in (f, g):
+            x, i = np.ones(3, "float32"), Tensor([9 if fails in ("check", "question") else 1])
+            batch, state = {"rows": [], "old": 1}, State(Tensor(x * 2), 1)
+            rows, h, e = batch["rows"], state.h, None
+            try:
+                call(x if as_array else Tensor(x), batch, state, i)
+            except (KeyError, IndexOutOfRange) as raised:
+                e = type(raised), type(raised.__cause__)
+            assert batch["rows"] is rows and state.h is h
+            found.append((e, len(rows), batch["n"], "old" in batch, state.n, h.tolist()))
+        assert found[0] == found[1]
+        assert (found[0][0] is None) == (fails == "")
 
 
 def test_a_gradient_that_is_recorded_outside():

@@ -215,6 +215,7 @@ def grows_in_a_dict(x):
     found = {"rows": []}
     for v in x:
         found["rows"].append(v)
+        found["rows"][0] = v
     return found
 
 
@@ -234,7 +235,7 @@ ERRORS = {
     another_type: (ScriptError, "`y` is a tensor .* and None", "if x.sum() > 0:"),
     fills: (ScriptError, "`found` grows in a loop whose number of iterations", "while x.sum() < 10:"),
     does_not_fit: (ShapeError, "extents 4 and 3", "x + F.ones(3)"),
-    grows_in_a_dict: (ScriptError, r"`found` is a dict .* help: .* a list that grows is a variable of its own", "for v in x:"),
+    grows_in_a_dict: (ScriptError, r"`found` is a dict .* help: .* a list that grows is a variable, or", "for v in x:"),
     has_two_names_later: (ScriptError, "`layers` and `new` are one list, which is changed in place", "for v in x:"),
     of_several_types: (ScriptError, "which element of a list is read, which has f32.4., f32..", "[x, x.sum()][i]"),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import ShapeError
-from tengen.loops.lang import as_int, cdiv, maximum, minimum
+from tengen.loops.lang import as_int, cdiv, decisions, equal, maximum, minimum
 from tengen.ops import pool as _pool
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
@@ -75,8 +75,13 @@ class Window:
 
     @property
     def plain(self) -> bool:
-        """Whether the pools of the house take it."""
+        """Whether the ops `max_pool` and `avg_pool` take it."""
         return is_zero(*self.beyond) and all(d == 1 for d in self.dilation)
+
+    def asks_whether_plain(self) -> bool:
+        """The same, and of open extents it is a condition of the recording, where it can be one."""
+        asked = decisions.decide is not None and all(d == 1 for d in self.dilation)
+        return self.plain or asked and all(is_zero(b) or as_int(b) is None and bool(equal(b, 0)) for b in self.beyond)
 
     def surrounded(self, x: Tensor, fill: Any) -> Tensor:
         """x with what its windows read around it."""
@@ -88,16 +93,20 @@ class Window:
         x = self.surrounded(x, fill)
         for i in range(self.rank):
             axis = 2 + 2 * i
-            index = np.arange(self.outs[i])[:, None] * self.stride[i] + np.arange(self.kernel[i])[None] * self.dilation[i]
-            x = op["take"](x, Tensor(index.astype(np.int64)), axis)
+            taps = np.arange(self.kernel[i], dtype=np.int64) * self.dilation[i]
+            x = op["take"](x, (numbers(self.outs[i]) * self.stride[i]).reshape(-1, 1) + Tensor(taps), axis)
         order = [0, 1, *(2 + 2 * i for i in range(self.rank)), *(3 + 2 * i for i in range(self.rank))]
         x = op["permute"](x, tuple(order))
         return x.reshape(*x.shape[: 2 + self.rank], math.prod(self.kernel))
 
     def places(self, x: Tensor) -> Tensor:
         """(1, 1, *outs, taps): where the elements under each window lie in the flattened plane; -1 in padding."""
-        plane = np.arange(math.prod(self.space), dtype=np.int64).reshape(1, 1, *self.space)
-        return self.of(Tensor(plane), -1)
+        return self.of(numbers(math.prod(self.space)).reshape(1, 1, *self.space), -1)
+
+
+def numbers(n: Any) -> Tensor:
+    """0, 1, ... n - 1. n may be open."""
+    return op["arange"](0, n, 1, "int64")
 
 
 def lowest(x: Tensor) -> Any:
@@ -132,10 +141,10 @@ def mean_of(
     Args: counted: whether padding counts as zeros. divisor: what sums are divided by, whatever counts.
     """
     w = Window(x, rank, kernel, stride, padding, 1, ceil_mode)
-    if divisor is None and w.plain:
+    if divisor is None and w.asks_whether_plain():  # the op sums gradients in another order
         mode = "average" if counted else "average_count_exclude_padding"
         return _pool.avg_pool(x, tuple(w.kernel), tuple(w.stride), tuple(w.padding), mode)
-    return sum_of(x, w) / (divisor if divisor is not None else Tensor(counts_of(w, counted).astype(x.dtype.numpy)))
+    return sum_of(x, w) / (divisor if divisor is not None else counts_of(w, counted).astype(x.dtype))
 
 
 def sum_of(x: Tensor, w: Window) -> Tensor:
@@ -143,13 +152,13 @@ def sum_of(x: Tensor, w: Window) -> Tensor:
     return op["sum"](w.of(x, 0), -1)
 
 
-def counts_of(w: Window, counted: bool) -> np.ndarray:
+def counts_of(w: Window, counted: bool) -> Tensor:
     """How many elements each window averages: those of the image, or also those of the padding, never what lies behind that."""
-    total: Any = np.ones(())
+    total = op["ones"]((), "int64")
     for e, k, s, p, out in zip(w.space, w.kernel, w.stride, w.padding, w.outs):
-        first = np.arange(out) * s - p
+        first = numbers(out) * s - p
         low, high = (-p, e + p) if counted else (0, e)
-        total = total[..., None] * (np.minimum(first + k, high) - np.maximum(first, low))
+        total = op["expand_dims"](total, -1) * (op["minimum"](first + k, high) - op["maximum"](first, low))
     return total
 
 

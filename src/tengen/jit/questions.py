@@ -37,12 +37,22 @@ class Cut(BaseException):
     """A function that was being recorded as a whole asked for a value, and was run in parts to its end.
 
     Attributes:
-        result: what it returned. arguments: what it was given in place of the caller's arguments; None: it was given those.
+        result: what it returned. error: what it raised in place of that. arguments: what it was given in place of the caller's arguments; None:
+            it was given those.
     """
 
-    def __init__(self, result: Any, arguments: Copies | None = None):
+    def __init__(self, result: Any, error: BaseException | None = None, arguments: Copies | None = None):
         super().__init__()
-        self.result, self.arguments = result, arguments
+        self.result, self.error, self.arguments = result, error, arguments
+
+    def ended(self, args: tuple, kwargs: dict) -> Any:
+        """What the call returns, or raises. The caller's arguments are changed as the function has changed what it was given."""
+        if self.arguments is not None:
+            self.arguments.give_back((args, kwargs))
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return self.result
 
 
 class PartsRecorder(Recorder):
@@ -87,21 +97,27 @@ class PartsRecorder(Recorder):
             self.pause()
 
     def called(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        result, error = None, None
         try:
             result = function(*args, **kwargs)
-        except BaseException:
-            if not self.whole:  # what was called until now is done, as eager calls are
-                self._run(None, compiling=False)
-                self._give_back(())
-            raise
+        except BaseException as e:
+            if self.whole:
+                raise
+            error = e  # what was called until now is done, as eager calls are
         if self.whole:
             return result
         self.casts.clear()
-        self._run(None)
-        self._parts.warn_of_many(self.cuts)
-        if not self._is_recorded:
-            return result
-        raise Cut(self._give_back(result))
+        try:
+            self._run(None, compiling=error is None)
+        except BaseException as e:
+            error = e
+        if error is None:
+            self._parts.warn_of_many(self.cuts)
+        if self._is_recorded:
+            raise Cut(self._give_back(result), error)
+        if error is not None:
+            raise error
+        return result
 
     # -- what the dispatcher calls ---------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple) -> Any:

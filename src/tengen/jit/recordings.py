@@ -181,11 +181,15 @@ class Recordings:
         key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves, extents or None)
         if found is None and answers and self._parts:
-            copies = None
-            if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
-                args, kwargs = unflatten(structure, leaves)
-                copies = Copies(structure, (args, kwargs))
-            raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device), copies)
+            if not has_array((args, kwargs)):
+                raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device))
+            args, kwargs = unflatten(structure, leaves)  # as when it is recorded as a whole, the function gets tensors
+            copies, result, error = Copies(structure, (args, kwargs)), None, None
+            try:
+                result = call_in_parts(self._parts, self.function, args, kwargs, device)
+            except BaseException as e:
+                error = e
+            raise Cut(result, error, copies)
         if found is None and self._opening is not None:
             found, extents = self._opened(self._opening, key, leaves, answers)
         elif found is None:
@@ -326,7 +330,8 @@ class Recordings:
                 with deciding(decided) as conditions:
                     result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
             except Cut as cut:
-                raise Cut(cut.result, copies) from None
+                cut.arguments = copies
+                raise
             if runs:
                 warn_of_changed_arguments(self.name, (structure, stand_ins), (args, kwargs), self._parameters, self._told)
             outs: list[Tensor] = []

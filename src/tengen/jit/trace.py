@@ -217,13 +217,14 @@ class trace(Checked, Recordings):
             return self._finish(direct.recording, direct.grads, args, made) if direct.build is None else direct.build(made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
             return self._code()(*args, **kwargs)
+        ended = None
         try:
             recording, leaves, extents = self._find(args, kwargs, answers=not self.symbolic)
         except Cut as cut:
+            ended = cut
+        if ended is not None:  # behind the handler, so that an error keeps its cause and its context
             self._used = None
-            if cut.arguments is not None:
-                cut.arguments.give_back((args, kwargs))
-            return cut.result
+            return ended.ended(args, kwargs)
         if recording.open or is_argument([recording.state(i, leaves) for i in recording.run.written], leaves):
             return self._code()(*args, **kwargs)
         if recording.gradient is not None:

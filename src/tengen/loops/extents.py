@@ -137,6 +137,14 @@ class OpenExtent(Expr):
     def __hash__(self):
         raise Undecided(f"whether a set or a dict has the extent {self.expr!r} is not known before the program runs")
 
+    def __index__(self):
+        raise Undecided(
+            f"the open extent {self.expr!r} has no value before the program runs, and int(), len(), range(), an index or a loop over a tensor "
+            "asks for it"
+        )
+
+    __int__ = __float__ = __index__
+
 
 _open: weakref.WeakValueDictionary[Expr, OpenExtent] = weakref.WeakValueDictionary()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 EXACT_PARTS = 1 << 16  # parts of a factor whose product with an extent below 2^37 a float holds exactly
+MOST_PIXELS = 1 << 16  # of an open extent that is multiplied with another factor
 SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
@@ -102,13 +105,32 @@ def _(types, size, scale_factor, mode, align_corners, antialias):
 
 
 def _scaled(n, factor: float):
-    """The extent n times the factor, rounded down; where n is open, the factor must be a fraction whose products are exact."""
+    """The extent n times the factor, rounded down. Where n is open, it is a quotient of integers: for all n where the factor is a short binary
+    fraction, otherwise for those up to a bound, which the program is then recorded for."""
     if as_int(n) is not None:
         return math.floor(n * factor)
     parts, of = float(factor).as_integer_ratio()
     if max(parts, of) > EXACT_PARTS:
-        raise Undecided(f"an extent times {factor}")
+        parts, of, most = _fraction(float(factor))
+        if not n <= most:
+            raise Undecided(
+                f"an extent of more than {most} times {factor} depends on how floats are rounded, and has no value before the program runs; "
+                "help: size=, by // of the extents"
+            )
     return n * parts // of
+
+
+@functools.lru_cache(256)
+def _fraction(factor: float) -> tuple[int, int, int]:
+    """(p, q, m): n p // q is n times the factor, as floats are multiplied, rounded down, for all n up to m."""
+    n, found = np.arange(MOST_PIXELS + 1), (0, 1, 0)
+    wanted = np.floor(n * factor)
+    for denominator in (1000, 2**20):
+        f = Fraction(factor).limit_denominator(denominator)
+        wrong = np.flatnonzero(n * f.numerator // f.denominator != wanted)
+        most = int(wrong[0]) - 1 if wrong.size else MOST_PIXELS
+        found = max(found, (f.numerator, f.denominator, most), key=lambda x: x[2])
+    return found
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------

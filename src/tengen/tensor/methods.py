@@ -207,7 +207,7 @@ def install() -> None:
     Tensor.__hash__ = object.__hash__
 
 
-def put(methods: Mapping[str, Callable]) -> None:
+def put(methods: Mapping[str, Callable | property]) -> None:
     """Puts methods on Tensor in place of those that are there."""
     for name, f in methods.items():
         setattr(Tensor, name, f)

@@ -26,7 +26,7 @@ from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor import quantised
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.elsewhere import Elsewhere, Placed, refuse_writing, whole
-from tengen.tensor.nodes import kept_place, leaf_of, limits, on_tape
+from tengen.tensor.nodes import is_spent, kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.sizes import Size, size_of
 from tengen.tensor.values import Values
@@ -224,7 +224,7 @@ def _refuse_taped(data) -> None:
     if isinstance(data, (list, tuple)):
         for v in data:
             _refuse_taped(v)
-    elif isinstance(data, Tensor) and data.dtype.is_inexact and on_tape(data):
+    elif isinstance(data, Tensor) and data.dtype.is_inexact and on_tape(data) and not is_spent(data):
         raise GradientError(
             f"the numbers of {data._layout.type!r} are asked for, and its gradient, which is being recorded, would be lost; "
             "help: join tensors with functional.stack() or concat(); or detach() it first"

@@ -8,6 +8,7 @@ moves on or a heap that a library's function fills would be changed once, whatev
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import operator
 import sys
@@ -97,15 +98,50 @@ def _digest(x: Any) -> Any:
 
 
 def _contents(f: types.FunctionType) -> list[Any]:
-    """The variables of others that a user's function uses."""
+    """What a user's function keeps between its calls: the variables of others that it uses, and its defaults."""
     if not is_users(f.__code__.co_filename):
         return []
-    found = []
+    found = [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
     for cell in f.__closure__ or ():
         try:
             found.append(cell.cell_contents)
         except ValueError:  # not set yet
             pass
+    return found
+
+
+def reached(variables: Mapping[str, Any], wanted: Any) -> str | None:
+    """The variable through which a thing can be read: it holds it, or a function or an object of the user's that does; None: none of them."""
+    todo, seen = list(variables.items()), {}
+    while todo:
+        name, x = todo.pop()
+        if x is wanted:
+            return name
+        if isinstance(x, PLAIN) or id(x) in seen:
+            continue
+        seen[id(x)] = x
+        if isinstance(x, types.FunctionType):
+            parts: Iterable[Any] = _read_by(x)
+        else:
+            parts = (x.func, *x.args, *x.keywords.values()) if isinstance(x, functools.partial) else _state(x)[1]
+        todo += [(name, part) for part in parts]
+    return None
+
+
+def _read_by(f: types.FunctionType) -> list[Any]:
+    """What a user's function can read besides the arguments of a call."""
+    return [*_contents(f), *globals_of(f).values()]
+
+
+def globals_of(f: types.FunctionType) -> dict[str, Any]:
+    """The global variables that a user's function uses, by name."""
+    if not is_users(f.__code__.co_filename):
+        return {}
+    found, todo = {}, [f.__code__]
+    while todo:
+        code = todo.pop()
+        found |= {n: f.__globals__[n] for n in code.co_names if n in f.__globals__}
+        todo += [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return found
 
 

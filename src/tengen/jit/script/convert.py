@@ -10,11 +10,13 @@ import ast
 import inspect
 import itertools
 import linecache
+import re
 import textwrap
 import types
 from typing import Any
 
 from tengen.base.errors import ScriptError
+from tengen.jit.script.desugar import desugar
 from tengen.jit.script.liveness import changed
 from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter, Unannotated, Unfolded
 from tengen.jit.script.subset import Refuse, check
@@ -81,6 +83,7 @@ def _code(f: types.FunctionType) -> types.CodeType:
         refuse(node, f"{f.__name__} is no function with a `def`; help: def f(x): ...")
     assert isinstance(node, ast.FunctionDef)
     check(node, refuse)
+    desugar(node, refuse)
     node.decorator_list = []
     node.args.defaults = [ast.copy_location(ast.Constant(None), d) for d in node.args.defaults]
     node.args.kw_defaults = [d and ast.copy_location(ast.Constant(None), d) for d in node.args.kw_defaults]
@@ -123,8 +126,11 @@ def with_source(e: Exception) -> None:
         return
     code = found.tb_frame.f_code
     line, _, column, _ = next(itertools.islice(code.co_positions(), found.tb_lasti // 2, None))
-    shown = linecache.getline(code.co_filename, line or 0).rstrip("\n")
-    if shown and column is not None:
+    if line is None:  # the error has left a `with`, whose code for that has no line
+        line = int(match[1]) if (match := re.match(re.escape(code.co_filename) + r":(\d+): ", text)) else 0
+    shown = linecache.getline(code.co_filename, line).rstrip("\n")
+    column = len(shown) - len(shown.lstrip()) if column is None else column
+    if shown:
         e.args = (f"{text}\n    {shown}\n    {' ' * column}^",)
         if isinstance(e, SyntaxError):
             e.msg = e.args[0]

@@ -34,7 +34,8 @@ class Lanes:
     Attributes:
         length: how many. tensors: with this extent along axis 0. make: of the slices, the item. tail: items behind the last one, of
             other shapes. known: the item at a known position, where that is more than the slices tell: a number. read: the tensors of which
-            plain Python reads each item when it comes to it.
+            plain Python reads each item when it comes to it. iterator: whether it stands for an iterator of Python's (`zip`, `enumerate`,
+            `reversed`, `map`), which the first that goes over it uses up.
     """
 
     length: Any
@@ -43,6 +44,31 @@ class Lanes:
     tail: list[Any] = field(default_factory=list)
     known: Callable[[int], Any] | None = None
     read: list[Tensor] = field(default_factory=list)
+    iterator: bool = False
+
+    def __post_init__(self) -> None:
+        self._made_in, self._used = tracing.recorder, False
+
+    def taken(self) -> Lanes:
+        """Itself, for one who goes over it. Errors: ScriptError for an iterator that was gone over before, or comes from outside of the
+        branch or the loop: what plain Python finds left of it depends on who went over it first, and how far."""
+        if self.iterator and (self._used or self._made_in is not tracing.recorder):
+            when = "again" if self._used else "in a branch or a loop over tensors, and was made outside of it"
+            raise ScriptError(
+                f"{user_line()}: an iterator over tensors (zip, enumerate, reversed, map) is gone over {when}; help: make it where it is gone "
+                "over, or go over a list(...) of it"
+            )
+        self._used = True
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        self.taken()
+        if not isinstance(self.length, int):
+            raise ScriptError(
+                f"{user_line()}: the items of a tensor with an open extent are asked for one by one; help: a `for` over it, or script(..., "
+                "dynamic_axes=None), which records each extent by itself"
+            )
+        return items(self)
 
     def item(self, i: Any) -> Any:
         """The item at a position, which may be a tensor."""
@@ -59,7 +85,7 @@ class Lanes:
         """The same from the last one to the first."""
         if self.tail:
             raise ScriptError(f"{user_line()}: reversed() of pieces that are not all equal; help: a list of them")
-        return Lanes(self.length, [x[::-1] for x in self.tensors], self.make, read=self.read)
+        return Lanes(self.length, [x[::-1] for x in self.tensors], self.make, read=self.read, iterator=True)
 
 
 def rows(x: Tensor) -> Lanes:
@@ -101,8 +127,12 @@ class Stacked:
     def __init__(self, parts: list[Any]):
         self.parts = parts  # elements, and (key of an element, stacked tensors, number)
 
-    def __len__(self) -> int:
+    def length(self) -> Any:
+        """How many elements: an open extent where a loop over one has filled it."""
         return sum(p.length if isinstance(p, Lanes) else 1 for p in self.parts)
+
+    def __len__(self) -> int:
+        return self.length()
 
     def __iter__(self) -> Iterator[Any]:
         for p in self.parts:
@@ -180,7 +210,9 @@ class Stacked:
 
 def lanes(x: Any) -> Lanes | Count | None:
     """What a loop goes over as a whole; None for what is known."""
-    if isinstance(x, (Lanes, Count)):
+    if isinstance(x, Lanes):
+        return x.taken()
+    if isinstance(x, Count):
         return x
     if isinstance(x, Stacked):
         made = x.stacked() if any(isinstance(p, Lanes) for p in x.parts) else None
@@ -208,26 +240,35 @@ def enumerated(x: Any, start: int = 0) -> Any:
     return together([numbered(start, found.length), found], [(start + found.length + i, t) for i, t in enumerate(found.tail)])
 
 
-def zipped(*xs: Any) -> Any:
+def zipped(*xs: Any, strict: bool = False) -> Any:
     """`zip`"""
     found = [lanes(x) for x in xs]
     if not any(isinstance(f, Lanes) for f in found):
-        return zip(*xs)
+        return zip(*xs, strict=strict)
     known = [f.length for f in found if isinstance(f, Lanes)]
     n = known[0]
     if any(not isinstance(f, Lanes) or f.tail for f in found) or any(differ(m, n) for m in known):
         if all(isinstance(m, int) for m in known):
-            return zip(*map(items, xs))
+            return zip(*(items(f) if isinstance(f, Lanes) else x for f, x in zip(found, xs)), strict=strict)
         raise ScriptError(
             f"{user_line()}: zip of tensors and lists, or of tensors of several lengths; help: tensors of one length, or F.stack of the list"
         )
     return together(found, [])
 
 
-def items(x: Any) -> Any:
-    """The items of what has a known number of them, each read when it is asked for."""
-    found = lanes(x)
-    return x if not isinstance(found, Lanes) else itertools.chain(map(found.item, range(found.length)), found.tail)
+def mapped_over(f: Callable, *xs: Any) -> Any:
+    """`map`"""
+    over = zipped(*xs)
+    if not isinstance(over, Lanes):
+        return map(lambda item: f(*item), over)
+    return Lanes(
+        over.length, over.tensors, lambda made: f(*over.make(made)), known=lambda i: f(*over.item(i)), read=over.read, iterator=True
+    )
+
+
+def items(x: Lanes) -> Iterator[Any]:
+    """The items of lanes with a known number of them, each read when it is asked for."""
+    return itertools.chain(map(x.item, range(x.length)), x.tail)
 
 
 def together(some: list[Any], tail: list[Any]) -> Lanes:
@@ -240,7 +281,7 @@ def together(some: list[Any], tail: list[Any]) -> Lanes:
 
     tensors = [t for x in some for t in x.tensors]
     read = [t for x in some for t in x.read]
-    return Lanes(some[0].length, tensors, make, tail, lambda i: tuple(lane.item(i) for lane in some), read)
+    return Lanes(some[0].length, tensors, make, tail, lambda i: tuple(lane.item(i) for lane in some), read, iterator=True)
 
 
 def counted(*args: Any) -> Any:
@@ -248,6 +289,9 @@ def counted(*args: Any) -> Any:
     if not any(isinstance(a, Tensor) for a in args):
         return Numbered.of(*args)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    for a in args:
+        if isinstance(a, float) or isinstance(a, Tensor) and not a.dtype.is_int:
+            raise TypeError(f"{user_line()}: range() takes ints, got {a._layout.type if isinstance(a, Tensor) else a!r}; help: int(x)")
     if not isinstance(step, int):
         raise ScriptError(f"{user_line()}: range with a step that is a tensor; help: a step that is a number")
     return Count(start, stop, step)

@@ -20,13 +20,15 @@ SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, 
 
 
 def names(node: ast.AST | Iterable[ast.AST], kind: type[ast.expr_context]) -> Names:
-    """The names in a tree with this context, in functions inside of it too where they are read."""
+    """The names in a tree that are read (Load) or set (Store: or deleted), in functions inside of it too where they are read."""
     found: set[str] = set()
     todo = [node] if isinstance(node, ast.AST) else list(node)
     while todo:
         n = todo.pop()
-        if isinstance(n, ast.Name) and isinstance(n.ctx, kind):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del) if kind is ast.Store else kind):
             found.add(n.id)
+        if kind is ast.Store and isinstance(n, (ast.MatchAs, ast.MatchStar, ast.MatchMapping)):
+            found |= {getattr(n, "rest" if isinstance(n, ast.MatchMapping) else "name")} - {None}
         if isinstance(n, SCOPES) and kind is ast.Store:
             found |= {n.name} if isinstance(n, ast.FunctionDef) else set()
             continue
@@ -55,14 +57,17 @@ def rebound(body: Iterable[ast.AST]) -> Names:
 
 
 def changed(body: Sequence[ast.stmt]) -> Names:
-    """The names whose lists or dicts are changed in place: ``x[i] = ...``, ``x.append(...)``."""
+    """The names whose lists or dicts are changed in place: ``x[i] = ...``, ``del x[i]``, ``x.append(...)``."""
     found = set()
     for s in body:
         for n in ast.walk(s):
-            if isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, ast.Store):
+            if isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del)):
                 found.add(base_of(n))
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS:
                 found.add(base_of(n.func))
+            match n:
+                case ast.Call(ast.Attribute(attr="put_back"), [_, ast.Name(name), _]):
+                    found.add(name)
     return frozenset(n for n in found if n)
 
 
@@ -74,7 +79,7 @@ def written(f: ast.FunctionDef) -> tuple[str, ...]:
         match n:
             case ast.AugAssign(ast.Name(name)):
                 found.add(name)
-            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+            case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
                 found.add(base_of(n))
             case ast.Call(ast.Attribute(attr=name) as called) if _changes(name):
                 found.add(base_of(called))
@@ -140,7 +145,7 @@ class Liveness:
                 return loop[1] if loop else out
             case ast.Continue():
                 return loop[0] if loop else out
-            case ast.AugAssign():
+            case ast.AugAssign() | ast.Match():
                 return out | names(s, ast.Load)
             case ast.FunctionDef():
                 return (out - {s.name}) | names(s, ast.Load)

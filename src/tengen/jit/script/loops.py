@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from tengen.base.dtype import int64
+from tengen.base.dtype import bool_, int64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
 from tengen.base.record import record
 from tengen.jit.script.aliases import Names, Pair, Path, Place, note, pairs, places_in, refusal, refuse_shared, shared, twins
@@ -41,6 +41,7 @@ class Unstable(Exception):
         self.before, self.after = described(before), described(after)
         self.tensors = isinstance(before, Tensor) and isinstance(after, Tensor)
         self.lists = any(type(a) is list and type(b) is list and len(a) < len(b) for a, b in zip(_lists(before), _lists(after)))
+        self.flag = type(before) is bool and isinstance(after, Tensor) and after.dtype is bool_ and not after.ndim
         if self.tensors:
             self.kind = ShapeError if before.shape != after.shape else DTypeError
 
@@ -49,7 +50,10 @@ class Unstable(Exception):
         e = next((e for e in earlier if e.name == self.name and e.tensors), self) if self.tensors else self
         instead = "begin with a tensor of the last type, or cast it in the loop"
         if e.lists:
-            instead = "a list that grows is a variable of its own, `rows`, of which the loop says rows.append(...) and nothing else"
+            instead = (
+                "a list that grows is a variable, or an element with a constant key, of which the loop says rows.append(...) or "
+                "out['rows'].append(...) and nothing else"
+            )
         elif e.before == e.after:
             instead = OF_ITS_OWN
         return e.kind(
@@ -73,13 +77,15 @@ class Known:
     """What is known of a loop's state, after it has been recorded without success.
 
     Attributes:
-        blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
+        blanks: structure and types of variables that have no value before the loop. flags: names of bools that an iteration makes bools of
+            the program. deep: names of lists and dicts whose numbers
             change. moved: of variables, the paths at which an iteration puts another list or dict. ends: whether the body may leave the
             loop. value: structure and types of what it returns then, or UNSET. numbers: whether ints and floats in that differ, so that they
             are numbers of the program. unstable: why an iteration has to be taken out of the loop, if so.
     """
 
     blanks: dict[str, Any] = field(default_factory=dict)
+    flags: set[str] = field(default_factory=set)
     deep: set[str] = field(default_factory=set)
     moved: dict[str, set[Path]] = field(default_factory=dict)
     ends: bool = False
@@ -153,7 +159,15 @@ class State:
                         "the loop"
                     )
                 x = list(x) if isinstance(x, Stacked) else copied(x)
-                self.first[n] = _numbers(x) if n in known.deep else _number(x)
+                self.first[n] = as_tensor(x) if n in known.flags else _numbers(x) if n in known.deep else _number(x)
+        objects = variables.objects
+        self.same = {n: next(m for m in self.growing if objects[m] is objects[n]) for n in self.growing}  # the first name of each list
+        for n in self.growing:
+            if other := variables.other_name(n, self.growing):
+                raise ScriptError(
+                    f"{user_line()}: `{n}` grows in a loop that also uses `{other}`, through which it can be read, and an iteration does not "
+                    "have what others have appended; help: carry what the loop reads in a variable of its own"
+                )
         self.pairs: list[Pair] = []  # places of one tensor, of which the loop sets the first
         self.written: dict[tuple, str] = {}  # places whose tensors, as they were when an iteration began, are written, with the line
         self.since = twins().count
@@ -187,8 +201,9 @@ class State:
                 set_cell(self.variables.cells[n], UNSET)
             else:
                 self.variables.put(n, x, self.known.moved.get(n, ()))
-        for n in self.growing:
-            set_cell(self.variables.cells[n], [])
+        lists: dict[str, list] = {n: [] for n in self.same.values()}
+        for n, first in self.same.items():
+            set_cell(self.variables.cells[n], lists[first])
         note(self.pairs, user_line() or "?")
         for n, get in self.variables.getters(self.keys).items():
             for p, x in places_in(n, get, (Tensor,)):
@@ -227,7 +242,7 @@ class State:
                 raise Unstable(n, self.lines.get(n, 0), UNSET, x)
         if again:
             raise Again
-        return found, {n: value_in(self.variables.cells[n]) for n in self.growing}
+        return found, {n: value_in(self.variables.cells[n]) for n, first in self.same.items() if n == first}
 
     def put(self, xs: list[Tensor]) -> None:
         """The variables behind the loop."""
@@ -285,7 +300,7 @@ def _beside(x: Any, first: Any, deep: bool) -> Any:
         return _numbers(x)
     if isinstance(first, Number) and type(x) in (int, float):
         return Number.of(x if not first.dtype.is_float else float(x))
-    return x
+    return as_tensor(x) if type(x) is bool and isinstance(first, Tensor) else x
 
 
 def _like(x: Tensor, t: Tensor) -> Tensor:
@@ -331,8 +346,10 @@ def _attempts(run: Callable[[Known], Any], key: Any, last: bool) -> Any:
         except Again:
             pass
         except Unstable as e:
-            known.unstable = e
-            raise
+            if not (last and e.flag and e.name not in known.flags):
+                known.unstable = e
+                raise
+            known.flags.add(e.name)
         except (TypeError, AttributeError, NameError):
             known.unstable = Unstable("", 0, None, None)
             raise

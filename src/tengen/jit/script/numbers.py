@@ -85,6 +85,18 @@ def _check_power(a: Tensor, b: Tensor, made: Tensor) -> None:
     _check(REGISTRY["logical_and"](finite, made.abs() == float("inf")), "OverflowError", "(34, 'Numerical result out of range')")
 
 
+def to_int(x: Tensor) -> Tensor:
+    """``int(x)`` of a tensor. The program raises what Python raises of NaN and inf, and an OverflowError where Python's int has more than 64
+    bits."""
+    t = strong(x).reshape(())
+    if t.dtype.is_float:
+        _check(REGISTRY["isnan"](t), "ValueError", "cannot convert float NaN to integer")
+        _check(t.abs() == float("inf"), "OverflowError", "cannot convert float infinity to integer")
+        if t.dtype.itemsize >= 4:
+            _check(REGISTRY["logical_or"](t >= 2.0**63, t < -(2.0**63)), "OverflowError", "int() of a number beyond 64 bits; help: a float")
+    return Number.of(t.astype(int64))
+
+
 def _refuse(other: str) -> None:
     raise ScriptError(
         f"{user_line()}: a {other} and a number that a branch or a loop has set are combined; help: a number that is known when the script is "

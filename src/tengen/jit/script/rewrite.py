@@ -19,9 +19,9 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tengen.jit.script.desugar import RUNTIME
 from tengen.jit.script.liveness import MUTATORS, Liveness, Names, base_of, changed, names, rebound, written
 
-RUNTIME = "__script__"
 MADE = "__script_"  # how the names of functions that are made here begin
 ITERATORS = frozenset({"enumerate", "zip", "reversed"})
 Block = list[ast.stmt]
@@ -40,12 +40,14 @@ def _name(x: str) -> ast.Name:
 
 
 def _places(body: Sequence[ast.stmt]) -> dict[str, int]:
-    """The last line of a block on which a name is set."""
+    """The last line of a block on which a name is set, or what it is the name of is changed in place."""
     found: dict[str, int] = {}
     for s in body:
         for n in ast.walk(s):
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
-                found[n.id] = max(found.get(n.id, 0), n.lineno)
+            if isinstance(n, ast.stmt) and not isinstance(n, (ast.If, ast.For, ast.While, ast.With, ast.FunctionDef)):
+                found |= {x: max(found.get(x, 0), n.lineno) for x in names(n, ast.Store) | changed([n])}
+            if isinstance(n, ast.For):
+                found |= {x: max(found.get(x, 0), n.lineno) for x in names(n.target, ast.Store)}
             if isinstance(n, ast.Return):
                 found["return"] = n.lineno
     return found
@@ -126,17 +128,17 @@ class Expressions(ast.NodeTransformer):
     def visit_Attribute(self, n: ast.Attribute) -> ast.expr:
         n.attr = self._mangled(n.attr)
         n.value = self.visit(n.value)
-        if isinstance(n.ctx, ast.Store):
+        if not isinstance(n.ctx, ast.Load):
             n.value = ast.copy_location(_call("owner", n.value), n.value)
         return n
 
     def visit_Subscript(self, n: ast.Subscript) -> ast.expr:
-        base, local = n.value, isinstance(n.ctx, ast.Store)
+        base, local = n.value, not isinstance(n.ctx, ast.Load)
         while isinstance(base, ast.Subscript):
             base = base.value
         local = local and not (isinstance(base, ast.Name) and base.id in self.local)
         n.value, n.slice = self.visit(n.value), self.visit(n.slice)
-        if isinstance(n.ctx, ast.Store):
+        if not isinstance(n.ctx, ast.Load):
             n.value = ast.copy_location(_call("owner" if local else "own", n.value), n.value)
         key = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
         if isinstance(n.ctx, ast.Load) and not isinstance(key, (ast.Constant, ast.Slice, ast.Tuple)):
@@ -150,9 +152,16 @@ class Expressions(ast.NodeTransformer):
         in_place = ast.Constant(IN_PLACE[type(n.op)])
         return ast.Expr(_call("augmented", self.visit(n.target.value), name, in_place, _lambda(self.visit(n.value))))
 
+    def visit_BinOp(self, n: ast.BinOp) -> ast.expr:
+        a, b = self.visit(n.left), self.visit(n.right)
+        return _call("modulo", a, b) if isinstance(n.op, ast.Mod) else ast.BinOp(a, n.op, b)
+
     def visit_Call(self, n: ast.Call) -> ast.expr:
         if isinstance(n.func, ast.Name) and n.func.id == "super" and not n.args and "super" not in self.local:
             n.args = [_name("__class__"), _name(self.first)]
+            return n
+        if isinstance(n.func, ast.Attribute) and isinstance(n.func.value, ast.Name) and n.func.value.id == RUNTIME:
+            n.args = [self.visit(a) for a in n.args]
             return n
         changes = isinstance(n.func, ast.Attribute) and n.func.attr in MUTATORS
         return self.called(n, "method" if changes and base_of(n.func) in self.local else "fn")
@@ -166,9 +175,9 @@ class Expressions(ast.NodeTransformer):
         """What a loop goes over: ``x.split(1)`` is cut only if the loop cannot go over x itself."""
         if not isinstance(n, ast.Call):
             return self.visit(n)
-        if isinstance(n.func, ast.Name) and n.func.id in ITERATORS and not n.keywords:
-            args = [self.iterated(a) for a in n.args]
-            return ast.copy_location(ast.Call(_call("fn", n.func), args, []), n)
+        if isinstance(n.func, ast.Name) and n.func.id in ITERATORS:
+            args, keywords = [self.iterated(a) for a in n.args], [self.visit(k) for k in n.keywords]
+            return ast.copy_location(ast.Call(_call("fn", n.func), args, keywords), n)
         return ast.copy_location(self.called(n, "pieces"), n)
 
     def visit_BoolOp(self, n: ast.BoolOp) -> ast.expr:

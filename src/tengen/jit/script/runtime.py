@@ -17,28 +17,30 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import bool_, float64, int64
-from tengen.base.errors import ScriptError, user_line
+from tengen.base.dtype import bool_, float64
+from tengen.base.errors import ScriptError, TraceError, user_line
 from tengen.base.users import is_users
 from tengen.jit.script.aliases import twins
 from tengen.jit.script.checks import error
 from tengen.jit.script.checks import exception as exception_of
 from tengen.jit.script.convert import NoSource, converted, is_converted
 from tengen.jit.script.flow import after, choose, for_, if_, value, while_
-from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, unknown, zipped
+from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, mapped_over, unknown, zipped
 from tengen.jit.script.lanes import pieces as pieces_of
 from tengen.jit.script.liveness import MUTATORS
-from tengen.jit.script.numbers import Number, resolved, strong
+from tengen.jit.script.numbers import Number, resolved, strong, to_int
 from tengen.jit.script.python_calls import printed
 from tengen.jit.script.signals import BREAK, NEXT, returned
-from tengen.jit.script.texts import Part, Text, text, waits
+from tengen.jit.script.texts import Text, formatted, joined, modulo, shown, text
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.control import decision
+from tengen.tensor.structure import fields
 
 __all__ = [
-    "BREAK", "NEXT", "after", "and_", "at", "augmented", "chain", "choose", "error", "exception", "fn", "for_", "if_", "in_", "is_",
-    "known", "method", "not_", "or_", "owner", "pieces", "returned", "text", "value", "while_",
+    "BREAK", "NEXT", "after", "and_", "at", "augmented", "chain", "choose", "element", "error", "exception", "fn", "for_", "if_", "in_",
+    "is_", "known", "matched", "matching", "method", "modulo", "not_", "or_", "own", "owner", "pieces", "put_back", "returned", "text",
+    "value", "while_",
 ]  # fmt: skip
 
 REGIONS = frozenset({"cond", "scan", "while_loop"})
@@ -146,14 +148,21 @@ def in_(a: Any, b: Any) -> Any:
     return _BUILTIN[any]([x == a for x in b])
 
 
-def known(condition: Any) -> Any:
-    """The condition of a comprehension."""
+def known(condition: Any, of: str = "comprehension") -> Any:
+    """The condition of a comprehension, of `filter`, or of a case of `match`."""
     if unknown(condition):
-        raise ScriptError(
-            f"{user_line()}: a tensor decides which elements a comprehension has, and so how many; help: a mask, as x[mask] outside of the "
-            "script, or F.where and a sum of what counts"
-        )
+        what, instead = _DECIDED[of]
+        raise ScriptError(f"{user_line()}: a tensor decides {what}; help: {instead}")
     return condition
+
+
+_DECIDED = {
+    "comprehension": (
+        "which elements a comprehension has, or filter() gives, and so how many",
+        "F.where and a sum of what counts, or a mask, as x[mask] outside of the script",
+    ),
+    "case": ("whether a case of match is taken", "an `if` inside of the case, or if, elif and else in place of match"),
+}
 
 
 def augmented(x: Any, name: str, operator_: str, other: Callable[[], Any]) -> None:
@@ -161,6 +170,66 @@ def augmented(x: Any, name: str, operator_: str, other: Callable[[], Any]) -> No
     old = getattr(x, name)
     new = getattr(operator, operator_)(old, other())
     setattr(x if new is old else owner(x), name, new)
+
+
+class _Absent:
+    """Stands for an element that is no list yet, or in another kind of dict: it is looked for when something is appended."""
+
+    def __init__(self, x: Any, keys: tuple):
+        self.x, self.keys = x, keys
+
+    def append(self, value: Any) -> None:
+        found = functools.reduce(operator.getitem, self.keys, self.x)
+        _refuse_in_region(f"a {type(found).__name__} in a {type(self.x).__name__} is changed")
+        found.append(value)
+
+
+def element(x: Any, keys: tuple) -> Any:
+    """What a loop appends to in place of ``x[keys[0]][keys[1]]...``."""
+    found = x
+    for k in keys:
+        is_there = k in found if type(found) is dict else type(found) in (list, tuple) and isinstance(k, int) and -len(found) <= k < len(found)
+        if not is_there:
+            return _Absent(x, keys)
+        found = found[k]
+    return found if type(found) is list or isinstance(found, Stacked) else _Absent(x, keys)
+
+
+def put_back(filled: Any, x: Any, keys: tuple) -> None:
+    """The element is what a loop has filled in its place."""
+    if isinstance(filled, Stacked):
+        functools.reduce(operator.getitem, keys[:-1], x)[keys[-1]] = filled
+
+
+def matched(x: Any) -> Any:
+    """What `match` looks at. Errors: ScriptError for what Python's patterns do not know: numbers of the program."""
+    if isinstance(x, Stacked):
+        return list(x)
+    todo = [x]
+    while todo:
+        v = todo.pop()
+        if isinstance(v, (Number, Stacked, Text)):
+            what = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor"}
+            raise ScriptError(
+                f"{user_line()}: match looks at {what.get(type(v), 'a list that a loop has filled')}, which is known when the program runs; "
+                "help: if, elif and else"
+            )
+        todo += v.values() if type(v) is dict else v if isinstance(v, (list, tuple)) else fields(v, frozen=False).values()
+    return x
+
+
+class matching:
+    """Around a `match`. Errors: ScriptError where a pattern is compared with a tensor."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, e: Any, _: Any) -> None:
+        if isinstance(e, TraceError) and not isinstance(e, ScriptError):
+            raise ScriptError(
+                f"{user_line()}: a pattern of match is compared with a tensor, whose value is known when the program runs; help: if, elif and "
+                "else, which are branches of the program"
+            ) from None
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -176,6 +245,8 @@ def fn(f: Any) -> Any:
         return _method(f)
     if isinstance(f, types.BuiltinFunctionType) and isinstance(f.__self__, (list, dict, set)) and f.__name__ in MUTATORS:
         _refuse_in_region(f"a {type(f.__self__).__name__} that is no local variable is changed")
+    if isinstance(f, types.BuiltinFunctionType) and isinstance(f.__self__, str) and f.__name__ in _OF_TEXTS:
+        return functools.partial(_OF_TEXTS[f.__name__], f.__self__)
     if isinstance(f, functools.partial):
         return functools.partial(fn(f.func), *f.args, **f.keywords)
     try:
@@ -281,7 +352,7 @@ def _item(x: Tensor) -> Any:
 
 
 def _to_int(*args: Any, **keywords: Any) -> Any:
-    return Number.of(strong(args[0]).reshape(()).astype(int64)) if args and unknown(args[0]) else int(*args, **keywords)
+    return to_int(args[0]) if args and unknown(args[0]) else int(*args, **keywords)
 
 
 def _to_float(*args: Any) -> Any:
@@ -292,18 +363,21 @@ def _to_bool(*args: Any) -> Any:
     return decision("what bool() is asked of", args[0]) if args and unknown(args[0]) else bool(*args)
 
 
-def _to_str(*args: Any) -> Any:
-    return Text((Part(args[0], -1, None, "a tensor"),)) if len(args) == 1 and waits(args[0]) else str(*args)
+def _to_str(*args: Any, **keywords: Any) -> Any:
+    return shown(args[0]) if len(args) == 1 and not keywords else str(*args, **keywords)
 
 
 def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:
-    def call(*args: Any, **keywords: Any) -> Any:
+    def call(*args: Any, key: Any = None, **keywords: Any) -> Any:
         xs = list(args) if len(args) > 1 else list(args[0]) if args else []
-        if keywords or not any(map(unknown, xs)):
-            return f(*args, **keywords)
-        best = xs[0]
-        for x in xs[1:]:
-            best = choose(better(x, best), lambda x=x: x, lambda best=best: best, f"the value of {f.__name__}()")
+        keys = xs if key is None else list(map(fn(key), xs))
+        if not xs or not any(map(unknown, keys)):
+            return xs[f(range(len(xs)), key=keys.__getitem__)] if xs else f(xs, **keywords)
+        best, most = xs[0], keys[0]
+        for x, k in zip(xs[1:], keys[1:]):
+            test, what = better(k, most), f"the value of {f.__name__}()"
+            best = choose(test, lambda x=x: x, lambda best=best: best, what)
+            most = best if keys is xs else choose(test, lambda k=k: k, lambda most=most: most, what)
         return best
 
     return call
@@ -329,6 +403,26 @@ def _over_all(f: Callable, together: Callable[[Any, Callable[[], Any], bool], An
     return call
 
 
+def _sorted(xs: Any, /, *, key: Any = None, reverse: bool = False) -> list:
+    xs = list(xs)
+    keys = xs if key is None else list(map(fn(key), xs))
+    if any(map(unknown, keys)):
+        raise ScriptError(
+            f"{user_line()}: sorted() by tensors, whose order is known when the program runs; help: F.sort, F.argsort or F.topk of the "
+            "F.stack of them"
+        )
+    return [xs[i] for i in sorted(range(len(xs)), key=keys.__getitem__, reverse=reverse)]
+
+
+def _filter(f: Any, xs: Any) -> Any:
+    condition = fn(f) if f is not None else lambda x: x
+    return (x for x in iter(xs) if known(condition(x)))
+
+
+def _reduce(f: Any, *args: Any) -> Any:
+    return functools.reduce(fn(f), *args)
+
+
 def _isinstance(x: Any, kinds: Any) -> bool:
     return issubclass(_type(x), kinds) if isinstance(x, Number) else isinstance(x, kinds)
 
@@ -346,6 +440,11 @@ def _delattr(x: Any, name: str) -> None:
     delattr(owner(x), name)
 
 
+def _len(x: Any) -> Any:
+    """`len`: of a tensor or a list that a loop has filled, an extent that may be open."""
+    return x.shape[0] if unknown(x) and x.ndim else x.length() if isinstance(x, Stacked) else len(x)
+
+
 def _list(*args: Any) -> Any:
     return list(args[0]) if args and isinstance(args[0], Stacked) else list(*args)
 
@@ -359,9 +458,12 @@ def _refused(name: str) -> Callable:
     return call
 
 
+_OF_TEXTS: dict[str, Callable] = {"format": formatted, "join": joined}
 _BUILTIN: dict[Any, Callable] = {
     range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
-    any: _over_all(any, or_), all: _over_all(all, and_), str: _to_str, print: printed,
+    len: _len, any: _over_all(any, or_), all: _over_all(all, and_), str: _to_str, print: printed,
+    map: lambda f, *xs: mapped_over(fn(f), *xs), filter: _filter, sorted: _sorted, functools.reduce: _reduce,
+    repr: lambda x: shown(x, ord("r")), ascii: lambda x: shown(x, ord("a")), format: lambda x, spec="": shown(x, -1, spec),
     isinstance: _isinstance, type: _type, setattr: _setattr, delattr: _delattr,
     max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
     **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},

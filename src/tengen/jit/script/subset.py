@@ -14,7 +14,6 @@ REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "a condition before what may fail: an error of a program is raised when its run has ended"),
     ast.Global: ("global", _LOCAL),
     ast.Nonlocal: ("nonlocal", _LOCAL),
-    ast.Delete: ("del", "another name, or None"),
     ast.Yield: ("yield", "a list that grows in the loop, or jit.ignore"),
     ast.YieldFrom: ("yield from", "a list that grows in the loop, or jit.ignore"),
     ast.Await: ("await", "jit.ignore, or a call outside of the script"),
@@ -22,8 +21,6 @@ REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.AsyncFor: ("async for", "for"),
     ast.AsyncWith: ("async with", "with"),
     ast.ClassDef: ("a class", "one outside of the function"),
-    ast.Match: ("match", "if, elif and else"),
-    ast.NamedExpr: (":=", "an assignment on a line of its own"),
 }
 for _name, _what in (("TryStar", "try"), ("TypeAlias", "type"), ("TemplateStr", "a t-string")):
     if hasattr(ast, _name):
@@ -36,8 +33,6 @@ def check(tree: ast.AST, refuse: Refuse) -> None:
         if type(node) in REFUSED:
             what, instead = REFUSED[type(node)]
             refuse(node, f"{what} is not a part of script; help: {instead}")
-        if isinstance(node, (ast.For, ast.While)) and node.orelse:
-            refuse(node.orelse[0], "else of a loop is not a part of script; help: a bool that says whether the loop was left")
         if isinstance(node, ast.Raise) and node.exc is None:
             refuse(node, "raise without an error is not a part of script; help: raise ValueError(...)")
         if isinstance(node, (ast.comprehension,)) and node.is_async:

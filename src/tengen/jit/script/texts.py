@@ -33,6 +33,23 @@ class Part(NamedTuple):
         return format(value, "" if self.spec is None else str(self.spec))
 
 
+class Formatted(NamedTuple):
+    """``template % value``, and ``template.format(*args, **keywords)`` whose value is (args, keywords)."""
+
+    template: str
+    value: Any
+    is_method: bool
+
+    @property
+    def source(self) -> str:
+        """What stands for it in a message that is known now."""
+        return self.template
+
+    def shown(self) -> str:
+        """Its text. The value is known."""
+        return self.template.format(*self.value[0], **self.value[1]) if self.is_method else self.template % self.value
+
+
 class Text:
     """A text with values that come when the program runs."""
 
@@ -57,16 +74,47 @@ class Text:
 
     def source(self) -> str:
         """The text, with the source of what is not known."""
-        return "".join(p if isinstance(p, str) else p.source if isinstance(p.value, COMING) else p.shown() for p in self.parts)
+        return "".join(p if isinstance(p, str) else p.source if _comes(p.value) else p.shown() for p in self.parts)
 
 
-COMING = (Tensor, Text, Expr)  # what has its value when the program runs, while it is recorded
+COMING = (Tensor, Text, Expr, Stacked)  # what has its value when the program runs, while it is recorded
+
+
+def _comes(x: Any) -> bool:
+    """Whether a value comes when the program runs, or holds one that does."""
+    if isinstance(x, (list, tuple, set)):
+        return any(map(_comes, x))
+    return any(map(_comes, x.values())) if isinstance(x, dict) else isinstance(x, COMING)
 
 
 def waits(x: Any) -> bool:
-    """Whether a value comes when the program runs."""
+    """The same, while a program is recorded."""
     recorder = tracing.recorder
-    return isinstance(x, COMING) and recorder is not None and not recorder.answers
+    return recorder is not None and not recorder.answers and _comes(x)
+
+
+def shown(x: Any, conversion: int = -1, spec: Any = None) -> Any:
+    """The text of a value, as `str`, `repr` and `format` have it."""
+    return text((x, conversion, spec, "a tensor"))
+
+
+def modulo(a: Any, b: Any) -> Any:
+    """``a % b``, which is a text where a is one."""
+    return Text((Formatted(a, b, False),)) if isinstance(a, str) and waits(b) else a % b
+
+
+def formatted(template: str, *args: Any, **keywords: Any) -> Any:
+    """``template.format(...)``"""
+    value = (args, keywords)
+    return Text((Formatted(template, value, True),)) if waits(value) else template.format(*args, **keywords)
+
+
+def joined(separator: str, texts: Any) -> Any:
+    """``separator.join(texts)``"""
+    found = list(texts)
+    if not any(isinstance(t, Text) for t in found):
+        return separator.join(found)
+    return Text(tuple(p for i, t in enumerate(found) for p in ([separator] * (i > 0) + list(t.parts if isinstance(t, Text) else (t,)))))
 
 
 def text(*parts: Any) -> Any:

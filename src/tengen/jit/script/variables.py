@@ -13,7 +13,8 @@ from typing import Any
 
 from tengen.base.users import is_users
 from tengen.jit.script.aliases import Path, Place, places_in
-from tengen.jit.script.changes import Untouched
+from tengen.jit.script.changes import Untouched, globals_of, reached
+from tengen.jit.script.desugar import is_element
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import Number
 from tengen.jit.script.rewrite import MADE
@@ -21,21 +22,26 @@ from tengen.tensor import Tensor, structure
 
 
 def cells_of(*functions: Callable) -> dict[str, types.CellType]:
-    """The cells of the user's variables that these functions, and those that they call, use."""
-    found: dict[str, types.CellType] = {}
+    """The cells of the user's variables that these functions, and the parts that they call, use."""
+    return {
+        name: cell
+        for f in parts_of(*functions)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ())
+        if not name.startswith(MADE)
+    }
+
+
+def parts_of(*functions: Callable) -> list[types.FunctionType]:
+    """These functions, and those that were made of parts of the user's and that they call."""
+    found: dict[int, types.FunctionType] = {}
     todo = list(functions)
-    seen: set[int] = set()
     while todo:
         f = todo.pop()
-        if id(f) in seen or not isinstance(f, types.FunctionType):
+        if id(f) in found or not isinstance(f, types.FunctionType):
             continue
-        seen.add(id(f))
-        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
-            if name.startswith(MADE):
-                todo.append(value_in(cell))
-            else:
-                found[name] = cell
-    return found
+        found[id(f)] = f
+        todo += [value_in(c) for name, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if name.startswith(MADE)]
+    return list(found.values())
 
 
 def value_in(cell: types.CellType) -> Any:
@@ -103,8 +109,10 @@ class Variables:
         self.objects = {n: value_in(c) for n, c in self.cells.items()}
         self.values = {n: copied(x) for n, x in self.objects.items()}
         self._containers = {(n, p.path): (x, x.copy()) for n in self.cells for p, x in self.containers(n)}
-        mine = [f for f in functions if isinstance(f, types.FunctionType) and is_users(f.__code__.co_filename)]
-        self._others_in_place = Untouched({n: value_in(c) for n, c in cells_of(*mine).items()}, self.cells)
+        self._parts = [f for f in parts_of(*functions) if is_users(f.__code__.co_filename)]
+        functions_used = {n: x for f in self._parts for n, x in globals_of(f).items() if isinstance(x, types.FunctionType)}
+        used = {n: value_in(c) for n, c in cells_of(*self._parts).items()}
+        self._others_in_place = Untouched(functions_used | used, self.cells)
 
     def check(self, where: str | None) -> None:
         """ScriptError where a body has changed what a region cannot change."""
@@ -131,7 +139,15 @@ class Variables:
         alone: Any = []
         cell, objects, containers = types.CellType(alone), {"": alone}, (alone,)
         del alone
-        return cell is not None and sys.getrefcount(self.objects[name]) > sys.getrefcount(objects[""]) and bool(containers)
+        known = sys.getrefcount(objects[""]) + is_element(name)
+        return cell is not None and sys.getrefcount(self.objects[name]) > known and bool(containers)
+
+    def other_name(self, name: str, same: Container[str]) -> str | None:
+        """What the region uses through which the list of a variable can be read too; None: nothing. same: variables that are left out."""
+        used = {n: value_in(c) for n, c in cells_of(*self._parts).items() if n not in same}
+        for f in self._parts:
+            used |= globals_of(f)
+        return reached(used, self.objects[name])
 
     def are_same(self, name: str) -> bool:
         """Whether a variable is the object that it was."""

@@ -50,7 +50,7 @@ def average(
         y = windows.mean_of(x, rank, kernel, stride, padding, ceil_mode, counted, divisor)
     else:
         w = windows.Window(x, rank, kernel, stride, padding, 1, ceil_mode)
-        counts = divisor if divisor is not None else Tensor(windows.counts_of(w, counted).astype(x.dtype.numpy))
+        counts = divisor if divisor is not None else windows.counts_of(w, counted).astype(x.dtype)
         y = div_mode(windows.sum_of(x, w), counts, rounding_mode="trunc")
     return y[0] if single else y
 
