@@ -97,3 +97,7 @@ def test_a_dtype_of_none_is_the_default():
         for got in (f(*args, dtype=None), trace(lambda f=f, args=args: f(*args, dtype=None))()):
             assert got.dtype is want.dtype and np.array_equal(got.numpy(), want.numpy())
     assert Tensor([1], dtype=None).dtype == "int64" and Tensor([1.5], None).dtype == "float32"
+
+
+def test_the_class_of_scalars_is_numpys():
+    assert all(d.type is d.numpy.type and isinstance(np.ones(1, d)[0], d.type) for d in ALL)

@@ -1,6 +1,7 @@
 """What programs for MegEngine do with shapes, modules, managers and files beyond NumPy's and PyTorch's ways."""
 
 import io
+import operator
 
 import numpy as np
 import pytest
@@ -139,3 +140,11 @@ def test_modes_in_either_case():
     x = Tensor(np.random.default_rng(0).standard_normal((1, 1, 4, 4)).astype("f4"))
     for mode in ("average", "average_count_exclude_padding"):
         assert F.avg_pool2d(x, 3, 2, 1, mode.upper()).tolist() == F.avg_pool2d(x, 3, 2, 1, mode).tolist()
+
+
+def test_sequences_are_operands_on_either_side():
+    x, a, row = Tensor(X[0] + 1), X[0].astype("f8") + 1, [1.0, 2.0, 3.0]
+    for op in (operator.add, operator.sub, operator.mul, operator.truediv):
+        for other in (row, tuple(row), [row] * 2):
+            np.testing.assert_allclose(op(x, other).numpy(), op(a, np.array(other)), rtol=1e-6)
+            np.testing.assert_allclose(op(other, x).numpy(), op(np.array(other), a), rtol=1e-6)

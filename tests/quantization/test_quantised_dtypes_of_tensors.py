@@ -8,9 +8,19 @@ import pytest
 from each import each
 
 import tengen.functional as F
+import tengen.module as M
 from tengen import Parameter, Tensor, trace
 from tengen.base.errors import DTypeError
 from tengen.core.tensor import dtype as D
+from tengen.quantization import (
+    Observer,
+    QuantMode,
+    create_qparams,
+    fake_quant_bias,
+    min_max_fakequant_qconfig,
+    quantize,
+    quantize_qat,
+)
 
 RNG = np.random.default_rng(0)
 X = (RNG.standard_normal((3, 5)) * 3).astype("f4")
@@ -64,3 +74,24 @@ def test_where_a_scale_would_be_lost():
             call()
     with pytest.raises(ValueError, match="no quantised dtype; help: .*x.qparams.scale"):
         D.get_scale(Tensor(X).astype(d).dtype)
+
+
+def test_what_nobody_said_can_be_said():
+    x, w, bias = Tensor(X), Tensor(X), Tensor(X[:1])
+    assert x.qparams.scale is None and x.qparams.mode is QuantMode.SYMMERTIC and fake_quant_bias(bias, x, w) is bias
+    x.qparams.update(create_qparams(QuantMode.SYMMERTIC, "qint8", Tensor(0.1)))
+    w.qparams.update(create_qparams(QuantMode.SYMMERTIC, "qint8", Tensor(0.2)))
+    np.testing.assert_allclose(fake_quant_bias(bias, x, w).numpy(), np.rint(X[:1] / 0.02) * 0.02, atol=1e-5)
+    assert (x + 1).qparams.scale is None
+    with pytest.raises(TypeError, match="the base of observers"):
+        Observer("qint8")
+
+
+def test_quantised_layers_take_what_the_integers_stand_for():
+    net = M.Linear(5, 4)
+    qat = quantize_qat(M.Sequential(M.QuantStub(), net, M.DequantStub()), qconfig=min_max_fakequant_qconfig)
+    qat(Tensor(X))
+    made = quantize(qat.eval())
+    codes = Tensor(X).astype(made[0].act_rounding.get_quantized_dtype())
+    assert made[1](codes).numpy().tobytes() == made[1](made[0](Tensor(X))).numpy().tobytes()
+    assert made[2](codes).numpy().tobytes() == made[0](Tensor(X)).numpy().tobytes()

@@ -79,6 +79,11 @@ class DType:
         return self.size
 
     @property
+    def type(self) -> Any:
+        """The class of NumPy's scalars of this dtype, as NumPy calls it: ``x.dtype.type is np.float32``."""
+        return self.numpy.type
+
+    @property
     def is_inexact(self) -> bool:
         """Whether it is float or complex: what has gradients."""
         return self.kind in "fc"

@@ -13,14 +13,14 @@ from tengen.base.errors import ArgumentError
 from tengen.functional.nn import conv_int, relu, requantize_linear
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
-from tengen.tensor.quantised import meaning
+from tengen.tensor.quantised import known, meaning
 
 __all__ = ["batch_conv_bias_activation", "conv_bias_activation", "conv_transpose2d"]
 
 
 def _scale(x: Tensor, what: str) -> tuple[Tensor, Tensor | None]:
-    q = x.qparams
-    if q is None or q.scale is None or not x.dtype.is_int:
+    q = known(x)
+    if q is None or not x.dtype.is_int:
         raise ArgumentError(f"{what} must be integers whose `qparams` say what they stand for, got {x.dtype} and {q}")
     return q.scale, q.zero_point
 

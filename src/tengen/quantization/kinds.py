@@ -10,6 +10,7 @@ from typing import Any
 from tengen import functional as F
 from tengen.quantization.integer import Product, convolution, linear, transposed
 from tengen.tensor import Tensor
+from tengen.tensor.quantised import known
 
 
 class Multiplying:
@@ -50,7 +51,7 @@ class Convolving(Multiplying):
         if c.padding_mode == "zeros" or not any(c.padding):
             return inp
         made = F.pad(inp, ((0, 0), (0, 0), *((p, p) for p in c.padding)), mode=c.padding_mode)
-        made.qparams = inp.qparams
+        made.qparams = known(inp)
         return made
 
     def _padding(self) -> tuple[int, ...]:

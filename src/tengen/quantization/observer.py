@@ -24,9 +24,13 @@ class Observer(Module, QParamsModuleMixin):
     hand.
 
     Args: dtype: which integers, a name such as ``"qint8"`` or a `QuantDtypeMeta`.
+
+    Errors: TypeError where one of this class itself is made
     """
 
     def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any):
+        if type(self) is Observer:
+            raise TypeError("Observer is the base of observers; help: MinMaxObserver, or a class of your own with forward() and get_qparams()")
         super().__init__()
         self.dtype = meta_of(dtype)
         self.qmin, self.qmax = self.dtype.qmin, self.dtype.qmax

@@ -197,11 +197,9 @@ def bias_codes(bias: Tensor, scale: Tensor) -> Tensor:
 
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
     """A bias rounded to units of the product of the scales of `inp` and `w_qat`, as sums in int32 take it. Where one of the two
-    has no
-    `qparams`, it stays.
-    """
-    a, b = inp.qparams, w_qat.qparams
-    if bias is None or a is None or b is None or a.scale is None or b.scale is None:
+    has none, it stays."""
+    a, b = quantised.known(inp), quantised.known(w_qat)
+    if bias is None or a is None or b is None:
         return bias
     scale = product_scale(a, b, bias.shape)
     out = F.fake_quantize(bias, scale, None, -MOST_BIAS, MOST_BIAS)

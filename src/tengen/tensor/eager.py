@@ -339,7 +339,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         if plan is not None:
             keep(table, (a._layout, b._layout), plan, MOST_PLANS, fixed=1)  # "op" stands first
         return out
-    if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr)):
+    if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr, list, tuple)):
         return NotImplemented
     if isinstance(b, (int, float, complex)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ def _set_name(self: Tensor, value: str | None) -> None:
 
 
 def _qparams(self: Tensor) -> Any:
-    """What the tensor's numbers were rounded to (`quantization.QParams`); None where nobody said, as of all that is computed."""
-    return getattr(self, "_qparams", None)
+    """What the numbers were rounded to, or the integers stand for (`quantization.QParams`); without a scale where nobody said."""
+    if getattr(self, "_qparams", None) is None:
+        self._qparams = importlib.import_module("tengen.quantization.qparams").create_qparams()
+    return self._qparams
 
 
 def _set_qparams(self: Tensor, value: Any) -> None:
@@ -78,6 +81,7 @@ MEMBERS: dict[str, Any] = {
     "is_cuda": property(lambda self: False, doc="False: there is no GPU here."),
     "data": property(data_of, set_data, doc=data_of.__doc__),
     "qparams": property(_qparams, _set_qparams, doc=_qparams.__doc__),
+    "_tuple_shape": property(lambda self: self._layout.shape, doc="The extents, as MegEngine's own programs ask for them."),
     "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,
     "__floor__": _whole("floor"), "__ceil__": _whole("ceil"), "__trunc__": _whole("trunc"), "__array_wrap__": _wrap,
 }  # fmt: skip

@@ -45,15 +45,25 @@ def stored(d: np.dtype) -> np.dtype:
     return np.dtype(d.str)
 
 
+def known(x: Tensor) -> Any:
+    """A tensor's `qparams` with a scale; None where nobody said what its numbers were rounded to."""
+    q = getattr(x, "_qparams", None)
+    return None if q is None or q.scale is None else q
+
+
 def holds_codes(x: Tensor) -> bool:
     """Whether a tensor's elements are integers that stand for numbers."""
-    q = getattr(x, "_qparams", None)
-    return q is not None and q.scale is not None and x._layout.dtype.is_int
+    return x._layout.dtype.is_int and known(x) is not None
+
+
+def numbers_of(x: Any) -> Any:
+    """What integers stand for, as a float32 tensor that knows its `qparams`; anything else as it is."""
+    return meaning.values(x, x._qparams) if hasattr(x, "_layout") and holds_codes(x) else x
 
 
 def converted(x: Tensor, dtype: Any) -> Tensor:
     """A tensor's numbers, which its integers may stand for, as the integers of a quantised dtype, or in float32 for any other dtype."""
-    numbers = meaning.values(x, x._qparams) if holds_codes(x) else x
+    numbers = numbers_of(x)
     if not is_quantised(dtype):
         return numbers
     q = meaning.of(dtype)

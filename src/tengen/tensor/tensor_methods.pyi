@@ -89,6 +89,9 @@ class TensorMethods:
     @property
     def T(self) -> Tensor:
         """The tensor with its axes reversed."""
+    @property
+    def _tuple_shape(self) -> Tensor:
+        """The extents, as MegEngine's own programs ask for them."""
     def abs(self) -> Tensor:
         """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -701,7 +704,7 @@ class TensorMethods:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
     @property
     def qparams(self) -> Any:
-        """What the tensor's numbers were rounded to (`quantization.QParams`); None where nobody said, as of all that is computed."""
+        """What the numbers were rounded to, or the integers stand for (`quantization.QParams`); without a scale where nobody said."""
     def qr(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.qr` of the tensor."""
     def quantile(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from tengen.quantization.kinds import Convolving, ConvolvingTransposed, MappingL
 from tengen.quantization.qparams import codes
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import on_tape
+from tengen.tensor.quantised import known
 
 Folded = tuple[Tensor, Tensor | None]  # a weight, and a bias or None
 
@@ -69,7 +70,7 @@ class _Layer(Multiplying, QATModule):
         if not any(t is not None and on_tape(t) for t in (inp, weight, bias)):
             return made
         out = F.straight_through(made, self.trained(inp))
-        out.qparams = made.qparams
+        out.qparams = known(made)
         return out
 
 

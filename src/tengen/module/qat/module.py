@@ -12,6 +12,7 @@ from tengen.module.module import Module
 from tengen.quantization.qconfig import QConfig
 from tengen.quantization.qparams import QParams, fake_quant_bias, quantized_dtype
 from tengen.tensor import Tensor
+from tengen.tensor.quantised import known
 
 
 class QATModule(Module):
@@ -83,7 +84,7 @@ class QATModule(Module):
 
     def apply_quant_input(self, inp: Tensor) -> Tensor:
         """Watches and rounds an input of which nobody said what it was rounded to."""
-        if inp.qparams is not None:
+        if known(inp) is not None:
             return inp
         return self._apply_fakequant_with_observer(inp, self.inp_fake_quant, self.inp_observer)
 
@@ -104,8 +105,8 @@ class QATModule(Module):
 
     def input_qparams(self, inp: Tensor) -> QParams:
         """What an input is rounded to."""
-        known = inp.qparams
-        return self.get_input_qparams() if known is None else known
+        q = known(inp)
+        return self.get_input_qparams() if q is None else q
 
     # ---- what is known
 

@@ -13,6 +13,7 @@ from tengen.quantization.integer import layer
 from tengen.quantization.kinds import Convolving, ConvolvingTransposed, MappingLinearly, Multiplying, MultiplyingBatches
 from tengen.quantization.qparams import codes, values
 from tengen.tensor import Tensor
+from tengen.tensor.quantised import known
 
 
 class _Layer(Multiplying, QuantizedModule):
@@ -50,17 +51,17 @@ class _Layer(Multiplying, QuantizedModule):
         return made
 
     def forward(self, inp: Tensor) -> Tensor:
-        known = inp.qparams
-        if known is None:
+        inp_q = known(inp)
+        if inp_q is None:
             if self.inp_rounding is None:
                 raise QuantizationError(
                     f"{type(self).__name__} does not know what its input was rounded to; help: a QuantStub before it, or calibration of "
                     "the network with its observers"
                 )
-            known = self.inp_rounding.get_qparams()
+            inp_q = self.inp_rounding.get_qparams()
         x, w_q = self.prepared(inp), self.weight_rounding.get_qparams()
         y_q = None if self.act_rounding is None else self.act_rounding.get_qparams()
-        return layer(x, known, self.weight, w_q, self.bias, self.product(), self.bias_shape(), y_q, self.relu_follows)
+        return layer(x, inp_q, self.weight, w_q, self.bias, self.product(), self.bias_shape(), y_q, self.relu_follows)
 
     @property
     def output_dtype(self):

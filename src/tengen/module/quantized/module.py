@@ -8,13 +8,15 @@ from typing import Any
 from tengen.module.module import Module
 from tengen.quantization.qparams import QParams, QuantMode, checked, create_qparams, quantized_dtype
 from tengen.tensor import Tensor
+from tengen.tensor.quantised import numbers_of
 
 
 class QuantizedModule(Module):
     """The base of quantised layers, which `quantization.quantize` makes of `QATModule`.
 
     What they hand on are the numbers that their integers stand for, as float32 which knows its `qparams`; so any function may
-    stand between two of them. In a trace, integers are what is handed on where the next layer takes the same.
+    stand between two of them. In a trace, integers are what is handed on where the next layer takes the same. Of a tensor of a quantised
+    dtype they take what its integers stand for.
 
     Errors: ValueError where it is called in training
     """
@@ -22,7 +24,7 @@ class QuantizedModule(Module):
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.training:
             raise ValueError("quantized module only support inference.")
-        return super().__call__(*inputs, **kwargs)
+        return super().__call__(*map(numbers_of, inputs), **kwargs)
 
     def __repr__(self) -> str:
         return "Quantized." + super().__repr__()
