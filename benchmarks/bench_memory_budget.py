@@ -3,11 +3,14 @@ fresh process, beside PyTorch's `activation_memory_budget` and MegEngine's subli
 
     python benchmarks/bench_memory_budget.py [--rows NETWORK] [--who CONTENDER] [--quick] [--minutes N] [--again] [--file JSON]
 
-The budgets: ResNet-50, batch 8, within 400 MiB of states and temporaries; the GPT and ViT-Tiny at half of what their programs need
-without one, or at the smallest budget that can be met, where that is more; "disk": values may also be written to a file. PyTorch compiles
-with each of several values of `torch._functorch.config.activation_memory_budget` (1: recompute nothing), of which the fastest that needs no
-more memory than Tengen's stands beside it. MegEngine runs where MEGENGINE_PYTHON names a Python 3.10 with MegEngine 1.13
+The budgets: ResNet-50, batch 8, within 376 MiB of states and temporaries, so that the whole process grows by 400; the GPT and ViT-Tiny at
+half of what their programs need without one, or at the smallest budget that can be met, where that is more; "disk": values may also be
+written to a file. PyTorch compiles with each of several values of `torch._functorch.config.activation_memory_budget` (1: recompute
+nothing), of which the fastest that needs no more memory than Tengen's stands beside it.
+MegEngine runs where MEGENGINE_PYTHON names a Python 3.10 with MegEngine 1.13
 (`megengine_budget.py`), with its own network of the same layers.
+
+With BENCH_THREADS=1 the time of a step is processor time, which other programs on the machine disturb little.
 
 Each figure is written to the file when it is there, and what the file has is not measured again: a run that was stopped, or that
 begins nothing more after so many minutes, is taken up by the next one, which says what is left.
@@ -26,7 +29,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BUDGETS: dict[str, int | float] = {"ResNet-50": 400 << 20, "GPT": 0.5, "ViT-Tiny": 0.5, "LeNet": 0.8}
+BUDGETS: dict[str, int | float] = {"ResNet-50": 376 << 20, "GPT": 0.5, "ViT-Tiny": 0.5, "LeNet": 0.8}
 CASES = ("ResNet-50", "GPT", "ViT-Tiny")
 QUICK = ("LeNet",)
 TORCH = (1.0, 0.75, 0.5, 0.25, 0.1)
@@ -107,14 +110,15 @@ def torch_side(name: str, how: str) -> dict:
 def _steps(step, base: int) -> dict:
     """The peak above the base and the time of a step, of several after the first."""
     from child import forget_peak, resident
+    from compare import clock
 
     step()
     forget_peak()
     times = []
     for _ in range(STEPS):
-        start = time.perf_counter()
+        start = clock()
         step()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return {"peak": resident("VmHWM") - base, "seconds": min(times)}
 
 
@@ -180,7 +184,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--who", default="", help="the contenders whose name contains this, as 'torch' or 'tengen, none'")
     p.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing more is begun")
     p.add_argument("--again", action="store_true", help="measure also what the file has")
-    p.add_argument("--file", type=Path, help="of the figures; default: memory_budget.json in this machine's folder of results/")
+    p.add_argument("--file", type=Path, help="of the figures; default: memory_budget.THREADS.json in this machine's folder of results/")
     return p.parse_args()
 
 
@@ -188,9 +192,9 @@ def main() -> None:
     import compare
 
     args, start, left = options(), time.monotonic(), []
-    file = args.file or compare.RESULTS / compare.folder_of(compare.machine()["processor"]) / "memory_budget.json"
+    file = args.file or compare.RESULTS / compare.folder_of(compare.machine()["processor"]) / f"memory_budget.{compare.THREADS}.json"
     known = {(r["network"], r["who"], r["how"]): r for r in (json.loads(file.read_text()) if file.exists() else [])}
-    if os.getloadavg()[0] > 1:
+    if os.getloadavg()[0] > 1 and compare.THREADS > 1:
         print(f"others run on this machine (load {os.getloadavg()[0]:.1f}): times mean little, peaks hold", flush=True)
     for name in (n for n in (QUICK if args.quick else CASES) if args.rows in n):
         print(f"{name}\n{'':26}{'peak, MiB':>10}{'step, ms':>10}  computed again", flush=True)

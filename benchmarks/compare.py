@@ -21,6 +21,7 @@ import contextlib
 import datetime
 import functools
 import gc
+import getpass
 import importlib
 import importlib.metadata
 import json
@@ -28,6 +29,7 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -47,6 +49,9 @@ SWITCHES = {  # of libraries that can be told to stop at AVX2: read when they ar
 WITHOUT_SWITCH = ("onnxruntime", "MegEngine")
 if ISA not in ("", "AVX2"):
     sys.exit(f"BENCH_ISA={ISA!r} must be AVX2, or not be set")
+# torch.compile's kernels hold an array for each thread of the process that compiled them, and its cache does not tell them apart by that:
+# with more threads such a kernel writes beside it, and the process ends with a broken heap.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"torchinductor-{getpass.getuser()}-{THREADS}{ISA}")
 if ISA:
     os.environ.update(SWITCHES)
     os.environ.pop("MEGENGINE_PYTHON", None)

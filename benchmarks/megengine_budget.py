@@ -21,7 +21,8 @@ from megengine.autodiff import GradManager
 from megengine.jit import SublinearMemoryConfig, trace
 from megengine.optimizer import SGD
 
-STEPS, THREADS = 5, 2
+STEPS, THREADS = 5, os.environ.get("OMP_NUM_THREADS", "2")
+clock = time.process_time if THREADS == "1" else time.perf_counter
 LEAST_MB = 600  # MiB in use above which DTR lets values go
 
 
@@ -84,7 +85,7 @@ def resident(field: str) -> int:
 
 def main() -> None:
     (network, shape, classes), how = NETWORKS[sys.argv[3]], sys.argv[4]
-    mge.set_default_device(f"multithread{os.environ.get('OMP_NUM_THREADS', THREADS)}:0")
+    mge.set_default_device(f"multithread{THREADS}:0")
     (mge.Tensor(np.ones(3, "float32")) + 1).numpy()
     base = resident("VmRSS")
     if how == "DTR":
@@ -112,9 +113,9 @@ def main() -> None:
         f.write("5")
     times = []
     for _ in range(STEPS):
-        start = time.perf_counter()
+        start = clock()
         train(data, label).numpy()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     print(json.dumps({"peak": resident("VmHWM") - base, "seconds": min(times)}), flush=True)
 
 

@@ -21,7 +21,7 @@ import sys
 import numpy
 before = set(sys.modules)
 import tengen
-new = [m for m in sys.modules if m not in before]
+new = [m for m, module in sys.modules.items() if m not in before and module.__spec__]  # views of other modules were not loaded
 from tengen.base.record import record
 completed = {
     c.__qualname__ for name in new if name.startswith("tengen") for c in vars(sys.modules[name]).values()
@@ -46,7 +46,7 @@ def test_nothing_heavy_from_outside(loaded):
 def test_what_only_a_first_program_needs_is_not_loaded(loaded):
     later = {"tengen.loops.math", "tengen.loops.reals", "tengen.runtime.process", "tengen.tensor.recorder", "tengen.jit", "tengen.module"}
     assert not later & set(loaded[0])
-    assert len([m for m in loaded[0] if m.startswith("tengen")]) <= 176
+    assert len([m for m in loaded[0] if m.startswith("tengen")]) <= 178
 
 
 def test_few_records_are_made(loaded):
@@ -98,7 +98,7 @@ def step(x):
     opt.step().clear_grad()
     return loss
 step(Tensor(numpy.ones((2, 1, 2, 2), "float32"))).item()
-new = [m for m in sys.modules if m not in before]
+new = [m for m, module in sys.modules.items() if m not in before and module.__spec__]
 import tengen.distributed
 import json
 print(json.dumps([new, compiled, list(sys.modules)]))

@@ -12,7 +12,7 @@ if sys.platform != "linux":  # its kernels are ELF objects, its threads glibc's 
 if sys.version_info < (3, 11) or sys.implementation.name != "cpython":  # from a checkout any Python imports this
     raise ImportError(f"Tengen needs CPython 3.11 or newer, and this is {sys.implementation.name} {sys.version.split()[0]}")
 
-from tengen.base import tracebacks
+from tengen.base import inner_modules, tracebacks
 from tengen.base.lazy import NoSuchName, starts_others
 from tengen.base.version import VERSION as __version__
 
@@ -141,6 +141,7 @@ def __dir__() -> list[str]:
 
 
 tracebacks.install()
+inner_modules.install()
 
 
 __all__ = [

@@ -14,6 +14,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.config import config
+from tengen.transport.group import world
 
 
 def values(rank, n=7, seed=100):
@@ -462,7 +463,7 @@ def everything():
     """What one job can find after another."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
-        "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(),
+        "norm": sync_batch_norm(), "groups": groups(), "samplers": samplers(), "crowded": world().transport.crowded,
         "operations": traced_operations(), "pipelines": pipelines(),
         "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True), "whole": trained(samples=16),
         "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8), "sharded": trained(sharded=True, steps=3),

@@ -94,6 +94,10 @@ def test_collectives(ranks):
     _check_collectives([r["collectives"] for r in ranks])
 
 
+def test_ranks_know_whether_they_share_processors(ranks):
+    assert {r["crowded"] for r in ranks} == {len(ranks) > os.cpu_count()}
+
+
 def test_collectives_of_threads():
     _check_collectives(dist.launcher(jobs.collectives, n_gpus=4, backend="threads")())
 
@@ -368,7 +372,7 @@ def test_memory_of_what_is_moved_is_taken_from_the_pool():
     row = np.ones(9 << 20, np.float32)  # more than the allocator of C keeps
 
     class Copies:
-        rank, size, name = 0, 2, "copies"
+        rank, size, name, crowded = 0, 2, "copies", False
 
         def allgather(self, send, recv, counts):
             recv[:] = np.tile(send, 2)[: recv.size]

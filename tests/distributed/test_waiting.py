@@ -23,7 +23,7 @@ def test_a_transfer_whose_peer_has_stopped_is_waited_for_without_a_core(monkeypa
         recv.reshape(3, -1)[:] = send
         return done
 
-    transport = SimpleNamespace(rank=0, size=3, send=lambda a, dest, tag: sent.append(dest), allgather=meet,
+    transport = SimpleNamespace(rank=0, size=3, crowded=False, send=lambda a, dest, tag: sent.append(dest), allgather=meet,
                                 probe=lambda tag, size: [(2, channel._header(1, ""))])  # fmt: skip
     group = channel.Channel(transport, [5, 7, 9])
     group.agree("all-gather of 8")
@@ -36,6 +36,19 @@ def test_a_transfer_whose_peer_has_stopped_is_waited_for_without_a_core(monkeypa
         group.gathered(channel.Gathering(never, np.zeros(8), "all-gather of 8"))
     assert time.thread_time() - start < 0.6 and sent == [1, 2]
     assert "tengen: rank 5 waits for the ranks [7] since 0.2 s: all-gather of 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("crowded, present", [(False, False), (False, True), (True, False), (True, True)])
+def test_who_has_its_processor_alone_asks_without_pauses(crowded, present, monkeypatch):
+    """And a rank that shares it with others gives it away between two questions."""
+    asked = iter([False] * 5 + [True])
+    request, done = SimpleNamespace(test=lambda: next(asked)), []
+    monkeypatch.setattr(channel.os, "sched_yield", lambda: done.append("yield"))
+    monkeypatch.setattr(channel.time, "sleep", done.append)
+    monkeypatch.setattr(channel, "SPIN", 60.0)
+    group = channel.Channel(SimpleNamespace(rank=0, size=2, crowded=crowded), [0, 1])
+    group._until_done(request, "wait", None, present)
+    assert done == [channel.CROWDED_PAUSE if crowded else "yield"] * 5
 
 
 PROGRAM = """

@@ -84,3 +84,30 @@ def test_gradients_and_traces():
 def test_mistakes(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_the_logistic_normal_distribution_of_one_variable_and_of_several():
+    x = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
+    z = np.log(x[:, 0] / x[:, 1])
+    want = -0.5 * ((z - 0.25) / 1.5) ** 2 - np.log(1.5 * np.sqrt(2 * np.pi)) - np.log(x.prod(1))
+    d = D.LogisticNormal(Tensor(np.array(0.25)), Tensor(np.array(1.5)))
+    np.testing.assert_allclose(d.log_prob(Tensor(x)).numpy(), want, rtol=1e-10)
+    several = D.LogisticNormal(Tensor(LOC), Tensor(np.exp(LOC)))
+    drawn = several.rsample(500)
+    assert several.batch_shape == (2,) and several.event_shape == (4,) and drawn.shape == (500, 2, 4)
+    np.testing.assert_allclose(drawn.sum(-1).numpy(), np.ones((500, 2)), rtol=1e-12)
+    assert several.support.check(drawn).all() and several.loc.tolist() == LOC.tolist()
+
+
+def test_a_generalized_pareto_distribution_beyond_its_support_and_at_a_concentration_of_0():
+    d = D.GeneralizedPareto(Tensor(np.zeros(3)), Tensor(np.full(3, 2.0)), Tensor(np.array([-0.5, 0.0, 1.2])))
+    x = Tensor(np.array([[-1.0] * 3, [5.0] * 3, [1.0] * 3]))
+    assert d.log_prob(x)[0].tolist() == [-np.inf] * 3 and d.cdf(x)[0].tolist() == [0, 0, 0]
+    assert d.log_prob(x)[1, 0].item() == -np.inf and d.cdf(x)[1, 0].item() == 1
+    np.testing.assert_allclose(d.log_prob(x)[1:, 1].numpy(), -np.log(2) - np.array([2.5, 0.5]), rtol=1e-12)
+    assert d.mean[2].item() == d.variance[2].item() == np.inf
+    np.testing.assert_allclose(d.cdf(d.icdf(x * 0 + 0.3)).numpy(), 0.3, rtol=1e-12)
+    near = lambda c: D.GeneralizedPareto(0.0, 1.0, c).log_prob(Tensor(np.array(1.5)))
+    slope = autodiff.grad(near)(Tensor(np.array(0.0))).item()
+    ends = [near(Tensor(np.array(s))).item() for s in (1e-4, -1e-4)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-6)

@@ -56,6 +56,9 @@ CONTINUOUS = {
         (0, INF), {"scale": 2.0, "concentration": 1.5}, {"scale": 0.75, "concentration": 2.5}),
     "Pareto": (
         lambda x, scale, alpha: alpha * scale**alpha / x ** (alpha + 1), None, {"scale": 0.5, "alpha": 6.5}, {"scale": 2.0, "alpha": 4.5}),
+    "GeneralizedPareto": (
+        lambda x, loc, scale, concentration: (1 + concentration * (x - loc) / scale) ** (-1 / mpmath.mpf(concentration) - 1) / scale, None,
+        {"loc": 0.5, "scale": 2.0, "concentration": 0.125}, {"loc": -1.0, "scale": 0.75, "concentration": -0.25}),
     "HalfCauchy": (lambda x, scale: 2 / (PI * scale * (1 + (x / scale) ** 2)), (0, INF), {"scale": 2.0}, {"scale": 0.75}),
     "Kumaraswamy": (
         lambda x, concentration1, concentration0: concentration1 * concentration0 * x ** (concentration1 - 1)
@@ -81,7 +84,7 @@ DISCRETE = {
     "Categorical": (lambda k, probs: probs[k], 3, {"probs": [0.1, 0.2, 0.3, 0.4]}, {"probs": [0.25, 0.25, 0.4, 0.1]}),
 }  # fmt: skip
 NAMES = [*CONTINUOUS, *DISCRETE]
-FURTHER = ("Weibull", "Pareto", "HalfCauchy", "Kumaraswamy", "InverseGamma", "FisherSnedecor")  # without divergences
+FURTHER = ("Weibull", "Pareto", "GeneralizedPareto", "HalfCauchy", "Kumaraswamy", "InverseGamma", "FisherSnedecor")  # without divergences
 
 
 def make(name, parameters, dtype="float64"):
@@ -91,6 +94,9 @@ def make(name, parameters, dtype="float64"):
 def support(name, parameters):
     if name == "Pareto":
         return parameters["scale"], INF
+    if name == "GeneralizedPareto":
+        low, scale, c = parameters.values()
+        return low, INF if c >= 0 else low - scale / c
     return CONTINUOUS[name][1] or (parameters["low"], parameters["high"])
 
 
@@ -190,7 +196,8 @@ def test_a_divergence_of_ones_own():
 
 
 WITH_CDF = [
-    "Weibull", "Pareto", "HalfCauchy", "Kumaraswamy", "Normal", "LogNormal", "Laplace", "Cauchy", "Gumbel", "HalfNormal", "Exponential",
+    "Weibull", "Pareto", "GeneralizedPareto", "HalfCauchy", "Kumaraswamy",
+    "Normal", "LogNormal", "Laplace", "Cauchy", "Gumbel", "HalfNormal", "Exponential",
     "Uniform", "Geometric",
 ]  # fmt: skip
 

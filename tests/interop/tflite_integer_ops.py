@@ -313,6 +313,16 @@ def mixed():
         "DEPTHWISE_CONV_2D mixed",
         version=6,
     )
+    for several in (False, True):
+        yield Case(
+            "TRANSPOSE_CONV",
+            [k([2, 13, 12, 5]), weights(5, 3, 3, 4, count=5 if several else 1), f(2, 7, 6, 4), fk(5)],
+            ["float32"],
+            "TransposeConvOptions",
+            {"StrideH": 2, "StrideW": 2, "Padding": SAME},
+            f"TRANSPOSE_CONV mixed {several}",
+            version=3,
+        )
     yield Case(
         "BATCH_MATMUL",
         [f(2, 3, 9), weights(2, 9, 5)],

@@ -37,7 +37,6 @@ NOT_HERE = {
     "tools.network_visualize": INTERNAL,
     "tools.draw_graph": INTERNAL,
     "tools.load_network_and_run": INTERNAL,
-    "random.rng": "its names stand in `random`",
     "xla": HARDWARE,
     "experimental": HARDWARE,
     "amp: Xla_GradScaler": HARDWARE,

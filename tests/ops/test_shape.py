@@ -292,7 +292,7 @@ ERRORS = [
     (lambda x: F.concat([x, x[0]]), ShapeError, "tensor 1 has shape (3, 4, 5)"),
     (lambda x: F.concat([]), ShapeError, "no tensors"),
     (lambda x: F.stack([x, x[:1]]), ShapeError, "tensor 1 has shape"),
-    (lambda x: F.split(x, 2, 1), ShapeError, "3 elements of axis 1 cannot be cut in 2 equal parts"),
+    (lambda x: F.split(x, 4, 1), ShapeError, "3 elements of axis 1 cannot be cut in 4 parts"),
     (lambda x: F.pad(x, ((0, 0), (3, 0)), "reflect"), ShapeError, "axis 1 of extent 3 cannot be padded by (3, 0)"),
     (lambda x: F.pad(x, ((-1, 0),)), ShapeError, "pad_width must be an int >= 0"),
     (lambda x: F.pad(x, (1, 2, 3, 4)), ShapeError, "for every axis or one for each of at most 4 axes"),

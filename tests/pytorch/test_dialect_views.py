@@ -1,5 +1,8 @@
 """Views of PyTorch's dialect: what is written to them is written to the tensor that they are of."""
 
+import copy
+import weakref
+
 import numpy as np
 import pytest
 
@@ -66,3 +69,140 @@ def test_a_view_that_is_written_has_the_gradient_of_its_tensor_and_a_trace_its_b
     x.expand(2, 3)[0] = 1
     assert x.tolist() == [[1, 1, 1], [0, 0, 0]]
     assert torch.ones(2, 3).t().reshape(-1).add_(1).shape == (6,)  # of its own, as PyTorch's copy
+
+
+PICKED = {
+    "diagonal of others": (lambda x: x.diagonal(-1, 0, 2), lambda a: np.diagonal(a, -1, 0, 2)),
+    "torch.diagonal": (lambda x: torch.diagonal(x, dim1=1, dim2=0), lambda a: np.diagonal(a, 0, 1, 0)),
+    "linalg.diagonal": (lambda x: torch.linalg.diagonal(x), lambda a: np.diagonal(a, 0, 1, 2)),
+    "unfold": (lambda x: x.unfold(2, 2, 2), lambda a: a.reshape(2, 3, 2, 2)),
+    "windows apart": (lambda x: x.unfold(0, 1, 2), lambda a: a[:1, ..., None]),
+    "as_strided": (lambda x: x.as_strided((2, 3), (4, 1), 2), lambda a: np.lib.stride_tricks.as_strided(a.reshape(-1)[2:], (2, 3), (16, 4))),
+    "as_strided of a view": (lambda x: x.view(6, 4)[1:].as_strided((2, 2), (4, 1)), lambda a: a.reshape(6, 4)[1:3, :2]),
+    "as_strided in its memory": (lambda x: x.view(4, 6).as_strided((2, 2), (4, 1), 1), lambda a: a.reshape(6, 4)[:2, 1:3]),
+    "hsplit": (lambda x: torch.hsplit(x, 3)[1], lambda a: a[:, 1:2]), "dsplit": (lambda x: x.dsplit([1, 3])[1], lambda a: a[..., 1:3]),
+    "split_with_sizes": (lambda x: x.split_with_sizes([1, 2], 1)[1], lambda a: a[:, 1:]), "mH": (lambda x: x.mH, lambda a: a.swapaxes(1, 2)),
+    "adjoint": (lambda x: x.adjoint(), lambda a: a.swapaxes(1, 2)), "broadcast_to": (lambda x: x.broadcast_to((2, 3, 4)), lambda a: a),
+    "broadcast_tensors": (lambda x: torch.broadcast_tensors(x, torch.zeros(4))[0], lambda a: a), "atleast_3d": (torch.atleast_3d, lambda a: a),
+    "narrow": (lambda x: x.narrow(2, torch.tensor(1), 2), lambda a: a[..., 1:3]), "float": (lambda x: x.float(), lambda a: a),
+    "detach": (lambda x: x.detach(), lambda a: a), "detached views": (lambda x: x.detach()[1].data.t(), lambda a: a[1].T),
+    "strides that fit": (lambda x: x[:, 1].reshape(2, 2, 2), lambda a: np.lib.stride_tricks.as_strided(a[:, 1], (2, 2, 2), (48, 8, 4))),
+    "view of a column": (lambda x: x[0].t()[1].view(-1), lambda a: a[0, :, 1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_views_of_any_elements_are_written(name):
+    view, of_numpy = PICKED[name]
+    a = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x = torch.tensor(a)
+    for part, whole in ((view(x), x), (of_numpy(a), a)):
+        part = part if isinstance(part, torch.Tensor) else _writeable(part)
+        part += 5
+        whole *= 2
+        part[0] = -1
+    view(x).mul_(3)
+    _writeable(of_numpy(a))[...] *= 3
+    assert np.array_equal(x.numpy(), a)
+
+
+def _writeable(a):
+    if not a.flags.writeable:  # np.diagonal's
+        a.flags.writeable = True
+    return a
+
+
+def test_parts_of_complex_numbers_are_written():
+    a = (np.arange(6) + 1j).reshape(2, 3).astype(np.complex64)
+    x = torch.tensor(a)
+    for z, pairs in ((x, torch.view_as_real(x)), (a, a.view(np.float32).reshape(2, 3, 2))):
+        z.real[0] = 7
+        z.imag += 2
+        pairs[1, 1, 0] = 9
+        z.real = z.imag * 2
+    torch.conj(x)[0, 0] = 3 + 4j
+    a[0, 0] = 3 - 4j
+    x.H[2, 1] = 5j
+    a[1, 2] = -5j
+    assert np.array_equal(x.numpy(), a)
+    y = torch.zeros(3, 2)
+    torch.view_as_complex(y)[1] = 1 + 2j
+    assert y.tolist() == [[0, 0], [1, 2], [0, 0]]
+
+
+def test_what_is_written_past_the_tape_keeps_the_gradient():
+    w = torch.ones(3, requires_grad=True)
+    y = w * 2
+    y.data.mul_(3)
+    y.detach()[1] = 7
+    y[2].data.zero_()
+    assert y.tolist() == [6, 7, 0]
+    (y * y).sum().backward()
+    assert w.grad.tolist() == [24, 28, 0]
+    p = torch.nn.Parameter(torch.ones(2))
+    late = p.data
+    with torch.no_grad():
+        p.add_(1)
+    late.add_(1)  # of what is there now
+    assert p.tolist() == late.tolist() == [3, 3]
+    p.data, kept = torch.zeros(2), p.data
+    kept += 1  # of the memory that p had
+    assert p.tolist() == [0, 0]
+    p.data = kept
+    assert p.tolist() == [4, 4]
+    copied = copy.deepcopy(p.data)
+    copied.zero_()
+    assert p.tolist() == [4, 4]
+
+
+def test_a_detached_tensor_does_not_keep_what_it_was_computed_from():
+    w = torch.ones(4, requires_grad=True)
+    h = w * 2
+    row = h[1:].detach()
+    gone = weakref.ref(h)
+    del h
+    assert gone() is None
+    row += 1
+    assert row.tolist() == [3, 3, 3]
+
+
+def test_out_takes_results_of_views_too():
+    x = torch.arange(12.0).reshape(3, 4)
+    assert torch.add(x[1], 1, out=x[0]).tolist() == [5, 6, 7, 8] == x[0].tolist()
+    best, where = torch.zeros(3), torch.zeros(3, dtype=torch.int64)
+    assert torch.max(x, 1, out=(best, where)).indices is where and best.tolist() == [8, 7, 11] and where.tolist() == [3, 3, 3]
+    grown = torch.empty(0)
+    torch.exp(x[0] * 0, out=grown)
+    assert grown.tolist() == [1, 1, 1, 1]
+    with pytest.raises(RuntimeError, match=r"out=\) of f32\[3\] does not fit the result f32\[4\]"):
+        torch.exp(x[0], out=best)
+    with pytest.raises(RuntimeError, match=r"out=\) of i64\[3\] cannot hold the result f32\[3\]"):
+        torch.exp(best, out=where)
+    torch.clamp_(x[2], max=9)
+    torch.nn.init.ones_(x[1, :2])
+    assert x[1:].tolist() == [[1, 1, 6, 7], [8, 9, 9, 9]]
+
+
+def test_what_is_written_to_a_tensor_of_an_array_is_written_to_the_array():
+    a = np.zeros((2, 3), np.float32)
+    x = torch.from_numpy(a)
+    x[0] = 1
+    a[1, 1] = 4
+    torch.as_tensor(a).t()[2] += 2
+    x.add_(1)
+    assert a.tolist() == x.tolist() == [[2, 2, 4], [1, 5, 3]]
+    with pytest.raises(RuntimeError, match="NumPy array"):
+        trace(lambda: torch.from_numpy(a).add_(1), symbolic=True)()
+    traced = trace(lambda y: torch.from_numpy(a).add_(1) + y)
+    assert [traced(torch.zeros(3))[0, 0].item() for _ in range(3)] == [3, 4, 5] and a[0, 0] == 5
+
+
+def test_flipped_tensors_are_copies_and_others_refuse_what_they_cannot_write():
+    x = torch.arange(4.0)
+    assert x.flip(0).add_(1).tolist() == [4, 3, 2, 1] and x.tolist() == [0, 1, 2, 3]
+    for view in (lambda: x.unfold(0, 2, 1), lambda: x.expand(2, 4), lambda: torch.meshgrid(x, x, indexing="ij")[0],
+                 lambda: torch.einsum("ij->ji", x[None])):  # fmt: skip
+        with pytest.raises(RuntimeError, match="is not written to x"):
+            view()[0] = 1
+    with pytest.raises(TypeError, match="another dtype"):
+        x.view(torch.int32)

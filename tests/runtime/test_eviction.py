@@ -21,7 +21,7 @@ everything_goes = pytest.mark.filterwarnings("ignore:the budget of .* cannot be 
 @pytest.fixture(autouse=True)
 def no_budget_is_left():
     yield
-    assert eviction.keeper is None and not nodes.watchers and eviction.EVERYBODY not in nodes.limits
+    assert eviction.keeper is None and not nodes.watchers and nodes.EVERYBODY not in nodes.limits
 
 
 def rows(n, width=64, seed=0):

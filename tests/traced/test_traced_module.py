@@ -1,6 +1,7 @@
 """`tengen.traced_module`: traced modules compute, train and trace with the bits of their modules; edits, files, and what is refused."""
 
 import copy
+import pickle
 import random
 
 import numpy as np
@@ -254,6 +255,10 @@ def test_files(net, tmp_path):
     assert [e.told() for e in again["model"].graph.exprs()] == [e.told() for e in m.graph.exprs()]
     same(net(data(5)), again["model"](data(5)))
     assert type(again["model"].heads[0].weight) is Parameter and again["model"].state_dict().keys() == m.state_dict().keys()
+    for other in (pickle.loads(pickle.dumps(m)), pickle.loads(pickle.dumps(M.Sequential(m)))[0]):
+        same(net(data(5)), other(data(5)))
+    node = m.graph.get_node_by_name("Net_*").as_list()
+    assert node == m.graph.get_node_by_name("*").as_list() and m.graph.get_node_by_name(f"Net_{node[-1].name}").as_unique() is node[-1]
     again["model"].train(), net.train()
     assert step(copy.deepcopy(net), data(2)) == step(again["model"], data(2))
     net.eval()

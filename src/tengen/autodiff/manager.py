@@ -175,6 +175,10 @@ class GradManager:
             if g is not None:
                 finish(t, stand_ins, callbacks, g)
 
+    def __or__(self, other: GradManager | GradManagers) -> GradManagers:
+        """``with gm | other:`` records for both, as ``with gm, other:`` does."""
+        return GradManagers([self]) | other
+
     def __enter__(self) -> GradManager:
         return self.record()
 
@@ -197,6 +201,43 @@ class GradManager:
 
     def __exit__(self, *exc) -> None:
         self.release()
+
+
+class GradManagers:
+    """What ``gm | other`` gives: managers that record together in one ``with`` block.
+
+    >>> from tengen import Tensor, autodiff
+    >>> x = Tensor([1.0, 2.0])
+    >>> gm, other = (autodiff.GradManager().attach([x]) for _ in range(2))
+    >>> with gm | other:
+    ...     y = x * x
+    ...     gm.backward(y)
+    ...     other.backward(y)
+    >>> x.grad.tolist()
+    [4.0, 8.0]
+    """
+
+    def __init__(self, managers: Iterable[GradManager]) -> None:
+        self.managers = list(managers)
+
+    def __or__(self, other: GradManager | GradManagers) -> GradManagers:
+        if not isinstance(other, (GradManager, GradManagers)):
+            return NotImplemented
+        return GradManagers([*self.managers, *(other.managers if isinstance(other, GradManagers) else [other])])
+
+    def __enter__(self) -> GradManagers:
+        for at, gm in enumerate(self.managers):
+            try:
+                gm.record()
+            except BaseException:
+                for begun in self.managers[:at]:
+                    begun.release()
+                raise
+        return self
+
+    def __exit__(self, *exc) -> None:
+        for gm in reversed(self.managers):
+            gm.release()
 
 
 def _nothing_found(ys: Sequence[Tensor], attached: int) -> None:

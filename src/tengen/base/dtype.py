@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,11 @@ BY_NAME = {k: d for k, d in BY_SHORT.items() if k not in ("i8", "u8")} | {d.name
 _OF_NUMPY: dict[np.dtype, DType] = {}  # those that were asked for: bfloat16's brings a package
 
 
+def is_quantised(x: Any) -> bool:
+    """Whether x is a NumPy dtype that carries a scale, as MegEngine's `qint8(0.1)` does (`tengen.core.tensor.dtype`)."""
+    return isinstance(x, np.dtype) and x.metadata is not None and "mgb_dtype" in x.metadata
+
+
 def dtype(x) -> DType:
     """The `DType` that `x` names: a DType, a name or a code of NumPy's, a NumPy dtype, or Python's float, int, bool, complex.
 
@@ -144,8 +150,14 @@ def dtype(x) -> DType:
     """
     if isinstance(x, DType):
         return x
-    if isinstance(x, np.dtype) and (found := _OF_NUMPY.get(x)) is not None:  # its name takes NumPy microseconds
-        return found
+    if isinstance(x, np.dtype):
+        if is_quantised(x):  # it equals the dtype of its integers
+            what = f"a quantised dtype ({dict(x.metadata or {})['mgb_dtype']})"
+            raise TypeError(
+                f"{what} is taken by Tensor(data, dtype), x.astype and functional.quantized alone; help: {x.name!r} is that of the integers"
+            )
+        if (found := _OF_NUMPY.get(x)) is not None:  # its name takes NumPy microseconds
+            return found
     if isinstance(x, str) and x in BY_NAME:
         return BY_NAME[x]
     if x is float:

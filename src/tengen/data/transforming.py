@@ -14,8 +14,13 @@ import numpy as np
 
 from tengen.data.draws import rng, select
 
-# What an item of a sample may be; any other name in an `order`, such as "image_category", is passed on unchanged.
+# What an item of a sample may be, and the ends of other names in an `order`, such as "image_category", whose items are passed on.
 KINDS = ("image", "coords", "boxes", "mask", "keypoints", "polygons")
+PASSED_ON = ("category", "info")
+
+
+class UnknownKindError(ValueError, NotImplementedError):
+    """A kind of item that a transform does not know."""
 
 
 class Transform(ABC):
@@ -105,11 +110,12 @@ class VisionTransform(Transform):
 
     Args:
         order: what the items of a sample are: "image", "mask" (as an image, without interpolation), "coords" (N x 2, x then
-            y), "boxes" (N x 4, corners x0 y0 x1 y1), "keypoints", "polygons"; other names, and items past the end of
-            `order`, are passed on. Default: ("image",).
+            y), "boxes" (N x 4, corners x0 y0 x1 y1), "keypoints", "polygons"; items whose names end in "category" or "info", and those
+            past the end of `order`, are passed on. Default: ("image",).
 
     Errors:
-        ValueError: an order that is not a sequence of names, or a kind of item that this transform cannot follow.
+        ValueError: an order that is not a sequence of names. ValueError that is a NotImplementedError too: a kind of item that there
+            is not, or that this transform cannot follow.
 
     >>> from tengen.data.transform import RandomHorizontalFlip
     >>> image, boxes = np.zeros((4, 6, 3)), np.array([[1, 0, 2, 3]])
@@ -123,14 +129,20 @@ class VisionTransform(Transform):
         self.order = self.check_order(("image",) if order is None else order)
 
     def check_order(self, order: Sequence[str]) -> tuple[str, ...]:
-        """`order` as a tuple, if this transform knows how to treat what it names."""
+        """`order` as a tuple, if this transform knows how to treat what it names.
+
+        Errors: ValueError for what is no sequence of names, UnknownKindError (a ValueError) for other names
+        """
         if isinstance(order, str) or not all(isinstance(kind, str) for kind in order):
             raise ValueError(f"{type(self).__name__}: order must be a sequence of names, got {order!r}")
         for kind in order:
             own_boxes = type(self)._apply_boxes is not VisionTransform._apply_boxes
             needs = "_apply_coords" if kind == "boxes" and not own_boxes else f"_apply_{kind}"
             if self.geometric and kind in KINDS and not hasattr(self, needs):
-                raise ValueError(f"{type(self).__name__} does not transform {kind!r}")
+                raise UnknownKindError(f"{type(self).__name__} does not transform {kind!r}")
+            if kind not in KINDS and not kind.endswith(PASSED_ON) and not hasattr(self, needs):
+                what = f"{type(self).__name__}: order names {kind!r}, which is none of {', '.join(KINDS)}"
+                raise UnknownKindError(f"{what}; help: names that end in category or info are passed on, as 'image_category' is")
         return tuple(order)
 
     def apply(self, input: Any) -> Any:

@@ -23,7 +23,7 @@ from tengen.base.files import File, name_of
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors, write_tensors
 from tengen.ir.plain_json import load_json, weigh
 from tengen.ops.calls import with_line
-from tengen.tensor import Tensor, contiguous, from_numpy
+from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
 
 FORMAT, VERSION = "tengen-checkpoint", "1"
 DEPTH = 60
@@ -80,7 +80,7 @@ def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if type(x) is bytes:
         return {"bytes": base64.b64encode(x).decode()}
     if isinstance(x, Tensor):
-        return {"tensor": _keep(contiguous(x.detach()).numpy(), where, arrays)}
+        return {"parameter" if isinstance(x, Parameter) else "tensor": _keep(contiguous(x.detach()).numpy(), where, arrays)}
     if isinstance(x, (np.ndarray, np.generic)) and not isinstance(x, np.ma.MaskedArray):
         return {"array" if isinstance(x, np.ndarray) else "scalar": _keep(np.asarray(x), where, arrays)}
     if isinstance(x, tuple):
@@ -176,7 +176,7 @@ def _unpack(x: Any, left: dict[str, np.ndarray], mmap: bool, depth: int) -> Any:
     if not isinstance(x, dict) or len(x) != 1:
         fail("its structure is not one that `save` writes")
     ((tag, v),) = x.items()
-    if tag in ("tensor", "array", "scalar"):
+    if tag in ("tensor", "parameter", "array", "scalar"):
         if type(v) is not str or v not in left:
             fail(f"the tensor {str(v)[:60]!r} is missing or used twice")
         a = left.pop(v)
@@ -184,7 +184,10 @@ def _unpack(x: Any, left: dict[str, np.ndarray], mmap: bool, depth: int) -> Any:
             fail(f"{v[:60]!r} is no scalar")
         if tag == "scalar":
             return a[()]
-        return from_numpy(a, copy=not mmap) if tag == "tensor" else a if mmap else a.copy()
+        if tag == "array":
+            return a if mmap else a.copy()
+        t = from_numpy(a, copy=not mmap)
+        return Parameter(t) if tag == "parameter" else t
     if tag in ("tuple", "list") and isinstance(v, list):
         items = [_unpack(y, left, mmap, depth + 1) for y in v]
         return tuple(items) if tag == "tuple" else items

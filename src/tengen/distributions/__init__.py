@@ -22,6 +22,7 @@ from tengen.distributions.further import (
 )
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tengen.distributions.joined_transforms import CatTransform, StackTransform, StickBreakingTransform
+from tengen.distributions.logistic_normal import LogisticNormal
 from tengen.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
 from tengen.distributions.matrix_transforms import (
     CorrCholeskyTransform,
@@ -29,7 +30,7 @@ from tengen.distributions.matrix_transforms import (
     PositiveDefiniteTransform,
     SoftmaxTransform,
 )
-from tengen.distributions.tails import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from tengen.distributions.tails import FisherSnedecor, GeneralizedPareto, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
 from tengen.distributions.transforms import (
     AbsTransform,
     AffineTransform,
@@ -52,7 +53,8 @@ __all__ = [
     "Multinomial", "NegativeBinomial", "OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical", "VonMises",
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
-    "FisherSnedecor", "HalfCauchy", "Independent", "InverseGamma", "Kumaraswamy", "MixtureSameFamily", "Pareto", "Weibull",
+    "FisherSnedecor", "GeneralizedPareto", "HalfCauchy", "LogisticNormal",
+    "Independent", "InverseGamma", "Kumaraswamy", "MixtureSameFamily", "Pareto", "Weibull",
     "MultivariateNormal", "OneHotCategorical", "register_kl", "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform",
     "SigmoidTransform", "SoftplusTransform", "TanhTransform", "Transform", "TransformedDistribution",
 ]  # fmt: skip

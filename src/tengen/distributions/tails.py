@@ -6,7 +6,15 @@ import math
 from typing import Any
 
 from tengen import functional as F
-from tengen.distributions.constraints import dependent_property, greater_than_eq, nonnegative, positive, unit_interval
+from tengen.distributions.constraints import (
+    dependent_property,
+    greater_than_eq,
+    interval,
+    nonnegative,
+    positive,
+    real,
+    unit_interval,
+)
 from tengen.distributions.continuous import EULER
 from tengen.distributions.distribution import Distribution, as_float, together, within
 from tengen.distributions.gamma_family import mode_of_powers, power_term
@@ -118,6 +126,67 @@ class Pareto(_ByQuantiles):
 
     def icdf(self, value):
         return self.scale * exp(-log1p(-as_float(value)) / self.alpha)
+
+
+class GeneralizedPareto(_ByQuantiles):
+    """What is above a high threshold `loc`: the probability of more than x is (1 + concentration z)^(-1 / concentration) for
+    z = (x - loc) / scale, and exp(-z) for a concentration of 0. With a negative concentration x is at most loc - scale / concentration.
+
+    >>> GeneralizedPareto(0.0, 2.0, 0.5).mean.item()
+    4.0
+    """
+
+    parameters = ("loc", "scale", "concentration")
+    arg_constraints = {"loc": real, "scale": positive, "concentration": real}
+
+    def __init__(self, loc: Any, scale: Any, concentration: Any):
+        self.loc, self.scale, self.concentration = together(self, {"loc": loc, "scale": scale, "concentration": concentration})
+        super().__init__(self.loc.shape)
+
+    @dependent_property
+    def support(self):
+        """From loc on; to where the density ends, if the concentration is negative."""
+        c = where(self.concentration < 0, self.concentration, -1.0)
+        return interval(self.loc, where(self.concentration < 0, self.loc - self.scale / c, math.inf))
+
+    @property
+    def mode(self):
+        return self.loc
+
+    @property
+    def mean(self):
+        c = where(self.concentration < 1, self.concentration, 0.0)
+        return where(self.concentration < 1, self.loc + self.scale / (1.0 - c), math.inf)
+
+    @property
+    def variance(self):
+        c = where(self.concentration < 0.5, self.concentration, 0.0)
+        return where(self.concentration < 0.5, self.scale * self.scale / ((1.0 - c) * (1.0 - c) * (1.0 - 2.0 * c)), math.inf)
+
+    def _exponent(self, x: Tensor) -> Tensor:
+        """log1p(c z) / c, which is z for c = 0."""
+        z = (x - self.loc) / self.scale
+        c = where(self.concentration == 0, 1.0, self.concentration)
+        series = z - self.concentration * z * z * 0.5  # with the derivative by c at 0
+        return where(self.concentration == 0, series, log1p(c * z) / c)
+
+    def log_prob(self, value):
+        x = as_float(value)
+        density = lambda v: -log(self.scale) - self._exponent(v) * (1.0 + self.concentration)
+        return within(self.support.check(x), x, density, self.loc)
+
+    def entropy(self):
+        return log(self.scale) + self.concentration + 1.0
+
+    def cdf(self, value):
+        x, limits = as_float(value), self.support
+        inside = limits.check(x)
+        return where(inside, -expm1(-self._exponent(where(inside, x, self.loc))), where(x > self.loc, 1.0, where(F.isnan(x), math.nan, 0.0)))
+
+    def icdf(self, value):
+        t = -log1p(-as_float(value))
+        c = where(self.concentration == 0, 1.0, self.concentration)
+        return self.loc + self.scale * where(self.concentration == 0, t + self.concentration * t * t * 0.5, expm1(c * t) / c)
 
 
 class HalfCauchy(_ByQuantiles):

@@ -300,8 +300,8 @@ def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
     """The bits that are in x or y."""
 def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
     """The bits that are in exactly one of x and y."""
-def broadcast_to(x: TensorLike, shape: Shape) -> Tensor:
-    """x repeated along new and unit axes, without copying."""
+def broadcast_to(x: TensorLike, shape: Shape | Sequence[None]) -> Tensor:
+    """x repeated along new and unit axes, without copying. None in the shape keeps the extent that x has there."""
 def cbrt(x: TensorLike) -> Tensor:
     """The cube root, of negative numbers too; at most 2 ULP off."""
 def ceil(x: TensorLike) -> Tensor:
@@ -408,8 +408,8 @@ def expand_dims(inp: TensorLike, axis: int | Sequence[int]) -> Tensor:
     """A view with unit axes at these places of the result."""
 def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
-def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
-    """The N x M (N x N) matrix with ones on its k-th diagonal."""
+def eye(N: Shape, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
+    """The N x M (N x N) matrix with ones on its k-th diagonal; N may be a shape of one or two extents."""
 def fake_quantize(
     inp: TensorLike, scale: TensorLike, zero: TensorLike | None = None, low: int = -128, high: int = 127,
 ) -> Tensor:
@@ -731,7 +731,8 @@ def softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
 def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Equal parts (a number), or the parts between these positions (a list), as views."""
+    """So many parts (a number), or the parts between these positions (a list), as views. Where the axis cannot be cut in equal
+    parts, the first ones have one element more."""
 def sqrt(x: TensorLike) -> Tensor:
     """The square root, correctly rounded; NaN below 0, -0.0 stays."""
 def square(x: TensorLike) -> Tensor:

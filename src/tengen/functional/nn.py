@@ -348,16 +348,17 @@ def local_response_norm(
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
-    """(N, C r r, H, W) -> (N, C, H r, W r).
+    """(*, C r r, H, W) -> (*, C, H r, W r).
 
     Errors: ShapeError for channels that are no multiple of the square of the factor
     """
     r = upscale_factor
-    if inp.ndim != 4 or r < 1 or (isinstance(inp.shape[1], int) and inp.shape[1] % (r * r)):
-        raise ShapeError(f"pixel_shuffle of {inp.shape} by {r}: an image (N, C r r, H, W) is needed")
-    n, c, h, w = inp.shape
-    x = inp.reshape(n, c // (r * r), r, r, h, w)
-    return x.transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
+    if inp.ndim < 3 or r < 1 or (isinstance(inp.shape[-3], int) and inp.shape[-3] % (r * r)):
+        raise ShapeError(f"pixel_shuffle of {inp.shape} by {r}: an image (*, C r r, H, W) is needed")
+    *lead, c, h, w = inp.shape
+    n = len(lead)
+    x = inp.reshape(*lead, c // (r * r), r, r, h, w)
+    return x.transpose(*range(n), *(n + i for i in (0, 3, 1, 4, 2))).reshape(*lead, c // (r * r), h * r, w * r)
 
 
 def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:

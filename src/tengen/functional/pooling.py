@@ -45,11 +45,11 @@ def _avg_pool(
     n: int, inp: Tensor, kernel: Any, stride: Any, padding: Any, mode: str, ceil_mode: bool, count_include_pad: bool | None,
     divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    if mode not in ("average", "average_count_exclude_padding"):
+    if mode.lower() not in ("average", "average_count_exclude_padding"):
         raise ArgumentError(f"avg_pool{n}d: mode={mode!r} must be 'average' or 'average_count_exclude_padding'; help: ceil_mode= by its name")
     if divisor_override is not None and divisor_override == 0:
         raise ArgumentError(f"avg_pool{n}d: divisor_override=0 divides by zero")
-    counted = mode == "average" if count_include_pad is None else count_include_pad
+    counted = mode.lower() == "average" if count_include_pad is None else count_include_pad
 
     def pool(x: Tensor) -> Tensor:
         if not ceil_mode and divisor_override is None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tengen.base.dtype import is_quantised
 from tengen.base.errors import ArgumentError
 from tengen.functional.nn import conv_int, relu, requantize_linear
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
+from tengen.tensor.quantised import meaning
 
 __all__ = ["batch_conv_bias_activation", "conv_bias_activation", "conv_transpose2d"]
 
@@ -32,6 +34,8 @@ def _finished(total: Tensor, scale: Tensor, bias: Tensor | None, dtype: Any, non
     if dtype is None:
         y = total.astype("float32") * scale
         return relu(y) if mode == "relu" else y
+    if is_quantised(dtype):
+        dtype = meaning.of(dtype)
     m = dtype.dtype_meta
     zero = None if dtype.zero_point is None else dtype.zero_point.astype("int32")
     out = requantize_linear(total, scale / dtype.scale, zero, m.qmin, m.qmax, m.np_dtype_str)
@@ -53,7 +57,8 @@ def conv_bias_activation(
 
     Args:
         inp, weight: integers with `qparams`. bias: in units of the product of their scales, or None.
-        dtype: `QParams` of the result; None: float32. nonlinear_mode: "identity" or "relu". Others: as of `conv2d`.
+        dtype: `QParams` of the result, or one of MegEngine's quantised dtypes; None: float32. nonlinear_mode: "identity" or "relu".
+        Others: as of `conv2d`.
 
     Errors: ArgumentError for operands without `qparams`, another mode
     """
@@ -96,7 +101,7 @@ def conv_transpose2d(
     Errors: ArgumentError as of `conv_bias_activation`
     """
     (a, za), (b, zb) = _scale(inp, "inp"), _scale(weight, "weight")
-    wide = [_centred(x, z).astype("float64") for x, z in ((inp, za), (weight, zb))]  # in which such sums are exact
+    wide = [REGISTRY["astype"](_centred(x, z), "float64") for x, z in ((inp, za), (weight, zb))]  # in which such sums are exact
     total = REGISTRY["conv_transposed"](*wide, None, stride, padding, dilation, groups, output_padding, "direct").astype(
         "int32"
     )

@@ -139,11 +139,15 @@ class BatchMatMulActivation(Configured):
         return REGISTRY["relu"](y) if self.nonlinear_mode == "relu" else y
 
 
-_FUSED = {"fuse_add_relu": "relu", "fuse_add_sigmoid": "sigmoid", "fuse_add_tanh": "tanh", "fuse_add_h_swish": "hswish"}
+_FUSED = {
+    **{f"fuse_add_{name}": lambda x, y, op=op: REGISTRY[op](x + y)
+       for name, op in {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "h_swish": "hswish"}.items()},
+    "fuse_mul_add3": lambda x, y, z: x * y + z, "fuse_mul_add4": lambda x, y, z, w: x * y + z * w,
+}  # fmt: skip
 _NAMES = {
     "true_div": "div", "fast_tanh": "tanh", "h_swish": "hswish", "negate": "neg", "shl": "left_shift", "shr": "right_shift",
     "and": "logical_and", "or": "logical_or", "not": "logical_not", "xor": "logical_xor", "eq": "equal", "lt": "less", "leq": "less_equal",
-    "max": "maximum", "min": "minimum", "clip": "clip", "sub": "sub",
+    "neq": "not_equal", "max": "maximum", "min": "minimum", "log_sum_exp": "logaddexp",
 }  # fmt: skip
 
 
@@ -166,8 +170,7 @@ class Elemwise(Configured):
 
     def forward(self, *inps: Tensor) -> Tensor:
         name = _elementwise_name(self.method)
-        after = _FUSED.get(name)
-        return REGISTRY[name](*inps) if after is None else REGISTRY[after](REGISTRY["add"](*inps))
+        return (_FUSED[name] if name in _FUSED else REGISTRY[name])(*inps)
 
     def _module_info_string(self) -> str:
         return repr(self.method)

@@ -25,6 +25,37 @@ class WithKeywords:
         return self.hook(*args)
 
 
+class Always:
+    """A forward hook that is called, with None as the outputs, where forward raises an error, too."""
+
+    def __init__(self, hook: Callable[..., Any]):
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(*args)
+
+
+class AlwaysWithKeywords(WithKeywords):
+    """`Always` and `WithKeywords`."""
+
+
+def forward_hook(hook: Callable, with_kwargs: bool, always_call: bool) -> Callable:
+    """The hook as `Module.register_forward_hook` keeps it."""
+    kinds = {(True, True): AlwaysWithKeywords, (True, False): WithKeywords, (False, True): Always}
+    kind = kinds.get((with_kwargs, always_call))
+    return hook if kind is None else kind(hook)
+
+
+def call_in_spite_of(error: Exception, hooks: Sequence[Callable], module: Any, inputs: tuple, kwargs: dict) -> None:
+    """Calls the forward hooks that are to be called always, where forward has raised an error; that notes what they raise."""
+    for hook in hooks:
+        if isinstance(hook, (Always, AlwaysWithKeywords)):
+            try:
+                hook(module, inputs, *([kwargs] if isinstance(hook, WithKeywords) else ()), None)
+            except Exception as other:
+                error.add_note(f"then a forward hook of {type(module).__name__} raised {type(other).__name__}: {other}")
+
+
 class BackwardWatch:
     """One call of a module with backward hooks.
 

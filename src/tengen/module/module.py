@@ -18,7 +18,7 @@ from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.module.construction import constructor, first_by_name
-from tengen.module.hooks import BackwardWatch, WithKeywords
+from tengen.module.hooks import BackwardWatch, WithKeywords, call_in_spite_of, forward_hook
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
@@ -124,10 +124,11 @@ class Module(Watched):
             out = forward(*inputs, **kwargs)
         except Exception as e:
             _name_layer(e, self)
+            call_in_spite_of(e, (*_BEHIND_ALL.values(), *self._forward_hooks.values()), self, inputs, kwargs)
             raise
         if self._forward_hooks or _BEHIND_ALL:
             for hook in (*_BEHIND_ALL.values(), *self._forward_hooks.values()):
-                changed = hook(self, inputs, kwargs, out) if type(hook) is WithKeywords else hook(self, inputs, out)
+                changed = hook(self, inputs, kwargs, out) if isinstance(hook, WithKeywords) else hook(self, inputs, out)
                 out = out if changed is None else changed
         return out if watch is None else watch.leaving(out)
 
@@ -139,19 +140,23 @@ class Module(Watched):
         """
         return self._add_hook(self._forward_pre_hooks, WithKeywords(hook) if with_kwargs else hook, prepend)
 
-    def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> HookHandle:
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> HookHandle:
         """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs.
 
         Args: prepend: whether it comes before those that are there. with_kwargs: it is called as hook(module, inputs, kwargs, outputs).
+            always_call: it is also called, with None as the outputs, where forward raises an error, which goes on afterwards.
         """
-        return self._add_hook(self._forward_hooks, WithKeywords(hook) if with_kwargs else hook, prepend)
+        return self._add_hook(self._forward_hooks, forward_hook(hook, with_kwargs, always_call), prepend)
 
-    def register_full_backward_hook(self, hook: Callable) -> HookHandle:
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> HookHandle:
         """Calls hook(module, grad_input, grad_output) when a backward walk has computed the gradients of the inputs: tuples with an
         entry for each tensor among the positional inputs and the outputs, None where there is no gradient. What it returns, if
         anything, takes the place of grad_input. Where no gradient of an input is recorded, it is called with Nones as soon as those
         of the outputs are there.
 
+        Args: prepend: whether it comes before those that are there.
         Errors: GradientError for a result of another number or type.
 
         >>> from tengen import autodiff, functional as F, module as M
@@ -162,7 +167,7 @@ class Module(Watched):
         >>> seen
         [((1, 3), [[1.0, 1.0, 1.0]])]
         """
-        return self._add_hook(self._backward_hooks, hook)
+        return self._add_hook(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> HookHandle:
         """Calls hook(module, grad_output) when a backward walk has computed the gradients of the outputs, before it goes through the
@@ -233,23 +238,23 @@ class Module(Watched):
         """The modules directly inside."""
         return (v for _, v in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all inside, each once, with dotted names."""
+    def named_modules(self, prefix: str = "", with_parent: bool = False) -> Iterator[tuple]:
+        """This module and all inside, each once, with dotted names; `with_parent`: and the module in which it stands, None for this one."""
         seen: set[int] = set()
 
-        def walk(m: Module, name: str):
+        def walk(m: Module, name: str, parent: Module | None):
             if id(m) in seen:
                 return
             seen.add(id(m))
-            yield name, m
+            yield (name, m, parent) if with_parent else (name, m)
             for n, child in m.named_children():
-                yield from walk(child, f"{name}.{n}" if name else n)
+                yield from walk(child, f"{name}.{n}" if name else n, m)
 
-        return walk(self, prefix)
+        return walk(self, prefix, None)
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all inside."""
-        return (m for _, m in self.named_modules())
+    def modules(self, with_parent: bool = False) -> Iterator[Any]:
+        """This module and all inside; `with_parent`: (module, the module in which it stands, None for this one)."""
+        return (found[1:] if with_parent else found[1] for found in self.named_modules(with_parent=with_parent))
 
     def named_tensors(self, prefix: str = "", recursive: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Parameters and buffers, each tensor once."""

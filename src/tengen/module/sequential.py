@@ -37,6 +37,13 @@ class Sequential(Module):
     def __setitem__(self, i: int, m: Module) -> None:
         setattr(self, self.layer_keys[i], m)
 
+    def __delitem__(self, i: int | slice) -> None:
+        """Takes modules out; the others keep their names."""
+        keys = self.layer_keys[i] if isinstance(i, slice) else (self.layer_keys[i],)
+        for k in keys:
+            delattr(self, k)
+        self.layer_keys = tuple(k for k in self.layer_keys if k not in keys)
+
     def add_module(self, name: str, module: Module | None) -> None:
         """Puts a module behind the last one, under a name; one that has the name already gives way to it.
 

@@ -77,16 +77,16 @@ def tensor_or_none(name: str) -> Callable[[Any, Any], Any]:
     return check
 
 
-def counts(*names: str) -> dict[str, Callable[[Any, Any], Any]]:
-    """Checks for numbers of features, channels, groups: whole, and at least 1."""
+def counts(*names: str, least: int = 1) -> dict[str, Callable[[Any, Any], Any]]:
+    """Checks for numbers of features, channels, groups: whole, and at least 1, or another number."""
 
     def check(name: str, m: Module, value: Any) -> int:
         try:
             n = operator.index(value)
         except TypeError:
             raise TypeError(f"{type(m).__name__}: {name}={value!r} must be a whole number") from None
-        if n < 1:
-            raise ValueError(f"{type(m).__name__}: {name}={n} must be at least 1")
+        if n < least:
+            raise ValueError(f"{type(m).__name__}: {name}={n} must be at least {least}")
         return n
 
     return {name: functools.partial(check, name) for name in names}

@@ -403,7 +403,7 @@ def _kind(e: ast.expr) -> Kind:
         a, b = _kind(e.left), _kind(e.right)
         if a.several is not None and b.several is not None:
             both = a.several, b.several
-            inner = Kind(both[0].items + both[1].items, both[0].several or both[1].several)
+            inner = Kind(both[0].items + both[1].items, both[0].several or both[1].several, both[0].none or both[1].none)
         else:
             inner = a.several or b.several
         return Kind((*a.items, *(i for i in b.items if i not in a.items)), inner, a.none or b.none, a.shape or b.shape)

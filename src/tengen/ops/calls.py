@@ -18,7 +18,7 @@ import numpy as np
 
 from tengen.base.arguments import FLAGS, check_flag
 from tengen.base.device import Device
-from tengen.base.errors import tell
+from tengen.base.errors import DTypeError, ShapeError, tell
 from tengen.ops.attributes import Kind, kind
 
 if TYPE_CHECKING:
@@ -177,12 +177,15 @@ def _odd(p: Parameter) -> str:
 SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
 
 
+OUT = "->"  # in the place of a parameter's name: the tensor, or the tensors, that take the results
+
+
 def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[str, str]:
     """Other names of a function's parameters: {another name: the parameter's}. Functions that take any name have none."""
     names = {p.name for p in parameters}
     if any(p.kind == "**" for p in parameters):
         return {}
-    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, ""} and other not in names}
+    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, "", OUT} and other not in names}
 
 
 _PLACES = ("device", "map_location")  # of the names that change nothing, those that a device must be
@@ -204,12 +207,16 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
 
     Errors: TypeError for an argument that is given twice or not at all, and for too many.
     """
+    out = None
     try:
         for name, value in other.items():
             if value is not None:
                 if name == "_end":
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
+                if own is OUT:
+                    out = value
+                    continue
                 if not own:
                     if name in _PLACES and isinstance(value, (str, Device)):
                         Device.named(value)
@@ -223,7 +230,30 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
     except TypeError as e:
         tell(e)
         raise
-    return call(**given)
+    return call(**given) if out is None else _stored(call.__name__, call(**given), out)
+
+
+def _stored(name: str, made: Any, out: Any) -> Any:
+    """`out`, a tensor or a tuple of them, after it has taken the results. Errors: ShapeError for another shape, unless it is empty;
+    DTypeError for a dtype that cannot hold the result; TypeError where they are not as many"""
+    if isinstance(made, tuple):
+        if not isinstance(out, (tuple, list)) or len(out) != len(made):
+            raise TypeError(f"{name}() has {len(made)} results; help: out=({', '.join('abcdefgh'[: len(made)])})")
+        each = [_stored(name, *pair) for pair in zip(made, out)]
+        return type(made)(*each) if hasattr(made, "_fields") else tuple(each)
+    order = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+    try:
+        if order.get(made.dtype.kind, 2) > order.get(out.dtype.kind, 2):
+            raise DTypeError(f"{name}(out=) of {out._layout.type!r} cannot hold the result {made._layout.type!r}; help: another dtype")
+        if made.shape != out.shape and out.size:
+            raise ShapeError(f"{name}(out=) of {out._layout.type!r} does not fit the result {made._layout.type!r}; help: torch.empty(0)")
+    except Exception as e:
+        tell(e)
+        raise
+    if made.shape == out.shape:
+        return out.copy_(made)
+    out._reset(made.astype(out.dtype))
+    return out
 
 
 def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
@@ -374,7 +404,7 @@ def also_called(f: Callable, words: Iterable[tuple[str, str]]) -> Callable:
     names = {p.name for p in parameters}
     more: dict[str, str] = {}
     for other, own in words:
-        if own in names and other not in names and other not in f.aliases:
+        if own in {*names, OUT} and other not in names and other not in f.aliases:
             more.setdefault(other, own)
     if not more:
         return f

@@ -266,12 +266,22 @@ linspace.cases(
 
 @shorthand(functional="tensor")
 def eye(
-    N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32", device: DeviceLike | None = None
+    N: Shape, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32", device: DeviceLike | None = None
 ) -> Tensor:
-    """The N x M (N x N) matrix with ones on its k-th diagonal."""
-    m = N if M is None else M
-    n = N if M is None and k == 0 else max(0, min(N + min(k, 0), m - max(k, 0)))
-    return on_diagonal(ones((n,), dtype, device), N, m, k)
+    """The N x M (N x N) matrix with ones on its k-th diagonal; N may be a shape of one or two extents.
+
+    Errors: ShapeError for other shapes
+
+    >>> from tengen import functional as F
+    >>> F.eye([1, 2]).tolist()
+    [[1.0, 0.0]]
+    """
+    sizes = (*N,) if M is None else (*N, M)
+    if not 1 <= len(sizes) <= 2:
+        raise ShapeError(f"eye: a matrix has one or two extents, got {sizes}")
+    n, m = sizes[0], sizes[-1]
+    ones_there = n if len(sizes) == 1 and k == 0 else max(0, min(n + min(k, 0), m - max(k, 0)))
+    return on_diagonal(ones((ones_there,), dtype, device), n, m, k)
 
 
 eye.reference(lambda N, M=None, k=0, dtype="float32", device=None: np.eye(N, M, k, dtype))

@@ -120,11 +120,14 @@ stack.cases(
 
 @shorthand(functional="tensor")
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Equal parts (a number), or the parts between these positions (a list), as views.
+    """So many parts (a number), or the parts between these positions (a list), as views. Where the axis cannot be cut in equal parts,
+    the first ones have one element more.
 
-    Errors: ShapeError for parts that do not fit the axis
+    Errors: ShapeError for more parts than there are elements, and for positions that fall
 
     >>> from tengen import functional as F
+    >>> [p.tolist() for p in F.split(F.arange(5), 2)]
+    [[0.0, 1.0, 2.0], [3.0, 4.0]]
     >>> [p.tolist() for p in F.split(F.arange(5), [2, 4])]
     [[0.0, 1.0], [2.0, 3.0], [4.0]]
     """
@@ -137,16 +140,18 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
             part = n // parts
             x = reshape(x, (*x.shape[:a], part * parts, *x.shape[a + 1 :]))
             return [narrow(x, a, i * part, part) for i in range(parts)]
-        if parts < 1 or n % parts:
-            raise ShapeError(f"split({tuple(x.shape)}): {n} elements of axis {a} cannot be cut in {parts} equal parts")
-        bounds = [i * (n // parts) for i in range(parts + 1)]
+        if parts < 1 or 0 < n < parts:
+            raise ShapeError(f"split({tuple(x.shape)}): {n} elements of axis {a} cannot be cut in {parts} parts")
+        bounds = [i * (n // parts) + min(i, n % parts) for i in range(parts + 1)]
     else:
         if as_int(n) is None:  # as slices of an open axis, these are not clipped
             cuts = [b + n if isinstance(b, int) and b < 0 else b for b in nsplits_or_sections]
             return [narrow(x, a, lo, hi - lo) for lo, hi in pairwise([0, *cuts, n])]
-        inner = [min(max(b + n if b < 0 else b, 0), n) for b in nsplits_or_sections]
-        bounds = [0, *inner, n]
-    return [narrow(x, a, lo, max(hi - lo, 0)) for lo, hi in zip(bounds, bounds[1:])]
+        bounds = [0, *(min(max(b + n if b < 0 else b, 0), n) for b in nsplits_or_sections), n]
+        if bounds != sorted(bounds):
+            what = f"split({tuple(x.shape)}): the positions {list(nsplits_or_sections)} along axis {a}, which has {n} elements, fall"
+            raise ShapeError(f"{what}; help: positions at which the parts begin; x.split(sizes) takes the parts' sizes")
+    return [narrow(x, a, lo, hi - lo) for lo, hi in pairwise(bounds)]
 
 
 split.reference(lambda x, nsplits_or_sections, axis=0: np.split(x, nsplits_or_sections, axis))

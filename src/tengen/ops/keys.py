@@ -60,8 +60,8 @@ def _arrays(items: Sequence[Any]) -> list[Any]:
     """The items with arrays as tensors; 0-d integer tensors whose value is known are ints."""
     out: list[Any] = []
     for k in items:
-        if _is_array(k):
-            k = dispatch.tensor(np.asarray(k, np.int64) if isinstance(k, list) and not len(k) else k)
+        if _is_array(k) or isinstance(k, tuple):
+            k = dispatch.tensor(np.asarray(k, np.int64) if isinstance(k, (list, tuple)) and not len(k) else k)
             if k.dtype.kind not in "iub":
                 raise DTypeError(f"a tensor of {k.dtype} is no index; help: indices are integers, masks are bool")
         elif _is_flag(k):

@@ -195,8 +195,17 @@ permute.cases(Case(lambda rng: (rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0,
 
 
 @primitive(functional="tensor", methods="broadcast_to", aliases={"inp": "x"})
-def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
-    """x repeated along new and unit axes, without copying."""
+def broadcast_to(x: Tensor, shape: Shape | Sequence[None]) -> Tensor:
+    """x repeated along new and unit axes, without copying. None in the shape keeps the extent that x has there."""
+
+
+@broadcast_to.canon
+def _(types, shape):
+    x = types[0].shape
+    lead = max(len(shape) - len(x), 0)
+    if any(d is None for d in shape[:lead]):
+        raise ShapeError(f"broadcast_to({types[0]}, shape={shape}): there is no axis whose extent a None could keep before the first one")
+    return {"shape": tuple(x[i - lead] if d is None else d for i, d in enumerate(shape))}
 
 
 @broadcast_to.infer

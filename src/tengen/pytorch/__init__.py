@@ -13,6 +13,7 @@ this package has PyTorch's. `docs/pytorch.md` has the differences that remain. I
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from typing import Any
@@ -57,6 +58,8 @@ from tengen.pytorch.functions.modes import *  # noqa: F403  (its __all__ is the 
 from tengen.pytorch.functions.reductions import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.shaping import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.types import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.linalg import lu_factor as lu
+from tengen.pytorch.linalg import lu_unpack
 from tengen.pytorch.nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -98,7 +101,7 @@ from tengen.tensor import dialect, methods
 from tengen.tensor.nodes import leaves
 
 leaves.of_parameters(True)
-methods.put(dialect.methods())
+methods.put({**dialect.methods(), "grad_fn": property(autograd.graph.grad_fn, doc=autograd.graph.grad_fn.__doc__)})
 tensor_methods.install(sys.modules[__name__])
 inner_modules.install()
 __version__ = f"2.0+tengen.{VERSION}"
@@ -106,7 +109,12 @@ pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
+_LATER = ("export", "fx", "onnx", "signal")  # packages that are imported when they are first named
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"tengen.pytorch.{name}")
     raise NoSuchName("tengen.pytorch", name, lambda: dir(sys.modules[__name__]))
 
 
@@ -121,8 +129,8 @@ __all__ = [
     "polygamma", "relu_",
     "rms_norm", "rrelu", "rrelu_", "selu_", "celu_", "threshold_",
     "erfinv",
-    "e", "fft", "func", "hub",
+    *_LATER, "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
-    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
+    "lu", "lu_unpack", "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils",
 ]  # fmt: skip

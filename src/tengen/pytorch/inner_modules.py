@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
+
+from tengen.base import inner_modules
 
 VIEWS = {  # a package: the modules inside it that show its names
     "distributions": (
@@ -30,23 +30,17 @@ OLDER = {"autograd.profiler": "profiler"}  # an older place of a module -> the m
 BASES = {"_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss")}
 
 
-class View(ModuleType):
-    """A module with the names of another."""
-
-    def __init__(self, name: str, of: ModuleType):
-        super().__init__(name, f"`{name.replace('tengen.pytorch', 'torch')}`: the names of `{of.__name__}`.")
-        self.__dict__["_of"] = of
+class View(inner_modules.View):
+    """A module with the names of another, and the bases."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what the import system asks of modules
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if name in BASES and not hasattr(self.__dict__["_of"], name):
-            home, name = BASES[name]
-            return getattr(sys.modules[f"tengen.pytorch.{home}"], name)
-        return getattr(self.__dict__["_of"], name)
-
-    def __dir__(self) -> Iterable[str]:
-        return dir(self.__dict__["_of"])
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name not in BASES:
+                raise
+        home, name = BASES[name]
+        return getattr(sys.modules[f"tengen.pytorch.{home}"], name)
 
 
 def install() -> None:
@@ -54,7 +48,7 @@ def install() -> None:
     places = [(f"{package}.{inner}", package) for package, names in VIEWS.items() for inner in names.split()]
     for place, of in [*places, *OLDER.items()]:
         full = f"tengen.pytorch.{place}"
-        view = sys.modules[full] = View(full, sys.modules[f"tengen.pytorch.{of}"])
+        view = sys.modules[full] = View(full, f"tengen.pytorch.{of}", f"torch.{place}")
         home, _, last = full.rpartition(".")
         if last not in vars(sys.modules[home]):
             setattr(sys.modules[home], last, view)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tengen import functional as F
 from tengen import linalg as _linalg
-from tengen.base.errors import LinAlgError, ShapeError
+from tengen.base.errors import ArgumentError, LinAlgError, ShapeError
+from tengen.base.lazy import NoSuchName
 from tengen.linalg import (
     cond,
     det,
-    diagonal,
     eig,
     eigh,
     eigvals,
     eigvalsh,
     inv,
     lu,
-    lu_factor,
-    lu_solve,
     matmul,
     matrix_exp,
     matrix_power,
@@ -29,7 +30,8 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.pytorch.functions import in_words
+from tengen.ops.define import dispatch
+from tengen.pytorch.functions import in_words, shaping
 from tengen.tensor import Tensor
 
 
@@ -50,6 +52,90 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     if left:
         return _linalg.solve_triangular(A, B, upper=upper, unitriangular=unitriangular)
     return _linalg.solve_triangular(A.mT, B.mT, upper=not upper, unitriangular=unitriangular).mT
+
+
+class Factors(NamedTuple):
+    """LU: both factors in one matrix, L below the diagonal, whose own is 1. pivots: with which row each row was exchanged in turn, from 1."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class Unpacked(NamedTuple):
+    """P, L, U with A = P L U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+def _order(pivots: Tensor, rows: int) -> Tensor:
+    """The order of rows that exchanges make."""
+    swaps = dispatch.known(pivots)
+    order = np.broadcast_to(np.arange(rows), (*swaps.shape[:-1], rows)).copy()
+    for i in range(swaps.shape[-1]):
+        j = swaps[..., i : i + 1].astype(np.int64) - 1
+        first, other = order[..., i : i + 1].copy(), np.take_along_axis(order, j, -1)
+        order[..., i : i + 1] = other
+        np.put_along_axis(order, j, first, -1)
+    return Tensor(order)
+
+
+def _pivots(order: Tensor, n: int) -> Tensor:
+    """The exchanges that make an order of rows."""
+    wanted = dispatch.known(order)
+    now = np.broadcast_to(np.arange(wanted.shape[-1]), wanted.shape).copy()
+    swaps = np.zeros((*wanted.shape[:-1], n), np.int32)
+    for i in range(n):
+        j = np.argmax(now == wanted[..., i : i + 1], -1)[..., None]
+        swaps[..., i : i + 1] = j + 1
+        first = now[..., i : i + 1].copy()
+        now[..., i : i + 1] = np.take_along_axis(now, j, -1)
+        np.put_along_axis(now, j, first, -1)
+    return Tensor(swaps)
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Factors:
+    """A = P L U as one matrix and exchanges of rows. For `lu_solve` and `torch.lu_unpack`.
+
+    Shapes: (..., m, n) -> (..., m, n), (..., min(m, n)) int32. pivot: must be True.
+    Errors: ArgumentError for pivot=False; TraceError in a program that is recorded as a whole, which cannot know the exchanges
+
+    >>> factors, pivots = lu_factor(Tensor([[2.0, 1.0], [4.0, 3.0]]))
+    >>> factors.tolist(), pivots.tolist()
+    ([[4.0, 3.0], [0.5, -0.5]], [2, 2])
+    """
+    if not pivot:
+        raise ArgumentError("linalg.lu_factor: pivot=False is not there: rows are always exchanged; help: pivot=True")
+    made, order = _linalg.lu_factor(A)
+    return Factors(made, _pivots(order, min(A.shape[-2:])))
+
+
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """X of A X = B, or with left=False of X A = B, or with adjoint=True of the conjugated and transposed A, from `lu_factor` of A. Its
+    gradient goes to B alone: differentiate `solve`."""
+    order = _order(pivots, LU.shape[-2])
+    if not left:
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    if not adjoint:
+        return _linalg.lu_solve((LU, order), B)
+    factors = LU.detach().mH
+    y = _linalg.solve_triangular(factors, B, upper=False)
+    y = _linalg.solve_triangular(factors, y, upper=True, unitriangular=True)
+    return F.take_along_axis(y, F.broadcast_to(F.expand_dims(F.argsort(order), -1), y.shape), -2)
+
+
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Unpacked:
+    """(P, L, U) of what `lu_factor` gives; what is not asked for is empty."""
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    none = F.zeros((0,), LU_data.dtype)
+    lower = F.tril(LU_data[..., :, :k], -1) + F.eye(m, k, dtype=LU_data.dtype) if unpack_data else none
+    upper = F.triu(LU_data[..., :k, :]) if unpack_data else none
+    if not unpack_pivots:
+        return Unpacked(none, lower, upper)
+    rows = F.expand_dims(_order(LU_pivots, m), -1) == F.arange(m, dtype="int64")
+    return Unpacked(rows.astype(LU_data.dtype).mT, lower, upper)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
@@ -108,6 +194,11 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     n = x.shape[-1] if N is None else N
     powers = Tensor(list(range(n))).astype(x.dtype)
     return x.unsqueeze(-1) ** powers
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of the last two axes, or of two others, as the last axis."""
+    return shaping.diagonal(A, offset, dim1, dim2)
 
 
 class Checked(NamedTuple):
@@ -194,10 +285,14 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     return _linalg.solve(moved.reshape(B.size, -1), B.reshape(-1)).reshape(*rest)
 
 
+def __getattr__(name: str) -> Any:
+    raise NoSuchName("tengen.pytorch.linalg", name, lambda: dir(sys.modules[__name__]))
+
+
 __all__ = [
     "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "solve_ex", "tensorinv", "tensorsolve",
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
-    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+    "lu_unpack", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 in_words(globals(), __all__)

@@ -12,6 +12,7 @@ from tengen import random
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
+from tengen.tensor.dialect_views import views_by
 from tengen.tensor.in_place import writing
 from tengen.tensor.methods import put
 from tengen.tensor.pytorch_names import Elsewhere
@@ -28,6 +29,11 @@ WRITING = (
     "hypot i0 lcm ldexp le less less_equal lgamma logical_xor logit lt ne nextafter not_equal rad2deg renorm sgn sinc "
     "subtract true_divide xlogy absolute"
 ).split()
+FUNCTIONS_THAT_WRITE = (
+    "abs acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh ceil clamp clamp_max clamp_min clip cos cosh deg2rad "
+    "detach erf erfc exp exp2 expm1 fill fix floor frac i0 index_put log log10 log1p log2 logit nan_to_num neg negative rad2deg reciprocal "
+    "round rsqrt sigmoid sin sinc sinh sqrt square tan tanh trunc xlogy zero"
+).split()  # torch.exp_(x) is x.exp_()
 OF_THE_DIALECT: set[str] = set()  # what was put on Tensor: the stubs of its methods, which every program has, leave it out
 ALWAYS = {
     "is_cpu": True, "is_sparse": False, "is_quantized": False, "is_meta": False, "is_mps": False, "is_xpu": False, "is_mkldnn": False,
@@ -43,6 +49,11 @@ def data_ptr(self: Tensor) -> int:
 def adjoint(self: Tensor) -> Tensor:
     """Each matrix transposed and conjugated."""
     return self.mH
+
+
+def hermitian(self: Tensor) -> Tensor:
+    """The matrix transposed and conjugated."""
+    return REGISTRY["conj"](self.T) if self.dtype.is_complex else self.T
 
 
 def is_nonzero(self: Tensor) -> bool:
@@ -138,12 +149,21 @@ def _method(name: str, f: Callable) -> Callable:
     return method
 
 
+def _writing_function(name: str, method: Callable) -> Callable:
+    def function(input: Tensor, *args: Any, **named: Any) -> Tensor:
+        return method(input, *args, **named)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The method `{name}` of the tensor, which takes the result; returns it."
+    return function
+
+
 def install(torch: ModuleType) -> None:
     """Puts them on Tensor. Args: torch: the package, whose functions they call."""
     found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
     plain = (
-        data_ptr, adjoint, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, sum_to_size,
+        data_ptr, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, sum_to_size,
     )  # fmt: skip
     found |= {f.__name__: f for f in plain}
     found |= {
@@ -159,10 +179,12 @@ def install(torch: ModuleType) -> None:
     found |= {name: property(lambda self, value=value: value, doc=f"{value!r} here.") for name, value in ALWAYS.items()}
     found["nbytes"] = property(lambda self: self.numel() * self.element_size(), doc="The bytes of all elements.")
     found["itemsize"] = property(lambda self: self.element_size(), doc="The bytes of an element.")
-    found["H"] = property(lambda self: REGISTRY["conj"](self.T) if self.dtype.is_complex else self.T, doc="Transposed and conjugated.")
+    found["adjoint"], found["H"] = views_by("adjoint", adjoint), property(views_by("H", hermitian), doc=hermitian.__doc__)
     new = {name: f for name, f in found.items() if not _is_there(name)}
     OF_THE_DIALECT.update(new)
     put(new)
+    for name in FUNCTIONS_THAT_WRITE:
+        setattr(torch, f"{name}_", _writing_function(f"{name}_", getattr(Tensor, f"{name}_")))
 
 
 def _is_there(name: str) -> bool:

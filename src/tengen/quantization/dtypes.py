@@ -157,7 +157,7 @@ def meta_of_dtype(d: np.dtype) -> QuantDtypeMeta:
 
 def _known(d: Any) -> dict[str, Any]:
     if not is_quantize(d):
-        raise ValueError(f"{d!r} is no quantised dtype; help: core.tensor.dtype.qint8(scale) makes one")
+        raise ValueError(f"{d!r} is no quantised dtype; help: core.tensor.dtype.qint8(scale) makes one; a tensor's scale is x.qparams.scale")
     return d.metadata["mgb_dtype"]
 
 

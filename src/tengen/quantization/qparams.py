@@ -9,9 +9,21 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from tengen import functional as F
-from tengen.quantization.dtypes import BUILTIN, QuantDtypeMeta, check_scale, check_zero, create_quantized_dtype, meta_of
-from tengen.tensor import Tensor
+from tengen.quantization.dtypes import (
+    BUILTIN,
+    QuantDtypeMeta,
+    check_scale,
+    check_zero,
+    create_quantized_dtype,
+    get_scale,
+    get_zero_point,
+    meta_of,
+    meta_of_dtype,
+)
+from tengen.tensor import Tensor, quantised
 
 
 class QuantMode(Enum):
@@ -112,6 +124,18 @@ def quantized_dtype(q: QParams):
     return create_quantized_dtype(q.dtype_meta, q.scale.item(), zero)
 
 
+def qparams_of(d: np.dtype) -> QParams:
+    """What the integers of a quantised dtype stand for.
+
+    >>> from tengen.core.tensor.dtype import quint8
+    >>> qparams_of(quint8(0.5, 3)).zero_point.item()
+    3
+    """
+    m = meta_of_dtype(d)
+    mode, zero = (QuantMode.ASYMMERTIC, Tensor(np.int32(get_zero_point(d)))) if m.is_unsigned else (QuantMode.SYMMERTIC, None)
+    return QParams(mode, m, Tensor(np.float32(get_scale(d))), zero)
+
+
 def checked(q: QParams, what: str) -> QParams:
     """`q`, whose numbers were looked at.
 
@@ -143,6 +167,9 @@ def values(integers: Tensor, q: QParams) -> Tensor:
     x = F.dequantize_linear(integers, q.scale, zero_of(q))
     x.qparams = q
     return x
+
+
+quantised.meaning.install(qparams_of, codes, values)
 
 
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:

@@ -151,9 +151,12 @@ class RNG(Checked):
         bits = self._draw(_ops.random_bits, size)
         return REGISTRY["astype"](REGISTRY["right_shift"](REGISTRY["astype"](bits, "uint64") * (high - low), 32), "int64") + low
 
-    def permutation(self, n: int, dtype: DTypeLike = "int64", device: DeviceLike | None = None) -> Tensor:
-        """The numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
+    def permutation(self, n: int | Tensor, dtype: DTypeLike = "int64", device: DeviceLike | None = None) -> Tensor:
+        """The numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order). Of a tensor with axes: a
+        copy whose rows, what its first axis counts, are in random order; `dtype` is that of numbers alone."""
         self._check_device(device)
+        if isinstance(n, Tensor) and n.ndim:
+            return n[self.permutation(n.shape[0])]
         order = REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
         return order if _dtype(dtype) is int64 else REGISTRY["astype"](order, dtype)
 

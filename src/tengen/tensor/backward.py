@@ -9,7 +9,7 @@ from weakref import ref
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
 from tengen.tensor.hooks import after_of, called, hooks_of
-from tengen.tensor.nodes import TapeNode, leaf_of, leaves, node_of, on_tape
+from tengen.tensor.nodes import SPENT, TapeNode, leaf_of, leaves, node_of, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.tape import Arrived, Place, check_outputs, gradients
 from tengen.tensor.tensor import Tensor
@@ -25,15 +25,27 @@ class _Asker:
         self.order = order
 
 
-def _below(ts: Sequence[Tensor]) -> list[tuple[TapeNode, Tensor]]:
-    """The leaves that results were computed from: (start node, tensor), those that still exist, in the order of their use."""
-    found: dict[int, tuple[TapeNode, Tensor]] = {}
+def _below(ts: Sequence[Tensor], ends: Sequence[Tensor] = ()) -> list[tuple[TapeNode, Tensor | None]]:
+    """The leaves that results were computed from: (start node, tensor), None for one that nobody holds any more, in the order of their use.
+    What `ends` were computed from is left out.
+
+    Errors: GradientError where a walk has let go of what the gradient needs
+    """
+    found: dict[int, tuple[TapeNode, Tensor | None]] = {}
+    passed = {id(node_of(t)[0]) for t in ends}
     stack = [n for t in ts if (n := node_of(t)[0]) is not None]
     seen = {id(n) for n in stack}
     while stack:
         n = stack.pop()
-        if n.op is None and isinstance(n.attrs, ref) and (t := n.attrs()) is not None:
-            found[id(n)] = (n, t)
+        if id(n) in passed:
+            continue
+        if n.attrs is SPENT:
+            raise GradientError(
+                f"{ts[0]._layout.type!r} was computed from results that backward() has passed already, which let go of what their gradients "
+                f"need (of {n.op.name!r}); help: retain_graph=True in the first backward(), or y.detach() to end the gradient there"
+            )
+        if n.op is None and isinstance(n.attrs, ref):
+            found[id(n)] = (n, n.attrs())
         for m in n.parents():
             if id(m) not in seen:
                 seen.add(id(m))
@@ -91,7 +103,7 @@ def backward(
     reached = _below([self])
     if inputs is not None:
         wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-        reached = [(n, t) for n, t in reached if any(t is w for w in wanted)]
+        reached = [(n, t) for n, t in reached if t is not None and any(t is w for w in wanted)]
         if len(reached) < len(wanted):
             raise GradientError(f"backward(inputs=): {len(wanted) - len(reached)} of the {len(wanted)} tensors are no leaves of this result")
     if not reached:
@@ -99,9 +111,11 @@ def backward(
 
     def arrived(i: int, g: Tensor) -> None:
         t = reached[i][1]
+        if t is None:
+            return
         finish(t, tracing.recorder.stand_ins.get(id(t), []) if tracing.recorder is not None else [], (), g)
 
-    early = arrived if any(after_of(t) for _, t in reached) else None
+    early = arrived if any(t is not None and after_of(t) for _, t in reached) else None
     for i, g in enumerate(_found([self], [gradient], [(n, 0) for n, _ in reached], retain_graph, create_graph, early)):
         if g is not None:
             arrived(i, g)
@@ -151,6 +165,7 @@ def grad(
     for x in xs:
         if not on_tape(x):
             raise GradientError(f"grad(): the input {x._layout.type!r} requires no gradient; help: x.requires_grad_() before it is used")
+    _below(ys, xs)
     found = _found(ys, given, [node_of(x) for x in xs], retain_graph, create_graph)
     if not allow_unused and None in found:
         at = found.index(None)

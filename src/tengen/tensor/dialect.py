@@ -20,8 +20,8 @@ from weakref import ref
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.dialect_views import VIEWS
-from tengen.tensor.in_place import is_part, part_of, written
 from tengen.tensor.nodes import leaves
+from tengen.tensor.parts import is_part, part_of, refresh, reset, written
 from tengen.tensor.pytorch_names import function_of
 from tengen.tensor.tensor import Tensor, warn_of_lost
 from tengen.tensor.writes import NAMELESS, assigns
@@ -184,18 +184,31 @@ def _viewing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _viewing_property(name: str) -> property:
     found = getattr(Tensor, name)
-    return property(_viewing(name, found.fget), found.fset, doc=found.__doc__)
+    return property(_viewing(name, found.fget), _writing_part(name) if name in _PARTS else found.fset, doc=found.__doc__)
+
+
+def _writing_part(name: str) -> Callable[[Any, Any], None]:
+    """``x.real = y`` writes the real parts of x."""
+
+    def write(self: Any, value: Any) -> None:
+        part = VIEWS[name](self, REGISTRY[name](self), REGISTRY[name].call, (), {})
+        part[...] = value
+
+    return write
 
 
 def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def update(self: Any, other: Any) -> Any:
-        return written(self, lambda: method(self, other)) if is_part(self) else method(self, other)
+        if is_part(self):
+            refresh(self)
+        return method(self, other)
 
     return update
 
 
-_PROPERTIES = ("T", "mT")  # among the views
+_PARTS = ("real", "imag")
+_PROPERTIES = ("T", "mT", "mH", *_PARTS)  # among the views
 _UPDATES = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 
 
@@ -206,7 +219,7 @@ def methods() -> dict[str, Any]:
     return {
         **{name: _looking_who_calls(name, getattr(Tensor, name)) for name in _SPOKEN},
         **{name: _updating(name, getattr(Tensor, name)) for name in updates},
-        **{name: _viewing(name, getattr(Tensor, name)) for name in VIEWS if name not in _SPOKEN and name not in _PROPERTIES},
+        **{name: _viewing(name, getattr(Tensor, name)) for name in VIEWS if hasattr(Tensor, name) and name not in {*_SPOKEN, *_PROPERTIES}},
         **{name: _viewing_property(name) for name in _PROPERTIES},
-        "__getitem__": _get_item, "__iter__": _iterate, "__setitem__": _set_item,
+        "__getitem__": _get_item, "__iter__": _iterate, "__setitem__": _set_item, "_reset": reset,
     }  # fmt: skip

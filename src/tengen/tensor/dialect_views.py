@@ -3,7 +3,7 @@
     flat = x.view(-1); flat[0] = 1.0        rows = x.t(); rows.add_(1)        left, right = torch.chunk(x, 2); left.zero_()
 
 Tensors here have values of their own, so each result knows how its values are read from the tensor and how they go back
-(`in_place.as_part`). In: a method's tensor, arguments and result. Out: the result, or its parts, which know that.
+(`parts.as_part`). In: a method's tensor, arguments and result. Out: the result, or its parts, which know that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
-from tengen.tensor.in_place import as_part
-from tengen.tensor.tensor import Tensor
+from tengen.tensor.parts import as_alias, as_own, as_part, is_part, root_of
+from tengen.tensor.tensor import Tensor, settled
 
 Args, Named = Sequence[Any], dict[str, Any]
 
@@ -36,10 +39,28 @@ def _reshaped(base: Tensor, made: Tensor, method: Callable, args: Args, named: N
 
 
 def _reshaped_in_place(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
-    """Where the elements lie in order; elsewhere PyTorch copies them."""
-    if made.dtype is not base.dtype:  # x.view(dtype)
-        return _not_written(base, made, method, args, named)
-    return _reshaped(base, made, method, args, named) if base._layout.contiguous else made
+    """Where strides can say it; elsewhere PyTorch copies the elements."""
+    return (_reshaped if _strides_fit(base._layout, made.shape) else _copied)(base, made, method, args, named)
+
+
+def _strides_fit(layout: Any, shape: Sequence[Any]) -> bool:
+    """Whether elements that lie so have this shape where they lie: each run of them that lie evenly is axes of it."""
+    if layout.contiguous or layout.size == 0:
+        return True
+    runs: list[list[Any]] = []  # [extent, stride], outermost first
+    for n, step in zip(layout.shape, layout.strides):
+        if runs and runs[-1][1] == n * step:
+            runs[-1] = [runs[-1][0] * n, step]
+        elif n != 1:
+            runs.append([n, step])
+    extents = [n for n in shape if n != 1]
+    for n, _ in reversed(runs):
+        product = 1
+        while extents and product < n:
+            product *= extents.pop()
+        if product != n:
+            return False
+    return True
 
 
 def _exchanged(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
@@ -84,7 +105,7 @@ def _split(base: Tensor, made: Any, method: Callable, args: Args, named: Named) 
     ends = [0, *accumulate(p.shape[axis] for p in made)]
     if ends[-1] != base.shape[axis]:  # parts that overlap, or leave something out
         for part in made:
-            _not_written(base, part, method, args, named)
+            not_written(base, part, method, args, named)
         return made
     return _cut(base, made, axis, [slice(a, b) for a, b in zip(ends, ends[1:])])
 
@@ -93,30 +114,80 @@ def _unbound(base: Tensor, made: Any, method: Callable, args: Args, named: Named
     return _cut(base, made, _axis(args, named, 0), range(len(made)))
 
 
+def _place(index: Any) -> int | None:
+    """An index as a number; None for a tensor whose value a program computes."""
+    return index if isinstance(index, int) else int(index.item()) if isinstance(index, Tensor) and settled(index) else None
+
+
 def _selected(base: Tensor, made: Any, method: Callable, args: Args, named: Named) -> Any:
-    index = named["index"] if "index" in named else args[-1]
-    return _cut(base, made, _axis(args, named, 0), [index]) if isinstance(index, int) else made
+    index = _place(named["index"] if "index" in named else args[-1])
+    return not_written(base, made, method, args, named) if index is None else _cut(base, made, _axis(args, named, 0), [index])
 
 
 def _narrowed(base: Tensor, made: Any, method: Callable, args: Args, named: Named) -> Any:
     axis = _axis(args, named, 0)
-    start = named["start"] if "start" in named else args[1]
-    if not isinstance(start, int):
-        return made
+    start = _place(named["start"] if "start" in named else args[1])
+    if start is None:
+        return not_written(base, made, method, args, named)
     start %= max(base.shape[axis], 1)
     return _cut(base, made, axis, [slice(start, start + made.shape[axis])])
 
 
-def _diagonal(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
-    if base.ndim != 2 or len(args) > 1 or named.keys() - {"offset"}:
-        return _not_written(base, made, method, args, named)
-    offset = named.get("offset", args[0] if args else 0)
-    place = REGISTRY["arange"](made.shape[0], dtype="int64")
-    key = place + max(-offset, 0), place + max(offset, 0)
-    return as_part(base, made, lambda b: method(b, *args, **named), lambda b, x: b.__setitem__(key, x))
+def _picked(of: Callable[..., np.ndarray]) -> Callable[..., Tensor]:
+    """Views of single elements, of(an array in place of the tensor, the method's arguments): where no element stands in one twice, they are
+    written one by one."""
+
+    def view(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+        if not all(isinstance(n, int) for n in base.shape):
+            return not_written(base, made, method, args, named)
+        places = np.array(of(np.arange(base.size).reshape(base.shape), *args, **named)).reshape(-1)
+        if len(np.unique(places)) < len(places):
+            return not_written(base, made, method, args, named)
+
+        def write(b: Tensor, x: Tensor) -> None:
+            b[tuple(Tensor(i) for i in np.unravel_index(places, base.shape))] = REGISTRY["reshape"](x, (-1,))
+
+        return as_part(base, made, lambda b: method(b, *args, **named), write)
+
+    return view
 
 
-def _not_written(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+def _diagonal(a: np.ndarray, offset: int = 0, dim1: int = 0, dim2: int = 1, axis1: int = 0, axis2: int = 1) -> np.ndarray:
+    return np.diagonal(a, offset, dim1 or axis1, dim2 if dim2 != 1 else axis2)
+
+
+def _windows(a: np.ndarray, dimension: int, size: int, step: int = 1) -> np.ndarray:
+    return np.moveaxis(np.moveaxis(sliding_window_view(a, size, dimension), dimension, 0)[::step], 0, dimension % a.ndim)
+
+
+def in_memory(x: Tensor, offset: int | None) -> tuple[Tensor, int]:
+    """(What x is a view of, the place there that `offset` names; of None that of x's first element). Errors: ArgumentError where the elements
+    lie in another order in memory than in the tensor's shape, or are no elements of it."""
+    whole, at = root_of(x), x
+    links = []
+    while at is not whole:
+        links.append(at._part)
+        at = at._part.base
+    if not whole._layout.contiguous or any(n.base.dtype.is_complex is not x.dtype.is_complex for n in links):
+        raise ArgumentError(f"as_strided({x._layout.type!r}): its places in memory are not known; help: x.contiguous().as_strided(...)")
+    if offset is not None or not links or not x.size:
+        return whole, offset or 0
+    places = Tensor(np.arange(whole.size).reshape(whole.shape))
+    for link in reversed(links):
+        places = link.read(places)
+    return whole, int(places.numpy().reshape(-1)[0])
+
+
+def _strided(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    def places(a: np.ndarray, size: Args, stride: Args, storage_offset: int) -> np.ndarray:
+        return as_strided(a.reshape(-1)[storage_offset:], tuple(size), [s * a.itemsize for s in stride])
+
+    size, stride, offset = (*args, *named.values(), None)[:3]
+    whole, first = in_memory(base, named.get("storage_offset", offset))
+    return _picked(places)(whole, made, REGISTRY["as_strided"].call, (named.get("size", size), named.get("stride", stride), first), {})
+
+
+def not_written(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
     """Elements that lie in the tensor in another way, or several times: to write them is an error, before anything is changed."""
 
     def refuse(b: Tensor, x: Tensor | None = None) -> Any:
@@ -129,17 +200,49 @@ def _not_written(base: Tensor, made: Tensor, method: Callable, args: Args, named
 
 
 def _expanded(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
-    return (_reshaped if made.size == base.size else _not_written)(base, made, method, args, named)
+    return (_reshaped if made.size == base.size else not_written)(base, made, method, args, named)
+
+
+def _itself(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Any:
+    """x.float() of a tensor of float32 is x."""
+    return base if isinstance(made, Tensor) and made.dtype is base.dtype else made
+
+
+def _detached(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    return as_alias(base, made) if made is not base else made
+
+
+def _copied(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    return as_own(made) if made is not base else made
+
+
+def _real(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    return as_part(base, made, REGISTRY["real"].call, lambda b, x: b.__setitem__(..., REGISTRY["complex"](x, REGISTRY["imag"](b))))
+
+
+def _imaginary(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    return as_part(base, made, REGISTRY["imag"].call, lambda b, x: b.__setitem__(..., REGISTRY["complex"](REGISTRY["real"](b), x)))
+
+
+def _paired(back: str) -> Callable[..., Tensor]:
+    """Complex numbers as pairs, or the other way round; back: the op that goes back."""
+    return lambda base, made, method, args, named: as_part(base, made, method, _whole(REGISTRY[back].call))
 
 
 # method -> what its result knows
 VIEWS: dict[str, Callable[[Tensor, Any, Callable, Args, Named], Any]] = {
-    **dict.fromkeys(("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel"), _reshaped_in_place),
-    **dict.fromkeys(("squeeze", "unsqueeze"), _reshaped),
-    **dict.fromkeys(("t", "swapaxes", "swapdims", "T", "mT"), _exchanged), "transpose": _transposed,
+    **dict.fromkeys(("view", "view_as", "unflatten"), _reshaped),
+    **dict.fromkeys(("reshape", "reshape_as", "flatten", "ravel"), _reshaped_in_place),
+    **dict.fromkeys(("squeeze", "unsqueeze", "atleast_1d", "atleast_2d", "atleast_3d"), _reshaped),
+    **dict.fromkeys(("t", "swapaxes", "swapdims", "T", "mT", "mH", "H", "adjoint", "conj"), _exchanged), "transpose": _transposed,
     "permute": _permuted, **dict.fromkeys(("movedim", "moveaxis"), _moved),
-    **dict.fromkeys(("split", "chunk", "tensor_split"), _split), "unbind": _unbound, "select": _selected, "narrow": _narrowed,
-    "diagonal": _diagonal, **dict.fromkeys(("expand", "expand_as"), _expanded), **dict.fromkeys(("unfold", "as_strided"), _not_written),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), _split), "unbind": _unbound, "select": _selected,
+    "narrow": _narrowed, "diagonal": _picked(_diagonal), "unfold": _picked(_windows), "as_strided": _strided,
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expanded),
+    "real": _real, "imag": _imaginary, "view_as_real": _paired("view_as_complex"), "view_as_complex": _paired("view_as_real"),
+    "detach": _detached, "flip": _copied,
+    **dict.fromkeys(("float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool", "cfloat", "cdouble", "type",
+                     "type_as"), _itself),
 }  # fmt: skip
 
 
@@ -149,6 +252,20 @@ def views_by(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         made = function(*args, **named)
-        return VIEWS[name](args[0], made, function, args[1:], named) if args and isinstance(args[0], Tensor) else made
+        if args and isinstance(args[0], Tensor) and not (isinstance(made, Tensor) and is_part(made)):
+            return VIEWS[name](args[0], made, function, args[1:], named)
+        return made
+
+    return call
+
+
+def views_of_each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of several tensors that gives each of them, repeated along axes."""
+
+    @functools.wraps(function)
+    def call(*tensors: Any, **named: Any) -> Any:
+        given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+        each = zip(given, function(*tensors, **named))
+        return tuple([_expanded(t, made, function, (), {}) if isinstance(t, Tensor) and made is not t else made for t, made in each])
 
     return call

@@ -29,7 +29,6 @@ from tengen.tensor.tensor import Buffer, tensor_over
 
 CONTRACTION = 16  # how much more a call of a contraction costs than moving its operands and results, about
 MOST_ANCESTORS = 32  # calls that would be run again for one value: where there are more, they are not counted to the end
-EVERYBODY = -1  # a thread that there is not: while it has a limit, all calls are put on the tape by `visible_node`
 
 
 class Held:
@@ -290,11 +289,10 @@ def set_keeper(new: Keeper | None) -> Keeper | None:
     """Puts a budget in force, or none. Returns the one before."""
     global keeper, ever
     before, keeper, ever = keeper, new, ever or new is not None
-    nodes.watchers[:] = [] if new is None else [new.note]
-    if new is None:
-        nodes.limits.pop(EVERYBODY, None)
-    else:
-        nodes.limits[EVERYBODY] = 0
+    if before is not None:
+        nodes.unwatch(before.note)
+    if new is not None:
+        nodes.watch(new.note)
     return before
 
 

@@ -1,143 +1,24 @@
-"""PyTorch's methods that write a tensor: `x.add_(y)`, `x.zero_()`, `x.normal_()`; and `x.data`, which is written past the tape.
+"""PyTorch's methods that write a tensor: `x.add_(y)`, `x.zero_()`, `x.normal_()`.
 
 Each gives the tensor another value, as ``x += y`` and ``x[...] = y`` do: what was computed before keeps its own, and views made before keep
-the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error, but for views
-that files of PyTorch's dialect have made by ``x[key]`` and by methods such as ``x.view(-1)`` and ``x.t()``.
+the old one. In PyTorch a view is written through to the tensor that it is of. Here that would be lost, and so it is an error, but for
+tensors whose writes go on to another one (`parts.py`).
 """
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, tell
 from tengen.ops.define import REGISTRY
 from tengen.runtime import native
 from tengen.tensor.nodes import node_of
+from tengen.tensor.parts import is_known_as_own, is_part, written
 from tengen.tensor.tensor import Buffer, Tensor, assign
 
 Compute = Callable[..., Tensor]
-
-
-class Data(Tensor):
-    """What `x.data` is: x's values off the tape. What is written to it in place is written to x."""
-
-    _owner: Tensor | None = None
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        owner = self._owner
-        if owner is None:
-            return super().__setitem__(key, value)
-        fresh = self.detach()
-        fresh[key] = value
-        _give(self, fresh)
-
-    def _reset(self, other: Any) -> None:
-        _give(self, other if isinstance(other, Tensor) else Tensor(other))
-
-
-def data_of(x: Tensor) -> Data:
-    """The tensor's values off the tape; what is written to them in place is written to the tensor, and not recorded.
-
-    To set it gives the tensor another value.
-
-    >>> from tengen import Parameter
-    >>> p = Parameter([1.0, 2.0])
-    >>> p.data *= 2.0
-    >>> _ = p.data.add_(1.0)
-    >>> p.tolist()
-    [3.0, 5.0]
-    """
-    plain = x.detach()
-    made = object.__new__(Data)
-    made._data, made._layout, made._node, made._owner = plain._data, plain._layout, plain._node, x
-    return made
-
-
-def set_data(x: Tensor, value: Any) -> None:
-    """``x.data = value``: the tensor takes the value, its shape and its dtype, and stays attached where it is."""
-    given = value if isinstance(value, Tensor) else Tensor(value)
-    if type(given) is Data and given._owner is x:  # what `x.data += y` sets at last
-        return
-    if type(x) is Data:
-        _give(x, given.detach())
-    else:
-        _keep_node(x, given.detach())
-
-
-def _keep_node(x: Tensor, value: Tensor) -> None:
-    node = x._node
-    assign(x, value)
-    if node is not None and getattr(node, "op", node) is None:  # an attached tensor stays one
-        x._node = node
-
-
-def _give(x: Tensor, value: Tensor) -> None:
-    """x takes the value; of what `x.data` is, its tensor too."""
-    at = x
-    while type(at) is Data and at._owner is not None:  # also of `x.data.data`
-        at = at._owner
-        _keep_node(at, value)
-        value = value.detach()
-    assign(x, value)
-
-
-# ---- views that know what they are a part of, in files of PyTorch's dialect (`dialect.py`) -------------------------------------
-#
-# What is written to one in place goes on to that tensor: ``x[i][j] = v``, ``row = x[0]; row += 1``, ``x[0].fill_(v)``. Before that a view
-# takes the values that the tensor has now.
-
-
-class Part(NamedTuple):
-    """What a tensor is a part of, how it is read there, and how what is written to it is written there."""
-
-    base: Tensor
-    read: Callable[[Tensor], Tensor]
-    write: Callable[[Tensor, Tensor], None]
-
-
-def is_view_key(key: Any) -> bool:
-    """Whether PyTorch gives a view for a key: ints, slices, None, ... and 0-d tensors of integers."""
-    if type(key) is tuple:
-        return all(map(is_view_key, key))
-    if isinstance(key, Tensor):
-        return not key.shape and key.dtype.is_int
-    return key is None or key is Ellipsis or (isinstance(key, (int, slice)) and not isinstance(key, bool))
-
-
-def part_of(base: Tensor, key: Any) -> Tensor:
-    """``base[key]``, which knows what it is a part of where it is a view in PyTorch."""
-    read = REGISTRY["getitem"].call
-    made = read(base, key)
-    return as_part(base, made, lambda b: read(b, key), lambda b, x: operator.setitem(b, key, x)) if is_view_key(key) else made
-
-
-def as_part(base: Tensor, made: Tensor, read: Callable[[Tensor], Tensor], write: Callable[[Tensor, Tensor], None]) -> Tensor:
-    """The tensor, which knows what it is a part of: read(base) are its values, and write(base, x) gives base those of x there."""
-    if made is not base:
-        made._part = Part(base, read, write)
-    return made
-
-
-def is_part(x: Tensor) -> bool:
-    """Whether what is written to the tensor goes on to another."""
-    return getattr(x, "_part", None) is not None
-
-
-def written(x: Tensor, write: Callable[[], Any]) -> Any:
-    """What write() gives, which writes a part; then what it is a part of is written."""
-    _refresh(x)
-    done = write()
-    x._part.write(x._part.base, x)
-    return done
-
-
-def _refresh(x: Tensor) -> None:
-    if is_part(x):
-        _refresh(x._part.base)
-        assign(x, x._part.read(x._part.base))
 
 
 def _nameless() -> int:
@@ -158,7 +39,7 @@ _NAMELESS = _nameless()
 
 def _refuse_lost(x: Tensor, name: str, references: int) -> None:
     """ArgumentError for a tensor whose memory is another's, where the write would be lost."""
-    if type(x._data) is not Buffer or type(x) is Data:
+    if type(x._data) is not Buffer or is_known_as_own(x):
         return
     node = node_of(x)[0]  # the tape keeps results that gradients need, which are no views for that
     a_view = node is None or getattr(getattr(node, "op", None), "kind", "view") == "view"
@@ -192,8 +73,7 @@ def writing(name: str, compute: Compute, says: str) -> Callable[..., Tensor]:
                 written(self, lambda: assign(self, _fitting(self, name, compute(self, *args, **kwargs))))
                 return self
             _refuse_lost(self, name, references)
-            source = self.detach() if type(self) is Data else self
-            _give(self, _fitting(self, name, compute(source, *args, **kwargs)))
+            assign(self, _fitting(self, name, compute(self, *args, **kwargs)))
         except Exception as e:
             tell(e)
             raise

@@ -8,7 +8,7 @@ import numpy as np
 
 from tengen.ops.define import REGISTRY
 from tengen.tensor import leaves
-from tengen.tensor.in_place import data_of, set_data
+from tengen.tensor.parts import data_of, set_data
 from tengen.tensor.tensor import Tensor
 
 

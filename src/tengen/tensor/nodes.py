@@ -51,6 +51,15 @@ class TapeNode:
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
+SPENT: Any = ("let go by backward()",)  # the attributes of a call that a walk to the leaves has passed, and let go of what it had saved
+
+
+def is_spent(t: Tensor) -> bool:
+    """Whether a walk to the leaves has let go of what the gradient of a tensor needs."""
+    node = node_of(t)[0]
+    return node is not None and node.attrs is SPENT
+
+
 class Walking(threading.local):
     """node: the call whose gradient this thread computes now; None outside of a backward walk. level: for which one."""
 
@@ -69,6 +78,21 @@ limits: dict[int, int] = {}  # thread -> the order before which nodes are hidden
 
 
 watchers: list[Callable[[TapeNode], None]] = []  # functions of each node that `visible_node` makes
+unpacking: list[Callable[[TapeNode], tuple[list, tuple | None]]] = []  # what makes packed values again (`saved.py`), once there were any
+EVERYBODY = -1  # a thread that there is not: while it has a limit, all calls are put on the tape by `visible_node`
+
+
+def watch(told: Callable[[TapeNode], None]) -> None:
+    """From now on a function is told of each node that is made, by all threads."""
+    watchers.append(told)
+    limits[EVERYBODY] = 0
+
+
+def unwatch(told: Callable[[TapeNode], None]) -> None:
+    """Takes back one `watch`."""
+    watchers.remove(told)
+    if not watchers:
+        limits.pop(EVERYBODY, None)
 
 
 def _is_hidden(node: TapeNode | tuple | None) -> bool:
@@ -239,23 +263,30 @@ def is_nested() -> bool:
 
 
 def is_live(node: TapeNode) -> bool:
-    """Whether an active level may walk from a node to one of its start nodes. If not, the node frees what it has saved."""
+    """Whether an active level may walk from a node to one of its start nodes. If not, the node frees what it has saved; one of which every
+    part is spent is spent itself."""
     if (known := _level_below(node)) is not None:
         return known.active
-    path = [(node, iter(node.parents()))]
+    path: list[list[Any]] = [[node, iter(node.parents()), False]]  # and whether something below is spent
     while path:
-        n, below = path[-1]
+        n, below, spent = path[-1]
         m = next(below, None)
         if m is None:  # nothing below is live, and nothing ever will be
             n.level, n.saved, n.outputs = None, [], None
             path.pop()
+            if spent:
+                n.level, n.attrs = leaves.level, SPENT
+                if path:
+                    path[-1][2] = True
+        elif m.attrs is SPENT:
+            path[-1][2] = True
         elif (found := _level_below(m)) is None:
-            path.append((m, iter(m.parents())))
+            path.append([m, iter(m.parents()), False])
         elif found.active:
-            for n, _ in path:
+            for n, *_ in path:
                 n.level = found
             return True
-    return False
+    return node.attrs is SPENT
 
 
 def is_live_elsewhere(tensors: Iterable[Tensor], level: Level | None) -> bool:

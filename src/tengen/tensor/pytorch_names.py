@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import AxisError, GradientError, ShapeError
+from tengen.base.dtype import DType
+from tengen.base.errors import AxisError, DTypeError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
@@ -25,7 +26,12 @@ from tengen.tensor.tensor import Tensor, contiguous
 
 
 def view(self: Tensor, *shape) -> Tensor:
-    """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy."""
+    """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy.
+
+    Errors: DTypeError for a dtype: elements cannot be read as those of another one
+    """
+    if shape and isinstance(shape[0], DType):
+        raise DTypeError(f"view({shape[0]}) of {self._layout.type!r} would read bytes as another dtype; help: Tensor(x.numpy().view(dtype))")
     return self.reshape(*shape)
 
 

@@ -20,7 +20,7 @@ from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.hooks import called
-from tengen.tensor.nodes import Level, TapeNode, is_live, node_of, walking
+from tengen.tensor.nodes import SPENT, Level, TapeNode, is_live, leaves, node_of, unpacking, walking
 from tengen.tensor.tensor import Tensor, tensor_on_tape
 
 Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
@@ -119,7 +119,7 @@ def _gradients(
         node, slot = nodes[key], final(key)
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
-        if node.order < level.order:
+        if node.order < level.order or node.attrs is SPENT:  # a wanted place, from which no walk goes on
             continue
         below = node.parents() if uses else ()
         if node.op is not None:
@@ -130,6 +130,8 @@ def _gradients(
                 walking.go_to(*before)
             if not again and key not in others:
                 node.saved, node.outputs, node.level = [], None, None
+                if level is leaves.level:  # what was computed stays on the tape, so that a second walk is told of
+                    node.level, node.attrs = level, SPENT
         elif node.saved:
             give(tensor_on_tape(*node.saved[0]), slot[0])
         passed(below)
@@ -312,7 +314,8 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     op: Op = node.op
     if eviction.ever:
         eviction.restored(node)
-    saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
+    kept, made = unpacking[0](node) if unpacking else (node.saved, node.outputs)
+    saved = tuple([None if s is None else tensor_on_tape(*s) for s in kept])
     taped = id(node) in others
     inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
     types = tuple([None if x is None else x._layout.type for x in inputs])
@@ -333,7 +336,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
         results = dict(zip(wants, composite_vjp(same, g, inputs, attrs, wants)))
     else:
         if op.saves_output:
-            results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
+            results = tuple(_output(o, node, i) for i, o in enumerate(made)) if taped else made
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):  # parts that tile a whole are joined: `_joined`
             return give(saved[0], SliceGrad(_fit_dtype(g, saved[0]), inputs[0]._layout.type.shape, tuple(attrs["starts"])))

@@ -16,16 +16,17 @@ import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.base.device import Device, common_device, cpu, default_device
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, is_quantised
 from tengen.base.errors import GradientError, TraceError, UsageWarning, user_line, warn_once
 from tengen.compiler.arrays import array_over, as_array, buffer_over, dense, new_buffer, scalar_array
 from tengen.compiler.plans import Layout
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, dispatch
+from tengen.tensor import quantised
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.elsewhere import Elsewhere, Placed, refuse_writing, whole
-from tengen.tensor.nodes import kept_place, leaf_of, limits, on_tape
+from tengen.tensor.nodes import is_spent, kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.sizes import Size, size_of
 from tengen.tensor.values import Values
@@ -45,7 +46,8 @@ class Tensor(Values, TensorMethods):
     Args:
         data: a number, nested sequences, a NumPy array or a Tensor; it is copied, and a Tensor's copy stays on the tape.
         dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
-            users' code ``Tensor([1.0])`` is float32).
+            users' code ``Tensor([1.0])`` is float32). With MegEngine's quantised dtypes, as ``qint8(0.1)``, `data` are the integers, and
+            `qparams` says what they stand for.
         device: a `Device` or its name ("cpu", "cpu0", "xpux"); the processor is the only one so far. Default: the default one.
         name: what files and messages call it. is_const, no_cache: MegEngine's, which change nothing here. format: MegEngine's, how an image
             lies in memory: "default"; others are accepted with a `UsageWarning`, since they change no value.
@@ -66,11 +68,16 @@ class Tensor(Values, TensorMethods):
         there = device if device is None or isinstance(device, Device) else Device.named(device)
         if not isinstance(data, Tensor):
             _refuse_taped(data)
-            made = from_numpy(as_array(data, dtype), device=there)
+            q = quantised.carried(data, dtype)
+            made = from_numpy(as_array(data, dtype) if q is None else as_array(data, quantised.stored(q)), device=there)
+            if q is not None:
+                self._qparams = quantised.meaning.of(q)
         else:
             if there is not None:
                 common_device([data.device, there])
-            made = data._off_tape() if dtype is None else REGISTRY["astype"](data, dtype)
+            made = data._off_tape() if dtype is None else data.astype(dtype)
+            if is_quantised(dtype) or (dtype is None and quantised.holds_codes(data)):
+                self._qparams = made._qparams if dtype is not None else data._qparams
         self._data, self._layout = made._data, made._layout
         self._node = data._node if isinstance(data, Tensor) and dtype is None and (not limits or on_tape(data)) else made._node
         if name is not None:
@@ -167,7 +174,7 @@ class Tensor(Values, TensorMethods):
         return table(self, self.numpy())
 
     def __reduce__(self):
-        return (_rebuild, (type(self), np.array(self.numpy()), _attributes(self)))
+        return (_rebuild, (type(self), np.array(self.numpy()), _attributes(self), getattr(self, "_qparams", None)))
 
     def __copy__(self):
         t = type(self).__new__(type(self))
@@ -176,6 +183,8 @@ class Tensor(Values, TensorMethods):
         t._node = self._node if type(self) is Tensor and leaf_of(self) is None else None
         if hasattr(self, "__dict__"):
             t.__dict__.update(_attributes(self))
+        if (q := getattr(self, "_qparams", None)) is not None:
+            t._qparams = q
         return t
 
     def __deepcopy__(self, memo):
@@ -215,7 +224,7 @@ def _refuse_taped(data) -> None:
     if isinstance(data, (list, tuple)):
         for v in data:
             _refuse_taped(v)
-    elif isinstance(data, Tensor) and data.dtype.is_inexact and on_tape(data):
+    elif isinstance(data, Tensor) and data.dtype.is_inexact and on_tape(data) and not is_spent(data):
         raise GradientError(
             f"the numbers of {data._layout.type!r} are asked for, and its gradient, which is being recorded, would be lost; "
             "help: join tensors with functional.stack() or concat(); or detach() it first"
@@ -233,12 +242,14 @@ def _attributes(t: Tensor) -> dict[str, Any]:
     return {k: v for k, v in getattr(t, "__dict__", {}).items() if k not in ("_hooks", "_after_hooks")}
 
 
-def _rebuild(cls, array, state):
+def _rebuild(cls, array, state, q=None):
     t = cls.__new__(cls)
     made = from_numpy(array)
     t._data, t._layout, t._node = made._data, made._layout, None
     if state:
         t.__dict__.update(state)
+    if q is not None:
+        t._qparams = q
     return t
 
 

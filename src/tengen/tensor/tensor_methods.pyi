@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
+from tengen.ops.attributes import Count, Extent, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -172,9 +172,8 @@ class TensorMethods:
         would be lost."""
     def asinh(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.asinh` of the tensor."""
-    def astype(self, dtype: DTypeLike) -> Tensor:
-        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
-        anything to bool is x != 0."""
+    def astype(self, dtype: Any) -> Tensor:
+        """The elements in another dtype. Floats become integers by cutting off what is behind the point."""
     def atan(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.atan` of the tensor."""
     def atan2(self, *args: Any, **kwargs: Any) -> Any:
@@ -213,8 +212,8 @@ class TensorMethods:
         """`functional.matmul` of the tensor."""
     def bool(self, memory_format: Any = None) -> Tensor:
         """`astype` bool."""
-    def broadcast_to(self, shape: Shape) -> Tensor:
-        """x repeated along new and unit axes, without copying."""
+    def broadcast_to(self, shape: Shape | Sequence[None]) -> Tensor:
+        """x repeated along new and unit axes, without copying. None in the shape keeps the extent that x has there."""
     def byte(self, memory_format: Any = None) -> Tensor:
         """`astype` uint8."""
     def cdouble(self, memory_format: Any = None) -> Tensor:
@@ -908,8 +907,8 @@ class TensorMethods:
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.trace` of the tensor."""
     def transpose(self, *axes: Any) -> Tensor:
-        """The axes in another order (reversed by default), as NumPy's; of a tensor of three axes or more, two numbers exchange
-        two axes, as PyTorch's."""
+        """The axes in another order (reversed by default), as NumPy's, where "x" stands for a new unit axis; of a tensor of
+        three axes or more, two numbers exchange two axes, as PyTorch's."""
     def tril(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.tril` of the tensor."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:

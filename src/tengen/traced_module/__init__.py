@@ -4,6 +4,7 @@
 it, with nothing executed (`saving.py`).
 """
 
+from tengen.traced_module import saving  # noqa: F401  (says how a TracedModule is pickled)
 from tengen.traced_module.expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input
 from tengen.traced_module.graph import InternalGraph
 from tengen.traced_module.nest import register_supported_type

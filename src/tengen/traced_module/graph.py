@@ -193,9 +193,10 @@ class InternalGraph:
         return NodeFilter(n for n in self.nodes(recursive) if n.id in wanted)
 
     def get_node_by_name(self, name: str, ignorecase: bool = True, recursive: bool = True) -> NodeFilter:
-        """The nodes whose name fits a pattern, in which ``*`` and ``?`` stand for anything."""
+        """The nodes whose name fits a pattern, in which ``*`` and ``?`` stand for anything; MegEngine's name of a node begins with its
+        graph's: ``Net_conv1``."""
         fits = re.compile(fnmatch.translate(name), re.IGNORECASE if ignorecase else 0).match
-        return NodeFilter(n for n in self.nodes(recursive) if fits(n.name))
+        return NodeFilter(n for n in self.nodes(recursive) if fits(n.name) or fits(f"{n.graph.name}_{n.name}"))
 
     def get_dep_exprs(self, nodes: Node | Sequence[Node]) -> list[Expr]:
         """The expressions that nodes depend on, in order."""

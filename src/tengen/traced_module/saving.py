@@ -7,6 +7,7 @@ registered. What is not exactly so is a FileFormatError.
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 import numpy as np
@@ -309,3 +310,11 @@ def unpack(data: Any) -> TracedModule:
         raise
     except (TengenError, TypeError, ValueError, LookupError, AttributeError, RecursionError, ArithmeticError, MemoryError) as e:
         raise FileFormatError(f"a traced module that is not one ({type(e).__name__}: {str(e)[:200]})") from e
+
+
+def _reduced(m: TracedModule) -> tuple[Any, tuple[Any, ...]]:
+    """For pickles and copies of other objects: what `tengen.save` writes of it."""
+    return unpack, (pack(m),)
+
+
+copyreg.pickle(TracedModule, _reduced)

@@ -27,11 +27,13 @@ class Transport(ABC):
     """A group of ranks that can talk to one another.
 
     Attributes: rank: this one's number, from 0. size: how many there are. name: the transport's, for messages.
+        crowded: whether more ranks run on this machine than it has processors for, so that one that waits keeps another from its work.
     """
 
     rank: int
     size: int
     name: str
+    crowded: bool = False
 
     @abstractmethod
     def barrier(self) -> Request:

@@ -25,6 +25,7 @@ LOAD = 1024  # bytes of a small array that travel with them
 SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
 ACTIVE = 1.0  # the same for a transfer in which all are known to take part; one that takes longer has a rank that has stopped, perhaps
 PAUSE = 2e-5  # seconds between two questions after that: each moves a part of a large message
+CROWDED_PAUSE = 2e-4  # the same, from the first question on, where the ranks that work need the processor of one that waits
 PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
 SAID_AFTER = 30.0  # seconds of waiting after which a line says for whom
 END = "the end of the program"
@@ -242,12 +243,13 @@ class Channel:
 
     def _until_done(self, request: Request, text: str, peer: int | None, present: bool) -> None:
         """Waits for a transfer, with all ranks or with one peer. present: whether all are known to take part now: then it asks without
-        pauses for longer, since MPI moves the next part of a large message only when it is asked. Errors: DistributedError after the
-        time-out, with the ranks that are missing."""
-        start, announced, said = time.monotonic(), False, False
+        pauses for longer, since MPI moves the next part of a large message only when it is asked. Where ranks share processors it pauses at
+        once. Errors: DistributedError after the time-out, with the ranks that are missing."""
+        start, announced, said, crowded = time.monotonic(), False, False, self.transport.crowded
+        active, pause = (0.0, CROWDED_PAUSE) if crowded else (ACTIVE if present else SPIN, PAUSE)
         while not self._ended(request, text):
             waited = time.monotonic() - start
-            if waited < (ACTIVE if present else SPIN):
+            if waited < active:
                 os.sched_yield()
                 continue
             if waited > PRESENT_AFTER and not announced and peer is None:
@@ -259,7 +261,7 @@ class Channel:
                 print(f"tengen: rank {self.ranks[self.rank]} waits for {gone} since {SAID_AFTER:g} s: {text}", file=sys.stderr, flush=True)
             if waited > config.distributed_timeout:
                 raise self._fail(self._missing(text) if peer is None else self._alone(text, peer), LostRankError)
-            time.sleep(PAUSE)
+            time.sleep(pause)
 
     def _ended(self, request: Request, text: str) -> bool:
         """Whether a transfer has ended. Errors: LostRankError where the network has failed, which ends this group."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from itertools import accumulate
 from types import ModuleType
@@ -47,6 +49,7 @@ class MPITransport(Transport):
     def __init__(self, comm: Any = None):
         self._mpi = load()
         self._comm = self._mpi.COMM_WORLD.Dup() if comm is None else comm
+        self.crowded = _ranks_here() > (os.cpu_count() or 1)
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
 
     def barrier(self) -> Request:
@@ -92,6 +95,17 @@ class MPITransport(Transport):
 
     def abort(self, code: int) -> None:
         self._comm.Abort(code)
+
+
+@functools.cache
+def _ranks_here() -> int:
+    """How many ranks of the whole job run on this machine. All ranks of the job call it together the first time."""
+    mpi = load()
+    near = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
+    try:
+        return near.Get_size()
+    finally:
+        near.Free()
 
 
 def _tag_of(ranks: Sequence[int]) -> int:

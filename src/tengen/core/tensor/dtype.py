@@ -1,5 +1,6 @@
 """MegEngine's quantised dtypes; what they mean is in `tengen.quantization.dtypes`."""
 
+from tengen.quantization import qparams  # noqa: F401  (tells tensors what these dtypes mean)
 from tengen.quantization.dtypes import (
     QuantDtypeMeta,
     convert_from_qint1,

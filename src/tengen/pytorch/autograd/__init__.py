@@ -8,12 +8,13 @@ from tengen.base.arguments import flags_of_functions
 from tengen.base.errors import ArgumentError
 from tengen.debug import check_finite
 from tengen.ops.define import REGISTRY
-from tengen.pytorch.autograd import functional
+from tengen.pytorch.autograd import forward_ad, functional, graph
 from tengen.pytorch.autograd.function import Function
 from tengen.pytorch.autograd.gradcheck import gradcheck, gradgradcheck
 from tengen.pytorch.functions.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tengen.tensor import Tensor
 from tengen.tensor.backward import grad as _grad
+from tengen.tensor.parts import as_alias
 
 
 class _Variable(type):
@@ -29,7 +30,7 @@ class Variable(metaclass=_Variable):
     """
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
-        made = data.detach()
+        made = as_alias(data, data.detach())
         return made.requires_grad_() if requires_grad else made
 
 
@@ -92,7 +93,7 @@ class no_check:
 
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "inference_mode",
-    "no_grad", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck",
+    "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)

@@ -9,6 +9,8 @@ from tengen import autodiff
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import on_tape
+from tengen.tensor.saved import Packed, kept, packing
+from tengen.tensor.tensor import tensor_over
 
 
 class Context:
@@ -16,10 +18,11 @@ class Context:
 
     needs_input_grad: tuple[bool, ...] = ()
     _saved: tuple = ()
+    _layouts: list | None = None
     _zeros = True
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors, inputs or outputs, as `saved_tensors`."""
+        """Keeps tensors, inputs or outputs, as `saved_tensors`; inside of `saved_tensors_hooks` as these say."""
         self._saved = tensors
 
     save_for_forward = save_for_backward
@@ -27,7 +30,11 @@ class Context:
     @property
     def saved_tensors(self) -> tuple:
         """What `save_for_backward` was given."""
-        return self._saved
+        return tuple([tensor_over(*t.memory(of)) if isinstance(t, Packed) else t for t, of in zip(self._saved, self._layouts or self._saved)])
+
+    def _pack(self) -> None:
+        self._layouts = [getattr(t, "_layout", None) for t in self._saved]
+        self._saved = tuple([kept(t) if isinstance(t, Tensor) else t for t in self._saved])
 
     def mark_non_differentiable(self, *outputs: Tensor) -> None:
         """Accepted: what `backward` returns says what has a gradient."""
@@ -67,6 +74,8 @@ class _Applied(autodiff.Function):
         self._outputs = [o.shape for o in outs]
         self._dtypes = [o.dtype for o in outs]
         self._origins = [_origin(t, outs, inputs) for t in self.context._saved]
+        if packing:
+            self.context._pack()
         return out
 
     def _rule(self, n_outs: int, inputs: tuple) -> Any:

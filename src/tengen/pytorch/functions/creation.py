@@ -17,8 +17,10 @@ from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.random import RNG
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
+from tengen.tensor.dialect_views import views_of_each
 from tengen.tensor.dlpack import from_dlpack
 from tengen.tensor.leaves import set_requires_grad
+from tengen.tensor.parts import as_array_of
 
 
 def _finished(x: Tensor, dtype: Any, requires_grad: bool) -> Tensor:
@@ -68,9 +70,11 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """The tensor itself where data is one of this dtype, else `tensor`."""
+    """The tensor itself where data is one of this dtype; `from_numpy` of an array of this dtype; else `tensor`."""
     if isinstance(data, Tensor):
         return data if dtype is None or data.dtype is named(dtype) else data.astype(dtype)
+    if isinstance(data, np.ndarray) and (dtype is None or named(dtype) is named(data.dtype)):
+        return from_numpy(data)
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -80,10 +84,16 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor of an array's values and dtype. What is written to one later is not seen by the other, unlike PyTorch's."""
+    """A tensor of an array's values and dtype. What is written to it in place is written to the array; what is written to the array later
+    is not in the tensor, until that is written.
+
+    >>> a = np.zeros(2)
+    >>> from_numpy(a).add_(1).tolist(), a.tolist()
+    ([1.0, 1.0], [1.0, 1.0])
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy takes an array, got a {type(ndarray).__name__}; help: torch.tensor(data)")
-    return Tensor(ndarray, dtype=ndarray.dtype)
+    return as_array_of(ndarray, Tensor(ndarray, dtype=ndarray.dtype))
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -400,4 +410,5 @@ __all__ = [
     "ones_like", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "range", "seed",
     "set_rng_state", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 ]  # fmt: skip
+meshgrid = views_of_each(meshgrid)
 in_words(globals(), __all__)

@@ -103,6 +103,7 @@ from tengen.functional import mod as remainder
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor
+from tengen.tensor.dialect_views import not_written
 
 absolute, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = abs, acos, acosh, asin, asinh, atan, atan2, atanh
 multiply, negative, fix, mm, mv, ger = mul, neg, trunc, matmul, matmul, outer
@@ -301,7 +302,9 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         result = [] if len(parts) % 2 == 0 else ["".join("..." if i is Ellipsis else chr(65 + i if i < 26 else 71 + i) for i in parts[-1])]
         return F.einsum("->".join([",".join(letters), *result]), *parts[: 2 * len(letters) : 2])
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
-    return F.einsum(equation, *given)
+    made = F.einsum(equation, *given)
+    axes, arrow, result = equation.replace(" ", "").partition("->")
+    return not_written(given[0], made, einsum, (), {}) if len(given) == 1 and arrow and set(axes) == set(result) else made
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

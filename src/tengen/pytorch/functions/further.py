@@ -14,6 +14,7 @@ from tengen import linalg
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import as_operand
+from tengen.pytorch.functions.shaping import tensor_split
 from tengen.tensor import Tensor
 
 
@@ -202,11 +203,11 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return F.moveaxis(_with_part(moved, key, src, "diagonal_scatter"), (-2, -1), (dim1, dim2))
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> list[Tensor]:
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts along axis 2: so many, or between positions. Errors: ShapeError for fewer than three axes"""
     if input.ndim < 3:
         raise ShapeError(f"dsplit takes a tensor of at least three axes, got shape {input.shape}")
-    return list(F.tensor_split(input, indices_or_sections, 2))
+    return tensor_split(input, indices_or_sections, 2)
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Any, accumulate: bool = False) -> Tensor:

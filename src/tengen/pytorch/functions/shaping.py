@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
-from tengen.base.errors import ArgumentError, AxisError, ShapeError
+from tengen.base.errors import AxisError, ShapeError
 from tengen.functional import (
     atleast_1d,
     atleast_2d,
@@ -31,8 +31,7 @@ from tengen.functional import (
 )
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
-from tengen.tensor.dialect_views import VIEWS, views_by
-from tengen.tensor.in_place import is_part
+from tengen.tensor.dialect_views import in_memory, views_of_each
 
 row_stack = vstack
 
@@ -325,16 +324,16 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """Elements at places that strides name: `functional.as_strided`, which counts elements where PyTorch counts in memory.
+    """Elements at places that strides name: `functional.as_strided`. Of a view the places are those in the memory of what it is a view of,
+    and they begin at its first element unless `storage_offset` is given.
 
-    Errors: ArgumentError for a view whose elements lie in another order in memory than in its shape, and for storage_offset of a view.
+    Errors: ArgumentError for a tensor whose elements lie in another order in memory than in its shape
+
+    >>> as_strided(Tensor([1, 2, 3, 4, 5, 6]), (2, 2), (3, 1), 1).tolist()
+    [[2, 3], [5, 6]]
     """
-    if not input._layout.contiguous or (storage_offset is not None and is_part(input)):
-        raise ArgumentError(
-            f"as_strided({input._layout.type!r}): PyTorch counts places in the memory of what this is a view of; help: "
-            "x.contiguous().as_strided(...) counts the elements of x"
-        )
-    return F.as_strided(input, size, stride, storage_offset)
+    whole, first = in_memory(input, storage_offset)
+    return F.as_strided(whole, size, stride, first)
 
 
 __all__ = [
@@ -346,6 +345,5 @@ __all__ = [
     "split_with_sizes", "squeeze", "stack", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tensor_split", "tile", "transpose", "tril",
     "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
+broadcast_tensors = views_of_each(broadcast_tensors)
 in_words(globals(), __all__)
-for _name in VIEWS.keys() & set(__all__):
-    globals()[_name] = views_by(_name, globals()[_name])

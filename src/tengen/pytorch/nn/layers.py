@@ -12,7 +12,7 @@ from typing import Any
 from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError
-from tengen.module.settings import one_of
+from tengen.module.settings import counts, one_of
 from tengen.pytorch.functions import elementwise
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.nn import functional
@@ -29,11 +29,13 @@ def _uniform(fan_in: int, *parameters: Parameter | None) -> None:
 
 
 class Linear(Module, M.Linear):
-    """y = x W^T + b. Weight (out, in) and bias (out,) are drawn uniformly in +-1/sqrt(in).
+    """y = x W^T + b. Weight (out, in) and bias (out,) are drawn uniformly in +-1/sqrt(in). Either number of features may be 0.
 
     >>> Linear(3, 2)(F.zeros((4, 3))).shape
     (4, 2)
     """
+
+    _checked = M.Linear._checked | counts("in_features", "out_features", least=0)
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__(in_features, out_features, bias)

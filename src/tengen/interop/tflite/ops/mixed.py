@@ -9,9 +9,17 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.interop.networks.integers import in_int32
-from tengen.interop.networks.values import as_tensor
+from tengen.interop.networks.values import as_tensor, ints
 from tengen.interop.tflite.ops.elementwise import fused
-from tengen.interop.tflite.ops.images import channels_first, channels_last, convolved, depthwise_filters, filters, groups_of
+from tengen.interop.tflite.ops.images import (
+    channels_first,
+    channels_last,
+    convolved,
+    depthwise_filters,
+    filters,
+    groups_of,
+    transposed,
+)
 from tengen.interop.tflite.ops.lookup import nearest
 from tengen.interop.tflite.ops.reductions import rows_of
 from tengen.interop.tflite.reader import OpOf, Quant
@@ -101,6 +109,16 @@ def conv(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     if not in_int32(q, weight, weight.shape[1:]):
         q, weight = q.astype("int32"), weight.astype("int32")
     total = convolved(n, q, weight, None, int(t.shape[1]) if deep else groups_of(t, weight))
+    y = total.astype("float32") * (scale * along(scales, 4, 1))
+    return channels_last(fused(n, y if b is None else y + as_tensor(b).reshape(1, -1, 1, 1)))
+
+
+@hybrid("TRANSPOSE_CONV")
+def transpose_conv(n: OpOf, shape: Any, w: Any, x: Any, b: Any = None) -> Tensor:
+    """The gradient of a convolution by its input, in which the pictures of a batch have a scale each."""
+    t, scales = channels_first(as_tensor(x)), quant_for(n, 1).scales
+    q, scale, zero = asymmetric(t, [1, 2, 3])
+    total = transposed(n, q - zero, as_tensor(w).astype("int32"), ints(shape)[1:3])
     y = total.astype("float32") * (scale * along(scales, 4, 1))
     return channels_last(fused(n, y if b is None else y + as_tensor(b).reshape(1, -1, 1, 1)))
 

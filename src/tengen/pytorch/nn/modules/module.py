@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tengen.module.hooks import WithKeywords
+from tengen.module.hooks import forward_hook
 from tengen.module.module import EVERYWHERE
 from tengen.pytorch.nn.module import Module
 from tengen.tensor.hooks import HookHandle, put
@@ -16,10 +16,11 @@ def register_module_forward_pre_hook(hook: Callable) -> HookHandle:
     return put(EVERYWHERE["_forward_pre_hooks"], hook)
 
 
-def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False) -> HookHandle:
+def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False, always_call: bool = False) -> HookHandle:
     """Calls hook(module, inputs, outputs) after the forward of every module; what it returns, if anything, replaces the outputs.
 
-    Args: with_kwargs: it is called as hook(module, inputs, kwargs, outputs). Returns: what takes it off.
+    Args: with_kwargs: it is called as hook(module, inputs, kwargs, outputs). always_call: also where a forward raises an error, with None as
+        the outputs. Returns: what takes it off.
 
     >>> from tengen.pytorch import nn, ones
     >>> seen = []
@@ -28,7 +29,7 @@ def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False) -
     >>> seen
     ['Linear', 'ReLU', 'Sequential']
     """
-    return put(EVERYWHERE["_forward_hooks"], WithKeywords(hook) if with_kwargs else hook)
+    return put(EVERYWHERE["_forward_hooks"], forward_hook(hook, with_kwargs, always_call))
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> HookHandle:

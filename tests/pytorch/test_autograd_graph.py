@@ -1,0 +1,181 @@
+"""`torch.autograd.graph` and `forward_ad`; and what is told of tensors after a walk to the leaves has passed them."""
+
+import numpy as np
+import pytest
+
+import tengen.pytorch as torch
+from tengen.pytorch import nn
+from tengen.pytorch.autograd import forward_ad as fwAD
+from tengen.pytorch.autograd import graph
+
+
+def some(*shape, seed=0):
+    return torch.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def net():
+    made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    with torch.no_grad():
+        for i, p in enumerate(made.parameters()):
+            p.copy_(some(*p.shape, seed=i))
+    return made
+
+
+def gradients(of):
+    return [p.grad.numpy().tobytes() for p in of.parameters()]
+
+
+def test_what_is_saved_goes_through_the_hooks_and_changes_no_bit():
+    a, b, kept = net(), net(), {}
+    (a(some(5, 3)) ** 2).sum().backward()
+
+    def pack(x):
+        assert not x.requires_grad
+        kept[len(kept)] = x.numpy().copy()
+        return len(kept) - 1
+
+    opened = []
+
+    def unpack(key):
+        opened.append(key)
+        return torch.from_numpy(kept[key].copy())
+
+    with graph.saved_tensors_hooks(pack, unpack):
+        loss = (b(some(5, 3)) ** 2).sum()
+    n = len(kept)
+    assert n > 4 and not opened
+    loss.backward(retain_graph=True)
+    assert gradients(a) == gradients(b) and len(opened) >= 4
+    before = len(opened)
+    loss.backward()
+    assert len(opened) == 2 * before and len(kept) == n  # packed once, made again by each walk
+
+
+def test_hooks_that_compress_and_custom_functions():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 2 * x * g
+
+    w = torch.full((3,), 1.1, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda x: x.half(), lambda x: x.float()):
+        loss = Square.apply(w).sum() + (w * w).sum()
+    loss.backward()
+    assert (w.grad == 4 * float(np.float16(1.1))).all()
+    with graph.saved_tensors_hooks(lambda x: x, lambda x: x[:1]):
+        loss = (w * w).sum()
+    with pytest.raises(RuntimeError, match=r"f32\[3\] was packed, and unpack gave f32\[1\]"):
+        loss.backward()
+    with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
+        with graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            pass
+    with graph.save_on_cpu(pin_memory=True), graph.allow_mutation_on_saved_tensors():
+        (w * w).sum().backward()
+
+
+def test_nodes_and_hooks_of_several_gradients():
+    w = torch.ones(2, requires_grad=True)
+    h = w * 3
+    y = h.exp().sum()
+    names = []
+    node = y.grad_fn
+    while node is not None:
+        names.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    assert names == ["SumBackward0", "ExpBackward0", "MulBackward0", "AccumulateGrad"]
+    last = h.grad_fn.next_functions[0][0]
+    assert last.variable is w and h.grad_fn.next_functions[1] == (None, 0) and h.grad_fn == y.grad_fn.next_functions[0][0].next_functions[0][0]
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 2,))
+    seen = []
+    graph.register_multi_grad_hook([w, h], lambda grads: seen.append([g[0].item() for g in grads]))
+    first = []
+    with graph.register_multi_grad_hook((w, h), lambda g: first.append(g[0].item()), mode="any"):
+        y.backward()
+    e = 2 * np.exp(np.float32(3))
+    np.testing.assert_allclose(seen, [[3 * e, e]], rtol=1e-6)
+    np.testing.assert_allclose(first, [e], rtol=1e-6)
+
+
+def test_a_tensor_that_a_walk_has_passed_stays_computed_and_is_not_walked_again():
+    w = torch.ones(3, requires_grad=True)
+    y = w * 2
+    z = (y * y).sum()
+    z.backward()
+    assert z.requires_grad and not z.is_leaf and z.grad_fn is not None and y.requires_grad
+    for late in (z, (y * 3).sum(), (w + y).sum()):  # a part of the gradient would be missing
+        with pytest.raises(RuntimeError, match="backward\\(\\) has passed already.*retain_graph=True"):
+            late.backward()
+    with pytest.raises(RuntimeError, match="passed already"):
+        torch.autograd.grad((y * w).sum(), w)
+    assert torch.autograd.grad((y * w).sum(), y)[0].tolist() == [1, 1, 1]
+    assert torch.tensor([z, z]).tolist() == [12, 12]
+    w.grad = None
+    (y.detach() * w).sum().backward()
+    assert w.grad.tolist() == [2, 2, 2]
+
+
+def test_a_leaf_that_nobody_holds():
+    (torch.ones(3, requires_grad=True) * 2).sum().backward()
+    h = torch.ones(3, requires_grad=True) * 2
+    h.retain_grad()
+    (h * h).sum().backward()
+    assert h.grad.tolist() == [4, 4, 4]
+
+
+def test_forward_derivatives():
+    of = net()
+    params = dict(of.named_parameters())
+    along = {name: some(*p.shape, seed=9) for name, p in params.items()}
+    x = some(5, 3)
+
+    def run(values):
+        return torch.func.functional_call(of, values, x)
+
+    with fwAD.dual_level():
+        out = run({name: fwAD.make_dual(p, along[name]) for name, p in params.items()})
+        value, slope = fwAD.unpack_dual(out)
+        dual = fwAD.make_dual(x, some(5, 3, seed=3))
+        assert fwAD.unpack_dual(dual).tangent.tolist() == some(5, 3, seed=3).tolist()
+        assert fwAD.unpack_dual(x).tangent is None and fwAD.unpack_dual(x > 0).tangent is None
+        assert fwAD.unpack_dual(dual.detach()).tangent is None
+    h = 1e-6
+    ends = [run({name: p.detach() + s * along[name] for name, p in params.items()}).detach().numpy() for s in (h, -h)]
+    np.testing.assert_allclose(slope.detach().numpy(), (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-8)
+    assert value.tolist() == run({}).tolist()
+    with pytest.raises(RuntimeError, match="outside of a level"):
+        fwAD.make_dual(x, x)
+    with fwAD.dual_level():
+        with pytest.raises(ValueError, match="tangent has the shape"):
+            fwAD.make_dual(x, x[:1])
+        with pytest.raises(RuntimeError, match="inside of another"):
+            fwAD.enter_dual_level()
+
+
+def test_hooks_that_are_always_called():
+    class Fails(nn.Module):
+        def forward(self, x, *, fail):
+            if fail:
+                raise ZeroDivisionError
+            return x
+
+    m, seen = Fails(), []
+    m.register_forward_hook(lambda m, i, out: seen.append(out is None), always_call=True)
+    m.register_forward_hook(lambda m, i, k, out: seen.append((k["fail"], out is None)), always_call=True, with_kwargs=True, prepend=True)
+    m.register_forward_hook(lambda m, i, out: seen.append("not always"))
+    m(torch.ones(1), fail=False)
+    assert seen == [(False, False), False, "not always"]
+    seen.clear()
+    with pytest.raises(ZeroDivisionError):
+        m(torch.ones(1), fail=True)
+    assert seen == [(True, True), True]
+    order = []
+    m.register_full_backward_hook(lambda *a: order.append(1))
+    m.register_full_backward_hook(lambda *a: order.append(0), prepend=True)
+    m(torch.ones(1, requires_grad=True), fail=False).sum().backward()
+    assert order == [0, 1]

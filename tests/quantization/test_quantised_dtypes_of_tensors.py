@@ -1,0 +1,66 @@
+"""Tensors of MegEngine's quantised dtypes: what their integers are, and what they stand for."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from each import each
+
+import tengen.functional as F
+from tengen import Parameter, Tensor, trace
+from tengen.base.errors import DTypeError
+from tengen.core.tensor import dtype as D
+
+RNG = np.random.default_rng(0)
+X = (RNG.standard_normal((3, 5)) * 3).astype("f4")
+DTYPES = {
+    "qint8": D.qint8(0.05), "quint8": D.quint8(0.05, 127), "qint4": D.qint4(0.4), "quint4": D.quint4(0.4, 7), "qint32": D.qint32(0.001),
+}  # fmt: skip
+
+
+@each("name", DTYPES)
+def test_conversions_are_those_of_arrays(name):
+    d = DTYPES[name]
+    want = getattr(D, f"convert_to_{name}")(X, d)
+    numbers = getattr(D, f"convert_from_{name}")(want)
+    y = Tensor(X).astype(d)
+    assert y.dtype == want.dtype and y.numpy().tobytes() == want.tobytes()
+    for made in (y, Tensor(want), Tensor(want.tolist(), dtype=d), Parameter(want, dtype=d), Tensor(Tensor(X), dtype=d), Tensor(y)):
+        np.testing.assert_allclose(made.astype("float32").numpy(), numbers, rtol=1e-6, atol=1e-6)
+        assert made.qparams.scale.item() == np.float32(D.get_scale(d)) and made.astype("int64").tolist() == want.tolist()
+    assert y.astype("float64").dtype == "float64"
+    other = y.astype(D.qint8(0.1))
+    np.testing.assert_allclose(other.astype("float32").numpy(), np.clip(numbers, -12.8, 12.7), atol=0.051)
+    traced = trace(lambda x: x.astype(d).astype("float32"))
+    assert traced(Tensor(X)).numpy().tobytes() == y.astype("float32").numpy().tobytes()
+
+
+def test_copies_know_it():
+    y = Tensor(X).astype(D.quint8(0.05, 127))
+    for made in (copy.copy(y), copy.deepcopy(y), pickle.loads(pickle.dumps(y))):
+        assert made.astype("float32").numpy().tobytes() == y.astype("float32").numpy().tobytes() and made.qparams == y.qparams
+    assert type(copy.deepcopy(Parameter(y))) is Parameter and copy.deepcopy(Parameter(y)).qparams is y.qparams
+
+
+@pytest.mark.parametrize("mode", ["identity", "RELU"])
+def test_convolutions_take_such_tensors_and_dtypes(mode):
+    image, weight, bias = (RNG.standard_normal(s).astype("f4") for s in ((2, 4, 6, 6), (3, 4, 3, 3), (1, 3, 1, 1)))
+    i, w, b = Tensor(image).astype(D.qint8(0.05)), Parameter(weight).astype(D.qint8(0.03)), Tensor(bias).astype(D.qint32(0.05 * 0.03))
+    made = F.quantized.conv_bias_activation(i, w, b, D.qint8(0.2), padding=1, nonlinear_mode=mode)
+    want = F.conv2d(*(t.astype("float64") for t in (i, w, b)), padding=1)
+    want = np.clip(np.rint((F.relu(want) if mode == "RELU" else want).numpy() / 0.2), -128, 127)
+    assert np.abs(made.numpy() - want).max() <= 1 and (made.numpy() == want).mean() > 0.99
+    assert made.qparams.scale.item() == np.float32(0.2) and np.abs(made.astype("float32").numpy() - made.numpy() * 0.2).max() < 1e-5
+
+
+def test_where_a_scale_would_be_lost():
+    d = D.qint8(0.1)
+    for call in (
+        lambda: F.zeros(3, dtype=d), lambda: F.astype(F.ones(2), d), lambda: F.ones(2).to(d), lambda: F.ones(2) + np.ones(2, d),
+        lambda: F.arange(3, dtype=d),
+    ):  # fmt: skip
+        with pytest.raises((DTypeError, TypeError), match="quantised dtype .*0.1.* is taken by Tensor"):
+            call()
+    with pytest.raises(ValueError, match="no quantised dtype; help: .*x.qparams.scale"):
+        D.get_scale(Tensor(X).astype(d).dtype)
