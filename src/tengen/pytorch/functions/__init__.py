@@ -7,6 +7,7 @@ from inspect import isfunction
 from typing import Any
 
 from tengen.ops.calls import all_with_line, also_called
+from tengen.tensor.in_place import written_to
 
 # NumPy's names of parameters, which PyTorch's functions take as well: ``torch.cumprod(x, axis=0)``
 NUMPYS_WORDS = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -21,14 +22,17 @@ WORDS_OF = {  # of single functions
 }  # fmt: skip
 
 
+OUT = {"out": written_to}  # ``torch.add(x, y, out=z)``
+
+
 def in_words(scope: dict[str, Any], names: Iterable[str]) -> None:
     """Gives a module's functions the names of parameters that PyTorch's take: those that are written in it NumPy's, too, and those that
-    are Tengen's own PyTorch's. Errors of the former name the user's line."""
+    are Tengen's own PyTorch's; and `out=`. Errors of the former name the user's line."""
     names = list(names)
-    all_with_line(scope, names, NUMPYS_WORDS)
+    all_with_line(scope, names, NUMPYS_WORDS | OUT)
     for name in names:
         if isfunction(scope[name]) and not scope[name].__module__.startswith("tengen.pytorch"):
-            scope[name] = also_called(scope[name], [*WORDS_OF.get(name, ()), *PYTORCHS_WORDS])
+            scope[name] = also_called(scope[name], [*WORDS_OF.get(name, ()), *PYTORCHS_WORDS, *OUT.items()])
 
 
 __all__ = ["NUMPYS_WORDS", "PYTORCHS_WORDS", "in_words"]
