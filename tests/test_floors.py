@@ -44,7 +44,7 @@ ROOMS = {
     "jit": [".", "script"],
     "module": ["quantized", "qat utils", "."],
     "core": ["tensor", "."],
-    "pytorch": [".", "autograd backends cuda distributions nn optim utils", "amp functions"],
+    "pytorch": [".", "fx signal", "autograd backends cuda distributions nn optim utils", "amp functions"],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
 

@@ -11,6 +11,7 @@ from tengen.autodiff import GradManager
 from tengen.base.dtype import dtype
 from tengen.base.errors import NonFiniteError
 from tengen.debug.carries import carried
+from tengen.debug.finite import Marked
 from tengen.debug.marks import largest_magnitude, marked
 from tengen.optimizer import SGD
 from tengen.passes.pipeline import optimize
@@ -112,6 +113,36 @@ def test_the_switch_and_blocks_nest():
             f(X)
     debug.set_check_finite(False)
     assert run(X).tolist()[1] == F.log(X).tolist()[1] == -INF
+
+
+def test_blocks_in_a_loop_compile_once(monkeypatch):
+    """And a trace is called directly in them, where it writes no state: each call finds the NaN, and none is stale."""
+    made, init = [], Marked.__init__
+    monkeypatch.setattr(Marked, "__init__", lambda self, exe, lenient: (made.append(dict(lenient)), init(self, exe, lenient))[1])
+    w, count = Tensor([1.0, 1.0, 1.0]), Tensor(0.0)
+
+    @trace
+    def reads(x):
+        return F.log(x * w).sum()
+
+    @trace
+    def writes(x):
+        count._reset(count + 1)
+        return F.log(x * w).sum()
+
+    good, calls = Tensor([1.0, 2.0, 3.0]), []
+    for f in (reads, writes):
+        for _ in range(3):
+            for fill in (1.0, 2.0):
+                w[:] = fill
+                with debug.check_finite():
+                    calls.append(f(good).item() == F.log(good * fill).sum().item())
+                    with pytest.raises(NonFiniteError, match="log makes an infinity"):
+                        f(X)
+            with debug.check_finite(allow=["log"]):
+                calls.append(f(X).item() == -INF)
+    assert all(calls) and len(calls) == 18 and count.item() == 9
+    assert list(map(bool, made)) == [False, False, True] * 2, "one program for each set of what is allowed, and one for what was found"
 
 
 def training(check):

@@ -179,3 +179,24 @@ def test_hooks_that_are_always_called():
     m.register_full_backward_hook(lambda *a: order.append(0), prepend=True)
     m(torch.ones(1, requires_grad=True), fail=False).sum().backward()
     assert order == [0, 1]
+
+
+def test_hooks_of_parameters_see_gradients_that_are_asked_for():
+    p = nn.Parameter(torch.ones(3))
+    p.register_hook(lambda g: g * torch.tensor([1.0, 0.0, 2.0]))
+    assert torch.autograd.grad((p * 3).sum(), p)[0].tolist() == [3, 0, 6]
+    (p * 3).sum().backward()
+    assert p.grad.tolist() == [3, 0, 6]
+
+
+def test_jacobians_of_tensors_in_dicts():
+    f = lambda p, x: {"y": p["w"] * x[0], "z": (p["w"] ** 3).sum() + x[0].sum()}
+    args = {"w": torch.tensor([1.0, 2.0])}, (torch.tensor([3.0, 4.0]),)
+    found = torch.func.jacrev(f)(*args)
+    assert found["y"]["w"].tolist() == [[3, 0], [0, 4]] and found["z"]["w"].tolist() == [3, 12]
+    by_p, (by_x,) = torch.func.jacrev(f, (0, 1))(*args)["y"]
+    assert by_p["w"].tolist() == [[3, 0], [0, 4]] and by_x.tolist() == [[1, 0], [0, 2]]
+    made, aux = torch.func.jacfwd(lambda x: (x * x, x + 1), has_aux=True)(torch.tensor([5.0]))
+    assert made.tolist() == [[10]] and aux.tolist() == [6]
+    bend = torch.func.hessian(lambda p: (p["w"] ** 3).sum())(args[0])
+    assert bend["w"]["w"].tolist() == [[6, 0], [0, 12]]

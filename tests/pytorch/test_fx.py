@@ -180,6 +180,11 @@ def test_graphs_made_by_hand_and_their_edits():
         graph.lint()
 
 
+def halves(x):
+    first, second = x.chunk(2)
+    return second - first
+
+
 def grows(x, n):
     return x * n if n > 1 else x
 
@@ -195,6 +200,7 @@ def test_what_cannot_be_traced_says_what_to_do():
     for f, words in ((decides, "cannot decide by gt"), (lambda x: [v for v in x], "loop over x"), (lambda *x: x, r"\*x")):
         with pytest.raises(RuntimeError, match=words):
             fx.symbolic_trace(f)
+    assert fx.symbolic_trace(halves)(torch.arange(4.0)).tolist() == [2, 2]
     gm = fx.symbolic_trace(lambda x: grows(x, len(x)))
     assert gm(torch.ones(3)).tolist() == [3, 3, 3] and grows(2, 3) == 6 and len([1]) == 1
     assert [n.target for n in gm.graph.nodes if n.op == "call_function"] == [len, grows]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import strangers
 import strangers_further
+import strangers_graphs
 import strangers_stumbled
 
 import tengen.pytorch as torch
@@ -14,7 +15,10 @@ import tengen.pytorch as torch
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-@pytest.mark.parametrize("program", [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS], ids=lambda f: f.__name__)
+EVERY = [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS, *strangers_graphs.PROGRAMS]
+
+
+@pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
     found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
     assert len(found) == len(saved)

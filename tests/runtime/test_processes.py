@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -99,16 +100,30 @@ def test_an_empty_path_and_no_compiler(warm, tmp_path):
     assert bits == warm[1] and count > 0
 
 
-@pytest.mark.parametrize("level", range(1, 6))
-def test_debug_output(warm, level):
-    out, err = start(environment(warm[0], TENGEN_DEBUG=str(level), TENGEN_CHECK="1")).communicate(timeout=120)
+MARKS = ["kernels ready in", "# after fuse", "kernel ", "define void @run", "ret"]  # what each level adds
+
+LEVELS = """
+from tengen import Tensor, trace
+from tengen.base.config import config
+x = Tensor([1.0, 2.0])
+for config.debug in range(1, 5):
+    print("level", config.debug)
+    (trace(lambda x: x * config.debug)(x) + 1).numpy()
+"""
+
+
+def test_debug_output(warm):
+    """At the most, with the bits of a run without; and what each level below it shows."""
+    out, err = start(environment(warm[0], TENGEN_DEBUG="5", TENGEN_CHECK="1")).communicate(timeout=120)
     assert warm[1] in out, err
-    marks = ["kernels ready in", "# after fuse", "kernel ", "define ", "ret"]
-    for i, mark in enumerate(marks, 1):
-        if i <= level:
-            assert mark in out, mark
-    assert level >= 4 or "define void @run" not in out
-    assert level >= 2 or "# after fuse" not in out
+    assert all(mark in out for mark in MARKS)
+    out, err = start(environment(warm[0], TENGEN_CHECK="1"), LEVELS).communicate(timeout=120)
+    levels = re.split(r"level \d\n", out)[1:]
+    assert len(levels) == 4, err
+    for level, said in enumerate(levels, 1):
+        assert all(mark in said for mark in MARKS[:level]), (level, said)
+        assert level >= 2 or MARKS[1] not in said
+        assert level >= 4 or MARKS[3] not in said
 
 
 CYCLES = """

@@ -33,6 +33,8 @@ from tengen.tensor.methods import see_operators
 from tengen.tensor.nodes import node_of, walking
 from tengen.tensor.tensor import Buffer
 
+KEPT = 4  # sets of what is allowed whose programs are kept
+
 
 @record(frozen=True)
 class Allowed:
@@ -260,6 +262,7 @@ class _Switch:
 
     def __init__(self) -> None:
         self.off: Callable[[], None] | None = None
+        self._programs: dict[Allowed, Programs] = {}  # by what is allowed, the last used last: a block in a loop finds its programs again
 
     def set(self, allowed: Allowed | None) -> None:
         if self.off is not None:
@@ -268,7 +271,10 @@ class _Switch:
         if allowed is None:
             return
         around, look = _eager(allowed)
-        before = looking.by(Programs(allowed))
+        programs = self._programs[allowed] = self._programs.pop(allowed, None) or Programs(allowed)
+        if len(self._programs) > KEPT:
+            del self._programs[next(iter(self._programs))]
+        before = looking.by(programs)
         dispatch.add_filter(around)
         see_operators(look)
 
@@ -302,7 +308,8 @@ def check_finite(*, allow_inf: bool = False, allow: Iterable[str] = ()) -> Itera
 
     A compiled program is looked at where it stores values: an infinity that lives and dies inside of one fused kernel (the exp of a
     softplus) is found eagerly, and not there. Infinities that were found to be wanted are not looked for again in the same value, NaNs
-    are. The programs are compiled for the block, and kept while it lasts; states get new memory in each run.
+    are. The programs are compiled for the first block with these arguments, and kept with the program that they stand for; states get new
+    memory in each run.
 
     Errors: NonFiniteError, which is a FloatingPointError. States that the run of a program writes are then as they were before.
 

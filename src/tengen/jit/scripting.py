@@ -83,7 +83,8 @@ class script(trace):
         where branches, or iterations, give a variable other types. Errors that the function raises where a tensor decides are
         raised when the run has ended.
 
-    Numerics: the bits of plain Python.
+    Numerics: the bits of plain Python. A gradient to which several iterations of a loop add is summed by the loop, and may differ by
+        roundings.
 
     >>> from tengen import Tensor, script
     >>> @script

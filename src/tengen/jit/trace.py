@@ -201,7 +201,7 @@ class trace(Checked, Recordings):
         if not (trace.enabled and config.jit) or (tracing.active is not None and tracing.recorder is not None):
             return self.function(*args, **kwargs)
         direct = buffers = None
-        if not (kwargs or config.debug or looking.around is not None):
+        if not (kwargs or config.debug):
             direct = self._used
             try:
                 buffers = direct.buffers(args) if type(direct) is DirectCall else None
@@ -209,9 +209,11 @@ class trace(Checked, Recordings):
                     buffers = direct.buffers(args)
             except (AttributeError, KeyError, ValueError, RuntimeError):  # other arguments, or something is gone that a guard looks at
                 buffers = None
+        if buffers is not None and looking.around is not None and direct.recording.run.written:  # states get new memory then
+            buffers = None
         if buffers is not None:
             self._used = direct
-            made = direct.run(buffers, direct.extents)
+            made = direct.run(buffers, direct.extents) if looking.around is None else direct.recording.run(buffers, direct.extents)
             if direct.single:
                 return made[0]
             return self._finish(direct.recording, direct.grads, args, made) if direct.build is None else direct.build(made)

@@ -185,6 +185,8 @@ def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[
     names = {p.name for p in parameters}
     if any(p.kind == "**" for p in parameters):
         return {}
+    if any(p.kind == "*" for p in parameters):
+        own = {other: name for other, name in own.items() if name is not OUT}
     return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, "", OUT} and other not in names}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -124,6 +123,8 @@ def _scaled(n, factor: float):
 def _fraction(factor: float) -> tuple[int, int, int]:
     """(p, q, m): n p // q is n times the factor, as floats are multiplied, rounded down, for all n up to m."""
     n, found = np.arange(MOST_PIXELS + 1), (0, 1, 0)
+    from fractions import Fraction  # with decimal, which takes a while: where it is used
+
     wanted = np.floor(n * factor)
     for denominator in (1000, 2**20):
         f = Fraction(factor).limit_denominator(denominator)

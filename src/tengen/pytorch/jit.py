@@ -28,7 +28,7 @@ from tengen.tensor.recording import tracing
 
 
 class ScriptModule(Module):
-    """A module whose calls run as a program. It has the module's parameters, names and mode.
+    """A module whose calls run as a program. It has the module's parameters, names and mode, and what the `trace` has, as `stats`.
 
     Args: module: whose. program: the `trace` or `script` of it.
     """
@@ -40,7 +40,7 @@ class ScriptModule(Module):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_of" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._of, name)
+        return getattr(self._of if hasattr(self._of, name) else self._program, name)
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         return self._of._attributes()

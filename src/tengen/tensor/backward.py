@@ -167,6 +167,9 @@ def grad(
             raise GradientError(f"grad(): the input {x._layout.type!r} requires no gradient; help: x.requires_grad_() before it is used")
     _below(ys, xs)
     found = _found(ys, given, [node_of(x) for x in xs], retain_graph, create_graph)
+    for i, (x, g) in enumerate(zip(xs, found)):
+        for hook in list(hooks_of(x).values()) if g is not None else ():
+            found[i] = called(hook, found[i])
     if not allow_unused and None in found:
         at = found.index(None)
         raise GradientError(f"grad(): no output depends on the input at position {at}; help: allow_unused=True gives None for it")

@@ -9,6 +9,7 @@ Tensors here have values of their own, so each result knows how its values are r
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -135,19 +136,25 @@ def _narrowed(base: Tensor, made: Any, method: Callable, args: Args, named: Name
 
 def _picked(of: Callable[..., np.ndarray]) -> Callable[..., Tensor]:
     """Views of single elements, of(an array in place of the tensor, the method's arguments): where no element stands in one twice, they are
-    written one by one."""
+    written one by one. Where they lie is found when one is written."""
 
     def view(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
         if not all(isinstance(n, int) for n in base.shape):
             return not_written(base, made, method, args, named)
-        places = np.array(of(np.arange(base.size).reshape(base.shape), *args, **named)).reshape(-1)
-        if len(np.unique(places)) < len(places):
-            return not_written(base, made, method, args, named)
+        shape = base.shape
+
+        @functools.cache
+        def places() -> np.ndarray | None:
+            found = np.array(of(np.arange(math.prod(shape)).reshape(shape), *args, **named)).reshape(-1)
+            return found if len(np.unique(found)) == len(found) else None
+
+        def read(b: Tensor) -> Tensor:
+            return refused(b, method) if places() is None else method(b, *args, **named)
 
         def write(b: Tensor, x: Tensor) -> None:
-            b[tuple(Tensor(i) for i in np.unravel_index(places, base.shape))] = REGISTRY["reshape"](x, (-1,))
+            b[tuple(Tensor(i) for i in np.unravel_index(places(), shape))] = REGISTRY["reshape"](x, (-1,))
 
-        return as_part(base, made, lambda b: method(b, *args, **named), write)
+        return as_part(base, made, read, write)
 
     return view
 
@@ -187,16 +194,17 @@ def _strided(base: Tensor, made: Tensor, method: Callable, args: Args, named: Na
     return _picked(places)(whole, made, REGISTRY["as_strided"].call, (named.get("size", size), named.get("stride", stride), first), {})
 
 
+def refused(base: Tensor, method: Callable) -> Any:
+    """ArgumentError for a view whose elements cannot be written, before anything is changed."""
+    raise ArgumentError(
+        f"what is written to x.{method.__name__}() is not written to x, of {base._layout.type!r}; help: copy it before, "
+        f"x.{method.__name__}(...).clone(), or write x[index] = value"
+    )
+
+
 def not_written(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
-    """Elements that lie in the tensor in another way, or several times: to write them is an error, before anything is changed."""
-
-    def refuse(b: Tensor, x: Tensor | None = None) -> Any:
-        raise ArgumentError(
-            f"what is written to x.{method.__name__}() is not written to x, of {b._layout.type!r}; help: copy it before, "
-            f"x.{method.__name__}(...).clone(), or write x[index] = value"
-        )
-
-    return as_part(base, made, refuse, refuse)
+    """Elements that lie in the tensor several times, or in a way that is not known: to write them is an error."""
+    return as_part(base, made, lambda b: refused(b, method), lambda b, x: refused(b, method))
 
 
 def _expanded(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:

@@ -20,7 +20,7 @@ INFIX = {
     operator.ne: "!=", operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<", operator.rshift: ">>",
 }  # fmt: skip
 PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
-_HOMES = ("tengen.pytorch", "tengen.pytorch.nn.functional", "tengen.pytorch.special", "tengen.pytorch.linalg", "tengen.pytorch.fft")
+HOMES = ("tengen.pytorch", "tengen.pytorch.nn.functional", "tengen.pytorch.special", "tengen.pytorch.linalg", "tengen.pytorch.fft")
 
 
 class _Names(dict):
@@ -49,7 +49,7 @@ class Graph:
     >>> _ = graph.output(graph.call_function(relu, (x,)))
     >>> print(graph.python_code("self").src)
     def forward(self, x):
-        relu = torch.relu(x)
+        relu = torch.relu(x);  x = None
         return relu
     <BLANKLINE>
     """
@@ -323,7 +323,7 @@ def _attribute(root: str, path: str) -> str:
 def _function(f: Any, names: _Names) -> str:
     """A function as Python: one of `torch` by its place there."""
     name = getattr(f, "__name__", "")
-    for home in _HOMES:
+    for home in HOMES:
         module = sys.modules.get(home)
         if module is not None and vars(module).get(name) is f:
             return f"{home.replace('tengen.pytorch', 'torch')}.{name}"

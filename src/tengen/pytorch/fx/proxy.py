@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
+from opcode import opmap
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import TraceError, user_line
@@ -31,6 +33,10 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator[Any]:
+        caller = sys._getframe(1)
+        code, at = caller.f_code.co_code, caller.f_lasti
+        if code[at] == opmap["UNPACK_SEQUENCE"]:  # a, b = x: so many are wanted
+            return iter([self[i] for i in range(code[at + 1])])
         raise TraceError(
             f"{user_line()}: symbolic_trace cannot loop over {self.node.name}, whose length is not known; help: a leaf module, or fx.wrap"
         )
@@ -69,7 +75,7 @@ class Attribute(Proxy):
         self._node: Node | None = None
 
     @property
-    def node(self) -> Node:  # type: ignore[override]
+    def node(self) -> Node:  # type: ignore[override]  # which is an attribute of others
         """The step that reads it."""
         if self._node is None:
             self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node

@@ -15,7 +15,7 @@ from typing import Any
 
 from tengen import module as M
 from tengen.base.errors import ArgumentError, TraceError
-from tengen.pytorch.fx.graph import _HOMES, Graph
+from tengen.pytorch.fx.graph import HOMES, Graph
 from tengen.pytorch.fx.graph_module import GraphModule
 from tengen.pytorch.fx.node import Node, map_aggregate
 from tengen.pytorch.fx.proxy import Proxy
@@ -147,7 +147,7 @@ class Tracer(TracerBase):
         def called(mod: Module, *args: Any, **kwargs: Any) -> Any:
             return self.call_module(mod, lambda *a, **k: plain(mod, *a, **k), args, kwargs)
 
-        scopes = [vars(sys.modules[home]) for home in _HOMES if home in sys.modules]
+        scopes = [vars(sys.modules[home]) for home in HOMES if home in sys.modules]
         functions = {id(f): f for scope in scopes for name, f in scope.items() if not name.startswith("__") and _is_function(f)}
         functions |= {id(f): f for f in self._also}
         steps = {key: self._step(f) for key, f in functions.items()}

@@ -13,8 +13,8 @@ from typing import Any
 
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
+from tengen.functional.bessel import i0
 from tengen.pytorch.functions.dtypes import get_default_dtype
-from tengen.pytorch.special import i0
 from tengen.tensor import Tensor
 
 
