@@ -273,7 +273,7 @@ def test_an_error_arrives_in_its_turn(workers):
         next(it)
     notes = "\n".join(e.value.__notes__)
     assert "sample 5 of Broken" in notes
-    assert workers == 0 or "in raise_key" in notes and "data worker" in notes
+    assert workers == 0 or "in raise_key" in notes and "Caught KeyError in DataLoader worker process" in notes
     assert next(it, None) is None
 
 

@@ -11,7 +11,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, random
 from tengen.autodiff import GradManager
-from tengen.base.errors import GradientError, ShapeError
+from tengen.base.errors import ArgumentError, GradientError, ShapeError
 from tengen.data import transform as T
 
 X = np.arange(6, dtype="f4").reshape(1, 2, 3)
@@ -23,6 +23,11 @@ def test_shapes():
     for shape in ((None, 1, 2, 3), (None, None, None, None), (3, None)):
         with pytest.raises(ShapeError, match="None|broadcast"):
             F.broadcast_to(x, shape)
+    two, three = Tensor([2]), Tensor([3])
+    assert F.broadcast_to(x[:, :1], (two, two, three)).shape == (2, 2, 3) and x.reshape(two, three).shape == F.zeros((two, 3)).shape == (2, 3)
+    for odd in (Tensor([2, 3]), Tensor([[2]]), [2]):
+        with pytest.raises(ArgumentError, match="must be"):
+            F.zeros((odd, 3))
     gm = GradManager().attach(x)
     with gm:
         gm.backward(F.broadcast_to(x, (4, None, 3)))

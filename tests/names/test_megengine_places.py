@@ -11,7 +11,8 @@ from tengen.base.inner_modules import ELSEWHERE, VIEWS
 
 PLACES = {
     "amp.grad_scaler": "GradScaler", "autodiff.grad_manager": "GradManager", "data.dataset.meta_dataset": "Dataset",
-    "data.dataset.vision.mnist": "MNIST", "data.transform.vision.transform": "RandomCrop", "distributed.functional": "all_reduce_sum",
+    "data.dataset.vision.mnist": "MNIST", "distributions.exponential": "Exponential",
+    "data.transform.vision.transform": "RandomCrop", "distributed.functional": "all_reduce_sum",
     "distributed.group": "WORLD", "distributed.launcher": "launcher", "hub.hub": "load", "jit.tracing": "exclude_from_trace",
     "module.batchnorm": "BatchNorm2d", "module.identity": "Identity", "module.qat.conv_bn": "ConvBn2d",
     "module.quantized.linear": "Linear", "optimizer.clip_grad": "clip_grad_norm", "quantization.quantize": "quantize_qat",

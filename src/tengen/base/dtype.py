@@ -156,7 +156,7 @@ def dtype(x) -> DType:
     if isinstance(x, DType):
         return x
     if isinstance(x, np.dtype):
-        if is_quantised(x):  # it equals the dtype of its integers
+        if x.metadata is not None and is_quantised(x):  # it equals the dtype of its integers
             what = f"a quantised dtype ({dict(x.metadata or {})['mgb_dtype']})"
             raise TypeError(
                 f"{what} is taken by Tensor(data, dtype), x.astype and functional.quantized alone; help: {x.name!r} is that of the integers"

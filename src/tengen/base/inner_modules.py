@@ -18,6 +18,7 @@ VIEWS = {  # a module of ours: the modules inside it, in MegEngine, that show it
     ),
     "data.transform": "meta_transform vision vision.transform vision.functional",
     "distributed": "group launcher",
+    "distributions": "exponential",
     "dtr": "dtr",
     "hub": "hub",
     "jit": "dtr_config graph_opt_config partial_tracing sublinear_memory_config tracing",

@@ -278,7 +278,7 @@ def _work(pipe: Any, function: Callable, info: WorkerInfo, token: str, inherited
 
 def _describe(error: Exception, idx: int) -> tuple:
     """An exception as data: pickled if it survives that, and its traceback as text."""
-    text = f"in data worker {idx} (process {os.getpid()}):\n{traceback.format_exc()}"
+    text = f"Caught {type(error).__name__} in DataLoader worker process {idx} (pid {os.getpid()}):\n{traceback.format_exc()}"
     try:
         data = pickle.dumps(error)
         pickle.loads(data)

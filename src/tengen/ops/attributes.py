@@ -334,7 +334,10 @@ class Kind:
             return self._ints.plain(v)
         if (v is None and self.none) or self._anything:
             return v
+        is_tensor = hasattr(v, "_layout")
         v = v if type(v) is tuple else _read(v, name, known)
+        if is_tensor and self.several is None and isinstance(v, list) and len(v) == 1:  # a tensor of one element is a number
+            v = v[0]
         if isinstance(v, (list, tuple)):
             if self.several is None:
                 raise _Wrong

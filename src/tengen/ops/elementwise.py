@@ -526,7 +526,7 @@ where.reference(np.where)
 # ---- casts and copies ------------------------------------------------------------------------------------------------
 
 
-@primitive(functional="elemwise tensor")
+@primitive(functional="elemwise tensor", methods="astype")
 def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
     to bool is x != 0.

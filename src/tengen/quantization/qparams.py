@@ -24,6 +24,7 @@ from tengen.quantization.dtypes import (
     meta_of_dtype,
 )
 from tengen.tensor import Tensor, quantised
+from tengen.tensor.methods import put
 
 
 class QuantMode(Enum):
@@ -170,6 +171,7 @@ def values(integers: Tensor, q: QParams) -> Tensor:
 
 
 quantised.meaning.install(qparams_of, codes, values)
+put({"astype": quantised.astype})
 
 
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.device import Device
-from tengen.base.dtype import BY_NAME, DType, is_quantised
-from tengen.base.dtype import dtype as dtype_named
+from tengen.base.dtype import BY_NAME, DType
 from tengen.base.errors import AxisError, DeviceError, ShapeError, TengenError, UsageWarning, warn_once
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
@@ -23,7 +22,6 @@ from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.nodes import leaves
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
-from tengen.tensor.quantised import converted, holds_codes
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
@@ -57,27 +55,6 @@ def _dims(args: tuple) -> Any:
 def reshape(self: Tensor, *shape) -> Tensor:
     """The same elements with another shape; one extent may be -1."""
     return REGISTRY["reshape"](self, _dims(shape))
-
-
-def astype(self: Tensor, dtype: Any) -> Tensor:
-    """The elements in another dtype. Floats become integers by cutting off what is behind the point.
-
-    With one of MegEngine's quantised dtypes, as ``qint8(0.1)``, the integers that stand for the numbers, rounded to nearest; `qparams`
-    says what they stand for, and `astype` of such integers to a float or another quantised dtype takes that.
-
-    Errors: DTypeError for what is no dtype
-
-    >>> from tengen import Tensor
-    >>> from tengen.core.tensor.dtype import qint8
-    >>> x = Tensor([1.0, 2.26]).astype(qint8(0.5))
-    >>> x.tolist(), x.astype("float32").tolist()
-    ([2, 5], [1.0, 2.5])
-    """
-    if is_quantised(dtype):
-        return converted(self, dtype)
-    if getattr(self, "_qparams", None) is not None and holds_codes(self) and dtype_named(dtype).is_inexact:
-        self = converted(self, dtype)
-    return REGISTRY["astype"](self, dtype)
 
 
 def transpose(self: Tensor, *axes) -> Tensor:
@@ -186,7 +163,7 @@ def names_on_tensor(op: Op) -> dict[str, Callable]:
 def install() -> None:
     """Puts operators and methods on Tensor, and the functions that run ops in `dispatch`."""
     dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
-    for f in (reshape, astype, transpose, flatten, to, cpu):
+    for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
     for name, (f, _) in OPERATORS.items():
         setattr(Tensor, name, f)
@@ -229,5 +206,5 @@ def _seen_by(seen: Callable[[Op, tuple, Any], None], way: Callable, op: Op) -> C
     return operator
 
 
-all_with_line(globals(), ["reshape", "astype", "transpose", "flatten", "to", "cpu"])
+all_with_line(globals(), ["reshape", "transpose", "flatten", "to", "cpu"])
 install()

@@ -78,7 +78,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
-    """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split` wants equal parts.
+    """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split` gives so many.
 
     Errors: AxisError for an axis that there is not, ShapeError for fewer than one part
 
@@ -97,7 +97,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
 
 def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
     """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As PyTorch's;
-    `functional.split` is MegEngine's, of a number of equal parts, or positions.
+    `functional.split` is MegEngine's, of a number of parts, or positions.
 
     Errors: AxisError for an axis that is not there, ShapeError for parts that are not.
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen.base.dtype import dtype as dtype_named
 from tengen.base.dtype import is_quantised
+from tengen.ops.define import REGISTRY
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor import Tensor
@@ -34,10 +36,8 @@ meaning = Meaning()
 
 def carried(data: Any, dtype: Any) -> np.dtype | None:
     """The quantised dtype that a tensor of `data` is asked for, or that the array has; None where there is none."""
-    for d in (dtype, getattr(data, "dtype", None)) if dtype is None else (dtype,):
-        if is_quantised(d):
-            return d
-    return None
+    d = getattr(data, "dtype", None) if dtype is None else dtype
+    return d if is_quantised(d) else None
 
 
 def stored(d: np.dtype) -> np.dtype:
@@ -61,12 +61,23 @@ def numbers_of(x: Any) -> Any:
     return meaning.values(x, x._qparams) if hasattr(x, "_layout") and holds_codes(x) else x
 
 
-def converted(x: Tensor, dtype: Any) -> Tensor:
-    """A tensor's numbers, which its integers may stand for, as the integers of a quantised dtype, or in float32 for any other dtype."""
-    numbers = numbers_of(x)
+def astype(x: Tensor, dtype: Any) -> Tensor:
+    """`Tensor.astype`, where quantised dtypes are known: with one, the integers that stand for the numbers, rounded to nearest, whose
+    `qparams` say so. Of such integers, a float or another quantised dtype takes what they stand for.
+
+    >>> from tengen import Tensor
+    >>> from tengen.core.tensor.dtype import qint8
+    >>> x = Tensor([1.0, 2.26]).astype(qint8(0.5))
+    >>> x.tolist(), x.astype("float32").tolist()
+    ([2, 5], [1.0, 2.5])
+    """
     if not is_quantised(dtype):
-        return numbers
+        codes = getattr(x, "_qparams", None) is not None and holds_codes(x) and dtype_named(dtype).is_inexact
+        return _astype(numbers_of(x) if codes else x, dtype)
     q = meaning.of(dtype)
-    made = meaning.codes(numbers, q)
+    made = meaning.codes(numbers_of(x), q)
     made.qparams = q
     return made
+
+
+_astype = REGISTRY["astype"].call

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, Extent, Precision, Shape
+from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -175,8 +175,9 @@ class TensorMethods:
         would be lost."""
     def asinh(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.asinh` of the tensor."""
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements in another dtype. Floats become integers by cutting off what is behind the point."""
+    def astype(self, dtype: DTypeLike) -> Tensor:
+        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
+        anything to bool is x != 0."""
     def atan(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.atan` of the tensor."""
     def atan2(self, *args: Any, **kwargs: Any) -> Any:
@@ -234,7 +235,7 @@ class TensorMethods:
         """`linalg.cholesky` of the tensor."""
     def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
         """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split`
-        wants equal parts."""
+        gives so many."""
     def clamp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.clip` of the tensor."""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -827,10 +828,10 @@ class TensorMethods:
         largest."""
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
-        PyTorch's; `functional.split` is MegEngine's, of a number of equal parts, or positions."""
+        PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
     def split_with_sizes(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
-        PyTorch's; `functional.split` is MegEngine's, of a number of equal parts, or positions."""
+        PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
     def sqrt(self) -> Tensor:
         """The square root, correctly rounded; NaN below 0, -0.0 stays."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
