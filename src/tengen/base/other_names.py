@@ -50,7 +50,7 @@ NAMES: dict[str, dict[str, str]] = {
         "masked": "a tensor and a mask of bools: where, masked_fill, masked_select", "lu_solve": "linalg.lu_solve", "geqrf": "linalg.qr",
         "ormqr": "linalg.qr, and matmul",
         **dict.fromkeys(("UntypedStorage", "Storage", "TypedStorage"), "the tensor: x.numpy() has its memory"),
-        "overrides": "a custom autograd.Function, or a module", "compiler": "compile, and jit",
+        "overrides": "a custom autograd.Function, or a module",
         **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (
             "sparse", "sparse_coo", "sparse_coo_tensor", "sparse_csr", "sparse_csr_tensor")},
     },

@@ -49,7 +49,7 @@ class Graph:
     >>> _ = graph.output(graph.call_function(relu, (x,)))
     >>> print(graph.python_code("self").src)
     def forward(self, x):
-        relu = torch.relu(x)
+        relu = torch.relu(x);  x = None
         return relu
     <BLANKLINE>
     """
