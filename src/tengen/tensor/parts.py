@@ -223,7 +223,8 @@ def written(x: Tensor, write: Callable[[], Any]) -> Any:
 
 def reset(x: Tensor, value: Any) -> None:
     """Gives a tensor another value, and what it is a part of."""
-    assign(x, value if isinstance(value, Tensor) else Tensor(value))
+    if value is not x:
+        assign(x, value if isinstance(value, Tensor) else Tensor(value))
     if is_part(x):
         _send(x._part, x)
 
