@@ -41,6 +41,12 @@ NAMES: dict[str, dict[str, str]] = {
         "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",
         "GradManager": "tengen.autodiff.GradManager", "DataLoader": "tengen.data.DataLoader",
     },
+    "tengen.pytorch.jit": {
+        "fork": "the call itself: all threads work on one", "wait": "the result itself", "trace_module": "trace, of a function for each method",
+    },
+    "tengen.pytorch.fx": {
+        "experimental": "nn.utils.fuse_conv_bn_eval and a pass of one's own", "PH": "concrete_args of symbolic_trace",
+    },
     "tengen.pytorch.linalg": {
         "ldl_factor": "lu_factor, or cholesky of positive definite matrices", "ldl_factor_ex": "lu_factor, or cholesky_ex",
         "ldl_solve": "solve, or lu_solve", "lu_factor_ex": "lu_factor", "householder_product": "qr, whose Q it is",
