@@ -206,3 +206,14 @@ def test_flipped_tensors_are_copies_and_others_refuse_what_they_cannot_write():
             view()[0] = 1
     with pytest.raises(TypeError, match="another dtype"):
         x.view(torch.int32)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_an_optimizer_of_a_view_writes_its_tensor(optimizer):
+    w, x = torch.zeros(4), torch.ones(2)
+    ends, held = w[2:].requires_grad_(), x.detach().requires_grad_()
+    by = optimizer([ends, held], lr=0.5)
+    w += 1
+    ((ends - 3) ** 2 + held * 2).sum().backward()
+    by.step()
+    assert w[2:].tolist() == ends.tolist() and w[:2].tolist() == [1, 1] and x.tolist() == held.tolist() != [1, 1] and ends.is_leaf

@@ -19,7 +19,6 @@ import sys
 from typing import Any
 
 from tengen.base.lazy import NoSuchName
-from tengen.base.version import VERSION
 from tengen.fft import istft, stft
 from tengen.linalg import cholesky, det, inv, matrix_exp, matrix_power, pinv, qr, slogdet
 from tengen.linalg import inv as inverse
@@ -47,6 +46,7 @@ from tengen.pytorch import (
     tensor_methods,
     testing,
     utils,
+    version,
 )
 from tengen.pytorch.amp import autocast
 from tengen.pytorch.functions import creation, dtypes, elementwise, factors, further, modes, reductions, shaping, types
@@ -103,12 +103,12 @@ leaves.of_parameters(True)
 methods.put({**dialect.methods(), "grad_fn": property(autograd.graph.grad_fn, doc=autograd.graph.grad_fn.__doc__)})
 tensor_methods.install(sys.modules[__name__])
 inner_modules.install()
-__version__ = f"2.0+tengen.{VERSION}"
+__version__ = version.__version__
 pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
-_LATER = ("export", "fx", "onnx", "signal")  # packages that are imported when they are first named
+_LATER = ("compiler", "export", "fx", "onnx", "signal")  # packages that are imported when they are first named
 
 
 def __getattr__(name: str) -> Any:
@@ -132,5 +132,5 @@ __all__ = [
     *_LATER, "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
     "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
-    "utils",
+    "utils", "version",
 ]  # fmt: skip

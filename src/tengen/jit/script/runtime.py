@@ -202,8 +202,8 @@ def put_back(filled: Any, x: Any, keys: tuple) -> None:
 
 
 def matched(x: Any) -> Any:
-    """What `match` looks at. Errors: ScriptError for what Python's patterns take for something else: numbers, bools and texts of the program, and
-    lists that a loop has filled."""
+    """What `match` looks at. Errors: ScriptError for what Python's patterns take for something else: numbers, bools and texts of the
+    program, and lists that a loop has filled."""
     if isinstance(x, Stacked):
         return list(x)
     todo = [x]
@@ -213,8 +213,8 @@ def matched(x: Any) -> Any:
         if is_bool or isinstance(v, (Number, Stacked, Text)):
             what = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor", Stacked: "a filled list"}
             raise ScriptError(
-                f"{user_line()}: match looks at {what.get(type(v), 'a bool that a tensor decides')}, which is known when the program runs; help: "
-                "if, elif and else"
+                f"{user_line()}: match looks at {what.get(type(v), 'a bool that a tensor decides')}, which is known when the program runs; "
+                "help: if, elif and else"
             )
         todo += v.values() if type(v) is dict else v if isinstance(v, (list, tuple)) else fields(v, frozen=False).values()
     return x
