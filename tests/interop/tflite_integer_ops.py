@@ -85,7 +85,8 @@ def integer_functions_of(dtype):
         {"Alpha": 0.23},
         name=f"LEAKY_RELU {name}",
     )
-    yield Case("SOFTMAX", [one(0.11, 3)], [out(1 / 256, low, name)], "SoftmaxOptions", {"Beta": 1.0}, name=f"SOFTMAX {name}")
+    for scale in (0.11, 7e7):  # the latter of scores with a mask of -1e9
+        yield Case("SOFTMAX", [one(scale, 3)], [out(1 / 256, low, name)], "SoftmaxOptions", {"Beta": 1.0}, name=f"SOFTMAX {name} {scale}")
     yield Case(
         "LOG_SOFTMAX",
         [one(0.11, 3)],

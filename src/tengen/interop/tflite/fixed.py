@@ -17,13 +17,13 @@ MOST = (1 << 31) - 1  # the largest integer of 32 bits
 Integers = Any  # an int64 array or Tensor
 
 
-def quantised_multiplier(real: float) -> tuple[int, int]:
+def quantised_multiplier(real: float, most: int = 30) -> tuple[int, int]:
     """A factor as (m, shift): about real = m 2^(shift - 31), with m of 31 bits.
 
-    Errors: ValueError for one that is not finite, or of 2^30 and more.
+    Errors: ValueError for one that is not finite, or of 2^most and more.
     """
-    part, shift = math.frexp(real) if math.isfinite(real) else (0.0, 31)
-    if shift > 30:
+    part, shift = math.frexp(real) if math.isfinite(real) else (0.0, most + 1)
+    if shift > most:
         raise ValueError(f"a factor of {real} between scales")
     m = math.floor(abs(part) * (1 << 31) + 0.5)
     if m == 1 << 31:

@@ -42,7 +42,7 @@ def below_largest(t: Tensor) -> Tensor:
 def softmax_8(n: OpOf, t: Tensor) -> Tensor:
     """Exponentials in 31 bits, sums in 19."""
     real = min(float(n.get("Beta", 1.0)) * quant_of(n.of(0)).scale * (1 << 26), (1 << 31) - 1.0)
-    m, left = quantised_multiplier(real)
+    m, left = quantised_multiplier(real, 31)  # so large where masks of attention were quantised: only the largest count
     reach = math.floor(31 * (1 << 26) / (1 << left)) if left >= 0 else 255
     far = np.minimum(np.arange(256, dtype=np.int64), reach)
     table = np.where(np.arange(256) <= reach, exp_of_negative(multiplied(-far, m, left), 5), 0)
