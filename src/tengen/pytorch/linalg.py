@@ -12,7 +12,6 @@ from tengen.base.errors import ArgumentError, LinAlgError, ShapeError
 from tengen.linalg import (
     cond,
     det,
-    diagonal,
     eig,
     eigvals,
     inv,
@@ -24,7 +23,7 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.ops.shape import normalize_axes
+from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.factors import Unpacked, lu_factor, lu_factor_ex
@@ -175,8 +174,16 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), ke
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """Products of vectors of three."""
+    """Products of vectors of three. Errors: ShapeError for other extents and for different numbers of axes; AxisError"""
+    if input.ndim != other.ndim:
+        raise ShapeError(f"linalg.cross: shapes {input.shape} and {other.shape} must have equal numbers of axes")
+    normalize_axis(dim, input.ndim)
     return _linalg.cross(input, other, axis=dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices, as the last axis. Args: dim1, dim2: the axes of rows and columns."""
+    return F.diagonal(A, offset, dim1, dim2)
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
