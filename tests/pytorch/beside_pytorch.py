@@ -20,7 +20,9 @@ from tengen.base.errors import TengenError
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "complex64": 5e-5, "complex128": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}
 # what is found, the worst first
-CLASSES = ("numbers", "gradient", "not raised", "dtype", "shape", "structure", "crash", "refused", "missing", "other error", "hang")
+CLASSES = (
+    "numbers", "gradient", "not raised", "dtype", "shape", "structure", "crash", "refused", "missing", "other error", "hang", "not compared",
+)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -65,6 +67,8 @@ def tensor_of(x: torch.Tensor) -> Tensor:
 def as_ours(value: Any, leaves: list | None = None) -> Any:
     """An argument of PyTorch's as `tengen.pytorch` takes it. leaves: gets (PyTorch's, Tengen's) tensors that require gradients."""
     if isinstance(value, torch.Tensor):
+        if leaves is not None and (known := [mine for theirs, mine in leaves if theirs is value]):
+            return known[0]
         made = tensor_of(value)
         if leaves is not None and value.requires_grad:
             made = made.detach().requires_grad_() if made.is_leaf else made
@@ -75,7 +79,7 @@ def as_ours(value: Any, leaves: list | None = None) -> Any:
     if isinstance(value, torch.device):
         return str(value)
     if isinstance(value, (torch.layout, torch.memory_format)):
-        return getattr(ours, str(value).removeprefix("torch."))
+        return getattr(ours, str(value).removeprefix("torch."), str(value))
     if isinstance(value, slice):
         return slice(*(as_ours(v, leaves) for v in (value.start, value.stop, value.step)))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -85,9 +89,24 @@ def as_ours(value: Any, leaves: list | None = None) -> Any:
         return made_of(as_ours(v, leaves) for v in value)
     if isinstance(value, dict):
         return {k: as_ours(v, leaves) for k, v in value.items()}
-    if getattr(value, "__module__", "").startswith("torch.nn.functional"):
+    if isinstance(value, torch.nn.Module):
+        return module_of(value)
+    if callable(value) and str(getattr(value, "__module__", "")).startswith(("torch.nn.functional", "torch._C._nn")):
         return at_path(ours, f"nn.functional.{value.__name__}")
     return value
+
+
+def module_of(net: torch.nn.Module) -> Any:
+    """Ours for a module of PyTorch's that has no parameters, or that transformers are made of."""
+    if isinstance(net, (torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)):
+        attention, linear = net.self_attn, net.linear1
+        made = at_path(ours, f"nn.{type(net).__name__}")(
+            attention.embed_dim, attention.num_heads, linear.out_features, net.dropout.p, as_ours(net.activation), net.norm1.eps,
+            attention.batch_first, net.norm_first, linear.bias is not None,
+        )  # fmt: skip
+        made.to(as_ours(linear.weight.dtype)).load_state_dict({k: tensor_of(v) for k, v in net.state_dict().items()})
+        return made
+    return at_path(ours, f"nn.{type(net).__name__}")()
 
 
 def at_path(root: Any, path: str) -> Any:
@@ -202,10 +221,15 @@ def make(call: Any) -> Any:
 
 def loss_of(library: Any, made: Any, weights: list[np.ndarray]) -> Any:
     """The sum of all results of floats, times fixed weights. weights: is filled by the first of the two libraries."""
-    total, tensors = None, [t for t in pytree.tree_leaves(made) if isinstance(t, (torch.Tensor, Tensor)) and t.requires_grad]
-    for i, t in enumerate(tensors):
+    total = None
+    for i, t in enumerate(pytree.tree_leaves(made)):
+        if not isinstance(t, (torch.Tensor, Tensor)) or "float" not in str(t.dtype) and "complex" not in str(t.dtype):
+            weights += [np.zeros(())] * (len(weights) == i)
+            continue
         if len(weights) == i:
             weights.append(np.random.default_rng(i).uniform(0.5, 1.5, tuple(t.shape)))
+        if not t.requires_grad:
+            continue
         w = library.from_numpy(weights[i]).to(t.dtype)
         part = (t * w).sum()
         part = part.real if "complex" in str(part.dtype) else part

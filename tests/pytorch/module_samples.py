@@ -16,7 +16,6 @@ from beside_pytorch import (
     as_ours,
     at_path,
     compare,
-    compare_arrays,
     gradients_differ,
     loss_of,
     make,
@@ -60,20 +59,10 @@ def _made(module_class: type, args: tuple, kwargs: dict, theirs: Any) -> Any:
     """Our module of the same class, arguments and parameters."""
     kind = at_path(ours, f"nn.{module_class.__name__}")
     args, kwargs = list(args), dict(kwargs)
-    net = make(lambda: kind(*map(_argument, args), **{k: _argument(v) for k, v in kwargs.items()}).to(ours.float64))
+    net = make(lambda: kind(*map(as_ours, args), **as_ours(kwargs)).to(ours.float64))
     state = {k: tensor_of(v) for k, v in theirs.state_dict().items() if not k.endswith("num_batches_tracked")}
     make(lambda: net.load_state_dict(state))
     return net
-
-
-def _argument(value: Any) -> Any:
-    """An argument of a constructor: modules by their class, functions of PyTorch's by their name."""
-    if isinstance(value, torch.nn.Module):
-        theirs = value.state_dict()
-        made = at_path(ours, f"nn.{type(value).__name__}")(*getattr(value, "_given", ()))
-        made.load_state_dict({k: tensor_of(v) for k, v in theirs.items()})
-        return made
-    return as_ours(value)
 
 
 def _one_module(report: Report, name: str, module_class: type, sample: Any, training: bool) -> None:
@@ -135,7 +124,12 @@ def _bad_module(report: Report, name: str, module_class: type, bad: Any, in_forw
             return
         except Exception as e:
             expected = type(e)
-        net = _made(module_class, given.args, given.kwargs, theirs)
+        try:
+            net = _made(module_class, given.args, given.kwargs, theirs)
+        except Differs as e:
+            if e.kind == "refused":  # earlier than in PyTorch
+                return
+            raise
         refused(lambda: net(*as_ours(inputs.args), **as_ours(inputs.kwargs)), expected, said)
 
 
@@ -202,10 +196,9 @@ def _one_optimizer(report: Report, name: str, info: Any, sample: Any) -> None:
                 else:
                     make(lambda closure=closure: second.step(closure))
             for i, (a, b) in enumerate(zip(theirs, mine)):
-                try:
-                    compare_arrays(array_of(a), b.detach().numpy(), False, "numbers")
-                except Differs as e:
-                    raise Differs("numbers", f"parameter {i} after step {step + 1}: {e}") from None
+                # the rate, which schedules change in running programs, is float32: 6e-8 of each step
+                if not np.allclose(b.detach().numpy(), array_of(a), rtol=1e-6, atol=1e-7):
+                    raise Differs("numbers", f"parameter {i} after step {step + 1}: {b.tolist()}, PyTorch's {a.tolist()}")
 
 
 def _bad_optimizer(report: Report, name: str, info: Any, bad: Any) -> None:

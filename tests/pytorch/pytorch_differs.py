@@ -16,26 +16,93 @@ DRAWN = set(
 # results whose signs (or complex phases) are open
 PHASE = set("svd linalg.svd linalg.eigh linalg.eig linalg.qr qr geqrf symeig".split())
 
-MODULES_SKIPPED: set[str] = set()
+MODULES_SKIPPED = {"nn.LinearCrossEntropyLoss", "nn.FractionalMaxPool3d"}
+# what PyTorch's own compiler and layers are made of, and what hardly a program calls
+RARE = set(
+    "geqrf ormqr orgqr as_strided_scatter native_batch_norm native_layer_norm native_group_norm native_dropout_backward "
+    "constant_pad_nd slice empty_permuted empty_strided new_empty_strided nonzero_static hash_tensor histogramdd grid_sampler_2d "
+    "grid_sampler_3d fill chalf resize_as_ zero_ svd_lowrank pca_lowrank max_pool2d_with_indices_backward "
+    "nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward fft.hfft2 fft.hfftn fft.ihfft2 fft.ihfftn "
+    "linalg.householder_product linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve nn.functional.fractional_max_pool3d"
+    .split()
+)
 
 
 def SKIPPED(name: str) -> bool:
     """Operators that are outside of the dialect: sparse, quantised, private, and Python's references of others."""
     last = name.rpartition(".")[2]
+    if name.endswith("_copy") or name in RARE:
+        return True
     if name.startswith("__"):
-        return name in ("__rmatmul__mkl",)
+        return name == "__rdiv__"  # of Python 2
     return last.startswith("_") or name.startswith((
         "sparse.", "torch.ops", "ops.", "_refs", "jiterator", "to_sparse", "masked.", "nested", "torch._", "_",
     ))
 
 
-# (names, or None for all; class; part of the text or of the call) -> why
-EXPECTED: list[tuple[set[str] | None, str, str, str]] = []
-
+# (part of the name, class or "*", part of the text or of the call) -> why
+EXPECTED: list[tuple[str, str, str, str]] = [
+    ("", "not raised", "must be Tensor, not", "a number is taken where PyTorch wants a tensor"),
+    ("", "not raised", "invalid combination of arguments", "a number is taken where PyTorch wants a tensor"),
+    ("", "other error", "must be Tensor, not", "a number where PyTorch wants a tensor is another error"),
+    ("", "other error", "invalid combination of arguments", "a number where PyTorch wants a tensor is another error"),
+    ("", "not raised", "refer to a single memory location", "results are computed before out= is written"),
+    ("", "not raised", "more than one element of the written-to tensor", "results are computed before out= is written"),
+    ("", "refused", "has no meaning for complex numbers here", "no rule for complex numbers"),
+    ("", "refused", "would lose the imaginary parts", "a complex tensor is not cast to a real dtype in silence"),
+    ("", "refused", "which it cannot hold", "a method that writes does not round its result to integers"),
+    ("as_strided", "*", "", "places are counted among the tensor's elements: docs/pytorch.md"),
+    ("kthvalue", "numbers", "result 1", "which of equal elements is told is open"),
+    ("topk", "numbers", "result 1", "which of equal elements is told is open"),
+    ("sort", "numbers", "bool", "without stable=True the order of equal elements is open in PyTorch; here it is kept"),
+    ("ctc_loss", "gradient", "", "PyTorch's gradient is that of the scores before log_softmax, here it is that of log_probs"),
+    ("CTCLoss", "gradient", "", "PyTorch's gradient is that of the scores before log_softmax, here it is that of log_probs"),
+    ("cholesky_", "gradient", "", "the triangle that is not read has no gradient here"),
+    ("pinv.hermitian", "gradient", "", "the sample is not Hermitian, where PyTorch's gradient is that of no function"),
+    ("quantile", "refused", "no gradient flows to q", "no gradient of the shares"),
+    ("lu", "refused", "have no gradient here", "no gradient of LU factors of matrices that are not square"),
+    ("linalg.eig", "numbers", "", "the order of eigenvalues is open"),
+    ("linalg.lu_factor", "refused", "", "no gradient of LU factors of matrices that are not square"),
+    ("special.bessel_", "numbers", "", "PyTorch's are off by up to 1e-7: mpmath gives ours"),
+    ("special.airy_ai", "numbers", "", "PyTorch's are off by up to 1e-9: mpmath gives ours"),
+    ("polygamma", "numbers", "", "PyTorch's trigamma is off by 4e-11, and by 2e-5 near poles in float32: mpmath gives ours"),
+    ("max_unpool", "gradient", "", "of elements that go to one place the one that is written has a gradient, in PyTorch all"),
+    ("hardsigmoid", "gradient", "float64", "PyTorch's 1/6 is of float32"),
+    ("optim.", "other error", "'NoneType' object is not iterable", "the parameters are looked at first"),
+    ("chebyshev_polynomial", "refused", "must be an int", "one order for all elements"),
+    ("hermite_polynomial", "refused", "must be an int", "one order for all elements"),
+    ("laguerre_polynomial", "refused", "must be an int", "one order for all elements"),
+    ("legendre_polynomial", "refused", "must be an int", "one order for all elements"),
+    ("svd", "refused", "have no gradient", "no gradient of the full matrices, which are not unique"),
+    ("scatter_reduce.prod", "refused", "has no gradient in mode", "no gradient of products at places"),
+    ("nn.MultiheadAttention", "refused", "add_bias_kv", "docs/pytorch.md"),
+    ("nn.LSTM", "refused", "proj_size", "docs/pytorch.md"),
+    ("istft", "numbers", "", "of spectra that no real signal has, both halves count here"),
+    ("add", "dtype", "beta=0.", "PyTorch rounds beta and alpha to integers; here integers times floats are floats"),
+    ("addr", "dtype", "bool", "sums of bools are int64"),
+    ("scaled_dot_product_attention", "numbers", "dropout_p=0.5", "elements that are dropped are drawn"),
+    ("nn.BatchNorm", "refused", "momentum=None", "docs/pytorch.md"),
+    ("nn.BatchNorm", "not raised", "eps must be positive", "eps=0 divides by the deviation itself"),
+    ("nn.RNN", "not raised", "", "dtypes are promoted; bias=0 is False"),
+    ("nn.GRU", "not raised", "", "dtypes are promoted; bias=0 is False"),
+    ("nn.LSTM", "not raised", "", "dtypes are promoted; bias=0 is False"),
+    ("nn.CircularPad1d", "not raised", "", "the last axis is padded, whatever axes stand before it"),
+    ("Cell", "*", "must be True or False", "an activation in the place of bias is told first"),
+    ("nn.FractionalMaxPool2d", "structure", "", "Tengen's own layer, whose state dict holds arrays"),
+    ("optim.", "not raised", "invalid param type", "one parameter alone is taken, as in MegEngine"),
+    ("nn.functional.conv", "not raised", "should be the same", "dtypes are promoted"),
+    ("scatter", "not raised", "self.dtype to be equal to src.dtype", "the source is cast"),
+    ("multinomial", "not raised", "", "probabilities may be integers; a result is cast to the dtype of out="),
+    ("gather", "not raised", "Expected out tensor", "a result is cast to the dtype of out="),
+    ("cat", "not raised", "not resizable", "out= takes the shape of the result"),
+    ("complex", "not raised", "argument 'out'", "a result is cast to the dtype of out="),
+    ("arange", "not raised", "step must be nonzero", "a result is cast to the dtype of out="),
+    ("optim.Muon", "numbers", "", "its iteration is in the parameter's dtype: docs/pytorch.md"),
+]
 
 def reason_of(name: str, found: Any) -> str | None:
     """Why a difference is meant, or None where it is a defect."""
-    for names, kind, part, reason in EXPECTED:
-        if (names is None or name in names) and kind in (found.kind, "*") and (part in found.text or part in found.call):
+    for of, kind, part, reason in EXPECTED:
+        if of in name and kind in (found.kind, "*") and (part in found.text or part in found.call):
             return reason
     return None

@@ -47,6 +47,8 @@ def function_of(info: Any) -> Callable:
     op = info.op
     if isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing"):
         return types.FunctionType(op.__code__, {**op.__globals__, "torch": ours}, op.__name__, op.__defaults__, op.__closure__)
+    if type(op).__name__ == "method_descriptor":
+        return method(op.__name__)
     if info.name.startswith("__"):
         return lambda x, *args, **kwargs: getattr(x, info.name)(*args, **kwargs)
     return at_path(ours, info.name)
@@ -190,7 +192,7 @@ class Operators:
         for bad in list(info.error_inputs("cpu")):
             sample = bad.sample_input
             given, kwargs = (sample.input, *sample.args), sample.kwargs
-            if _is_sparse(sample):
+            if _is_sparse(sample) or getattr(sample.input, "ndim", 0) > 64:  # which NumPy's arrays have not
                 continue
             try:
                 info.op(*given, **kwargs)
@@ -238,6 +240,8 @@ def run_operators(report: Report, given: argparse.Namespace) -> None:
             runner.run(info)
         except TimeoutError:
             report.add(info.name, Found("hang", info.name, f"longer than {SECONDS} s"))
+        except Exception as e:  # of the samples themselves, which some versions of PyTorch do not make
+            report.add(info.name, Found("not compared", info.name, f"{type(e).__name__}: {e}"))
         finally:
             limited(0)
         print(info.name, file=sys.stderr, flush=True)

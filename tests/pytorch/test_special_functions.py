@@ -169,3 +169,19 @@ def test_gradients_of_inverses_and_of_incomplete_gamma_functions():
     np.testing.assert_allclose(of_x, np.exp((a - 1) * np.log(x) - x - [math.lgamma(v) for v in a]), rtol=1e-12)
     near = [torch.special.gammainc(torch.tensor(a + h), torch.tensor(x)).numpy() for h in (1e-5, -1e-5)]
     np.testing.assert_allclose(of_a, (near[0] - near[1]) / 2e-5, rtol=1e-6)
+
+
+def test_odd_functions_have_a_slope_at_0():
+    x = torch.tensor([0.0, -0.0, 1.0], dtype=torch.float64, requires_grad=True)
+    torch.special.i1(x).sum().backward()
+    slope = float(mpmath.besseli(0, 1) - mpmath.besseli(1, 1))
+    np.testing.assert_allclose(x.grad.numpy(), [0.5, 0.5, slope], rtol=1e-14)
+
+
+def test_polygamma_below_0_is_that_of_mpmath():
+    x = np.array([-9.7, -2.5, -0.1, 0.3, 20.0])
+    for n in (1, 2, 5):
+        want = [float(mpmath.polygamma(n, v)) for v in x]
+        np.testing.assert_allclose(torch.polygamma(n, torch.tensor(x)).numpy(), want, rtol=1e-12)
+    assert torch.polygamma(1, torch.tensor([0.0, -3.0])).tolist() == [math.inf, math.inf]
+    assert math.isnan(torch.special.zeta(torch.tensor(2.5), torch.tensor(-0.5)).item())

@@ -20,9 +20,6 @@ from typing import Any
 
 from tengen.base.lazy import NoSuchName
 from tengen.fft import istft, stft
-from tengen.linalg import cholesky, det, inv, matrix_exp, matrix_power, pinv, qr, slogdet
-from tengen.linalg import inv as inverse
-from tengen.linalg import pinv as pinverse
 from tengen.pytorch import (
     amp,
     autograd,
@@ -59,6 +56,8 @@ from tengen.pytorch.functions.modes import *  # noqa: F403  (its __all__ is the 
 from tengen.pytorch.functions.reductions import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.shaping import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.types import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.linalg import det, inv, matrix_exp, matrix_power, pinv, slogdet
+from tengen.pytorch.linalg import inv as inverse
 from tengen.pytorch.nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -120,7 +119,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     *creation.__all__, *dtypes.__all__, *elementwise.__all__, *factors.__all__, *further.__all__, *modes.__all__, *programs.__all__,
     *reductions.__all__, *shaping.__all__,
-    *types.__all__, "amp", "autocast", "autograd", "backends", "channels_last", "cholesky", "contiguous_format", "cuda", "det", "distributed",
+    *types.__all__, "amp", "autocast", "autograd", "backends", "channels_last", "contiguous_format", "cuda", "det", "distributed",
     "distributions", "multiprocessing", "profiler",
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu", "channel_shuffle", "conv1d", "conv2d",
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout", "group_norm", "hardshrink",
@@ -131,6 +130,6 @@ __all__ = [
     "erfinv",
     *_LATER, "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
-    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
+    "pinv", "preserve_format", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils", "version",
 ]  # fmt: skip

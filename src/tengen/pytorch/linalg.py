@@ -25,7 +25,7 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.ops.shape import normalize_axes
+from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.pytorch.functions import in_words, shaping
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.factors import Unpacked, lu_factor, lu_factor_ex
@@ -176,7 +176,10 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), ke
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """Products of vectors of three."""
+    """Products of vectors of three. Errors: ShapeError for other extents and for different numbers of axes; AxisError"""
+    if input.ndim != other.ndim:
+        raise ShapeError(f"linalg.cross: shapes {input.shape} and {other.shape} must have equal numbers of axes")
+    normalize_axis(dim, input.ndim)
     return _linalg.cross(input, other, axis=dim)
 
 

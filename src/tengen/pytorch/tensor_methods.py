@@ -164,10 +164,14 @@ def _share(x: Tensor, generator: Any) -> Tensor:
 
 
 def _cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
+    if not sigma > 0:
+        raise ArgumentError(f"cauchy_: sigma={sigma} must be positive")
     return REGISTRY["tan"]((_share(x, generator) - 0.5) * math.pi) * sigma + median
 
 
 def _log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
+    if not std > 0:
+        raise ArgumentError(f"log_normal_: std={std} must be positive")
     return REGISTRY["exp"]((random if generator is None else generator).normal(mean, std, size=x.shape))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.dtype import DType
-from tengen.base.errors import AxisError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
@@ -348,6 +348,11 @@ def function_of(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
+_POSSIBLE: dict[str, Callable[..., bool]] = {  # whether parameters are those of a distribution
+    "exponential": lambda rate: rate > 0, "normal": lambda mean, std: std >= 0, "uniform": lambda low, high: low <= high,
+}  # fmt: skip
+
+
 def _drawn(name: str, **defaults: float) -> Callable[..., Tensor]:
     """Numbers of a distribution in a tensor's shape; `defaults`: its parameters, by the names that PyTorch's method gives them."""
     draw = function_of("tengen.random", name)
@@ -357,6 +362,8 @@ def _drawn(name: str, **defaults: float) -> Callable[..., Tensor]:
         if odd or len(args) > len(defaults):
             raise TypeError(f"{name}_() takes {', '.join(defaults)}, each once, and generator; got {args} and {named}")
         values = {**defaults, **dict(zip(defaults, args)), **named}.values()
+        if not _POSSIBLE[name](*values):
+            raise ArgumentError(f"{name}_: {', '.join(f'{n}={v}' for n, v in zip(defaults, values))} is no distribution")
         return (draw if generator is None else getattr(generator, name))(*values, size=x.shape)
 
     return drawn

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from tengen import functional as F
 from tengen import random as _random
 from tengen.base.dtype import complex64, complex128, float64, int64
 from tengen.base.dtype import dtype as named
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, DTypeError
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.random import RNG
@@ -19,6 +21,7 @@ from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import views_of_each
 from tengen.tensor.dlpack import from_dlpack
+from tengen.tensor.in_place import written_to
 from tengen.tensor.leaves import set_requires_grad
 from tengen.tensor.parts import as_array_of
 
@@ -101,28 +104,43 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return _finished(Tensor(np.frombuffer(buffer, named(dtype).numpy, count, offset)), None, requires_grad)
 
 
+def _into(f: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function, which takes ``out=`` as well: a tensor that its result is written to, and whose dtype it has unless one is given."""
+
+    @functools.wraps(f)
+    def made(*args: Any, out: Tensor | None = None, requires_grad: bool = False, **how: Any) -> Tensor:
+        if out is None:
+            return f(*args, requires_grad=requires_grad, **how)
+        return written_to(f(*args, **{"dtype": out.dtype, **how}), out, f.__name__)
+
+    return made
+
+
+@_into
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any) -> Tensor:
     """Zeros of the default dtype, or another. Extents one by one, or as a tuple."""
     return _finished(F.zeros(_sized(size, _how), _floats(dtype), device), None, requires_grad)
 
 
+@_into
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any) -> Tensor:
     """Ones of the default dtype, or another. Extents one by one, or as a tuple."""
     return _finished(F.ones(_sized(size, _how), _floats(dtype), device), None, requires_grad)
 
 
+@_into
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any) -> Tensor:
     """`zeros`: here no tensor has values that nobody gave."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad, **_how)
 
 
-_CHANGE_NOTHING = {"size", "layout", "pin_memory", "memory_format", "out", "names", "device"}
+_CHANGE_NOTHING = {"size", "layout", "pin_memory", "memory_format", "names", "device"}
 
 
 def _sized(size: tuple, how: dict[str, Any]) -> tuple:
     """The extents, which `size=` may give too. Errors: TypeError for arguments that mean something and are not there."""
-    if unknown := [n for n in how if n not in _CHANGE_NOTHING or (n in ("out", "names") and how[n] is not None)]:
-        raise TypeError(f"argument {unknown[0]!r} is not there; help: x[...] = result in place of out=")
+    if unknown := [n for n in how if n not in _CHANGE_NOTHING or (n == "names" and how[n] is not None)]:
+        raise TypeError(f"argument {unknown[0]!r} is not there")
     return _extents((how["size"],) if "size" in how else size)
 
 
@@ -161,16 +179,23 @@ def full_like(
     return _finished(F.full(input.shape, fill_value, input.dtype if dtype is None else dtype), None, requires_grad)
 
 
+@_into
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any
 ) -> Tensor:
     """start, start + step, ... below end; ``arange(n)`` begins with 0. int64 where all numbers are integers, else the default dtype.
+
+    Errors: ArgumentError for bounds that are not finite, and for a step that leads away from the end
 
     >>> arange(3).tolist(), arange(0, 1, 0.5).tolist()
     ([0, 1, 2], [0.0, 0.5])
     """
     _sized((), _how)
     start, end = (0, start) if end is None else (start, end)
+    start, end, step = (int(v) if isinstance(v, bool) else v for v in (start, end, step))
+    if all(isinstance(v, (int, float)) for v in (start, end, step)):
+        if not (math.isfinite(start) and math.isfinite(end)) or (end - start) * step < 0:
+            raise ArgumentError(f"arange({start}, {end}, {step}): the bounds must be finite, and the step must lead from one to the other")
     whole = all(hasattr(v, "__index__") or (isinstance(v, Tensor) and v.dtype.is_int) for v in (start, end, step))
     return _finished(F.arange(start, end, step, dtype or (int64 if whole else get_default_dtype())), None, requires_grad)
 
@@ -190,7 +215,9 @@ def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """base to the powers `linspace`."""
-    return _finished(F.logspace(start, end, steps, base, _floats(dtype)), None, requires_grad)
+    found = named(_floats(dtype))
+    made = F.logspace(start, end, steps, base, found if found.is_float else "float64")
+    return _finished(made, found, requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -199,7 +226,9 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, 
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """Complex numbers of their real and imaginary parts."""
+    """Complex numbers of their real and imaginary parts. Errors: DTypeError unless both are floats of one dtype"""
+    if real.dtype is not imag.dtype or not real.dtype.is_float:
+        raise DTypeError(f"complex takes two tensors of one dtype of floats, got {real.dtype} and {imag.dtype}")
     return F.complex(real, imag)
 
 
@@ -284,6 +313,7 @@ def set_rng_state(new_state: Any) -> None:
     _random.set_state(new_state.numpy() if isinstance(new_state, Tensor) else new_state)
 
 
+@_into
 def rand(
     *size: Any, generator: RNG | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any
 ) -> Tensor:
@@ -291,6 +321,7 @@ def rand(
     return _finished(_from(generator).uniform(size=_sized(size, _how)), _floats(dtype), requires_grad)
 
 
+@_into
 def randn(
     *size: Any, generator: RNG | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_how: Any
 ) -> Tensor:
@@ -327,11 +358,15 @@ def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
     return _like(input, default_rng.normal(size=input.shape), dtype, requires_grad)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """Integers in [low, high), or [0, low), in the shape and dtype of another tensor."""
     return _like(input, default_rng.randint(low, high, input.shape), dtype, requires_grad)
 
 
+@_into
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: RNG | None = None, **_how: Any) -> Tensor:
     """Normal numbers of a mean and a standard deviation: numbers with a size, or tensors that give the shape."""
     if size is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen import linalg as _linalg
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import (
     abs,
     acos,
@@ -84,8 +84,6 @@ from tengen.functional import (
     rsqrt,
     selu,
     sigmoid,
-    sign,
-    signbit,
     sin,
     sinc,
     sinh,
@@ -212,7 +210,11 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """x, or weight * x below 0; one weight, or one for each channel (axis 1)."""
+    """x, or weight * x below 0; one weight, or one for each channel (axis 1). Errors: ShapeError for other weights"""
+    if weight.ndim > 1 or (weight.size > 1 and (not input.ndim or weight.size != input.shape[min(input.ndim - 1, 1)])):
+        raise ShapeError(f"prelu: a weight of shape {weight.shape} for an input of shape {input.shape}; help: one, or one for each channel")
+    if weight.size == 1 and input.ndim < weight.ndim:
+        weight = weight.reshape(())
     many = weight.size > 1 and input.ndim > 1
     return F.prelu(input, weight.reshape((1, -1, *(1 for _ in input.shape[2:]))) if many else weight)
 
@@ -268,12 +270,19 @@ not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, each for itself."""
+    """Whether |input - other| <= atol + rtol * |other|, each for itself. Errors: ArgumentError for negative tolerances"""
+    _tolerances(rtol, atol)
     return F.isclose(input, other, rtol, atol, equal_nan)
 
 
+def _tolerances(rtol: float, atol: float) -> None:
+    if not (rtol >= 0 and atol >= 0):
+        raise ArgumentError(f"isclose: rtol={rtol} and atol={atol} must not be negative")
+
+
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all are close, as a bool of Python's."""
+    """Whether all are close, as a bool of Python's. Errors: ArgumentError for negative tolerances"""
+    _tolerances(rtol, atol)
     return bool(F.allclose(input, other, rtol, atol, equal_nan).item())
 
 
@@ -310,17 +319,23 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the sum of the products of matrices."""
     product = F.bmm(batch1, batch2)
-    return input * beta + F.sum(product, 0).astype(product.dtype) * alpha
+    return _plus(input, F.sum(product, 0).astype(product.dtype), beta, alpha)
+
+
+def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta * input + alpha * product; with beta=0 the input is not read, whatever it holds."""
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else (input if beta == 1 else input * beta) + product
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * mat vec."""
-    return input * beta + F.matmul(mat, vec) * alpha
+    return _plus(input, F.matmul(mat, vec), beta, alpha)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * vec1 vec2^T."""
-    return input * beta + F.outer(vec1, vec2) * alpha
+    return _plus(input, F.outer(vec1, vec2), beta, alpha)
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
@@ -358,7 +373,17 @@ def positive(input: Tensor) -> Tensor:
 
 def sgn(input: Tensor) -> Tensor:
     """The sign; of complex numbers the one of length 1."""
-    return F.where(F.equal(F.abs(input), 0), 0.0, input / F.abs(input)) if input.dtype.is_complex else F.sign(input)
+    return F.where(F.equal(F.abs(input), 0), 0.0, input / F.abs(input)) if input.dtype.is_complex else sign(input)
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1, as the elements are below, at or above 0; bools as they are."""
+    return F.sign(input) if input.dtype.kind != "b" else input
+
+
+def signbit(input: Tensor) -> Tensor:
+    """Whether elements have the sign minus, as -0.0 has."""
+    return F.signbit(input) if input.dtype.is_float else F.less(input, 0) if input.dtype.kind == "i" else F.zeros(input.shape, "bool")
 
 
 __all__ = [

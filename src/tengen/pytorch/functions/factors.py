@@ -100,6 +100,21 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     return tuple(lu_factor_ex(A, pivot=pivot)) if get_infos else tuple(lu_factor(A, pivot=pivot))
 
 
+def qr(input: Tensor, some: bool = True) -> Any:
+    """(Q, R) with input = Q R; without `some` Q is square."""
+    return linalg.qr(input, mode="reduced" if some else "complete")
+
+
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The Cholesky factor of symmetric positive definite matrices."""
+    return linalg.cholesky(input, upper=upper)
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse; singular values of at most rcond times the largest one count as 0."""
+    return linalg.pinv(input, rtol=rcond)
+
+
 def solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """`torch.linalg.lu_solve`: X of A X = B from the factors of A, or of X A = B, or with A^H."""
     if not left:
@@ -148,5 +163,5 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     return Solution(linalg.solve_triangular(A, b, upper=upper, unitriangular=unitriangular), A)
 
 
-__all__ = ["lu", "lu_solve", "lu_unpack", "triangular_solve"]
+__all__ = ["cholesky", "lu", "lu_solve", "lu_unpack", "pinverse", "qr", "triangular_solve"]
 in_words(globals(), [*__all__, "lu_factor", "lu_factor_ex", "solve_factored"])

@@ -12,6 +12,7 @@ import numpy as np
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
+from tengen.ops.shape import normalize_axes
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import as_operand
 from tengen.pytorch.functions.shaping import tensor_split
@@ -42,7 +43,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None
     >>> [d.tolist() for d in gradient(Tensor([1.0, 4.0, 9.0, 16.0]))]
     [[3.0, 4.0, 6.0, 7.0]]
     """
-    axes = [*range(input.ndim)] if dim is None else [dim % input.ndim] if isinstance(dim, int) else [d % input.ndim for d in dim]
+    axes = [*range(input.ndim)] if dim is None else normalize_axes(dim, input.ndim)
     given = list(spacing) if isinstance(spacing, (list, tuple)) else [1 if spacing is None else spacing] * len(axes)
     if len(given) != len(axes) or edge_order not in (1, 2):
         raise ArgumentError(f"gradient: {len(given)} spacings for {len(axes)} axes, edge_order={edge_order} (1 or 2)")
@@ -232,9 +233,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return F.scatter(flat, 0, at, source.reshape(-1), "add" if accumulate else "set").reshape(input.shape)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A number as a tensor without axes, float32 unless another dtype is given."""
-    return Tensor(s, dtype="float32" if dtype is None else dtype, device=device)
+    made = Tensor(s, dtype="float32" if dtype is None else dtype, device=device)
+    return made.requires_grad_() if requires_grad else made
 
 
 def conj_physical(input: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from tengen.functional import bucketize, combinations, trapezoid
+from tengen.functional import combinations, trapezoid
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -70,7 +70,7 @@ def _spread(input: Tensor, dim: Any, unbiased: Any, correction: Any, keepdim: bo
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     axes, less = _axes(dim), (1 if correction is None else correction) if unbiased is None else int(unbiased)
-    if less == int(less):
+    if less == int(less) >= 0:
         return F.var(input, axes, keepdim, int(less)), axes
     plain = F.var(input, axes, keepdim, 0)
     n = input.size / builtins.max(plain.size, 1)
@@ -381,6 +381,11 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, si
     return found.astype("int32" if out_int32 else "int64")
 
 
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """The places of values among rising boundaries: of the first that is not below, or with `right` of the first above."""
+    return searchsorted(boundaries, input, right=right, out_int32=out_int32)
+
+
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of equal parts of [min, max]."""
     return F.histc(input, bins, min, max)
@@ -481,7 +486,9 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal. Errors: ShapeError for what is no matrix"""
+    if input.ndim != 2:
+        raise ShapeError(f"trace takes a matrix, got shape {input.shape}; help: torch.diagonal(x, dim1=-2, dim2=-1).sum(-1)")
     return _linalg.trace(input)
 
 

@@ -168,12 +168,47 @@ class _Layer(Module):
         finished(self, device, dtype)
 
 
+    def _several(self, x: Tensor) -> Tensor:
+        """One sequence (T, d_model) with the axis of sequences that the layer takes."""
+        return F.expand_dims(x, 0 if self.batch_first else 1)
+
+    def _one(self, x: Tensor) -> Tensor:
+        return F.squeeze(x, 0 if self.batch_first else 1)
+
+
+def _padding(mask: Tensor | None) -> Tensor | None:
+    """The mask of one sequence's keys, (S,), as that of several."""
+    return None if mask is None or mask.ndim != 1 else F.expand_dims(mask, 0)
+
+
 class TransformerEncoderLayer(_Layer, M.TransformerEncoderLayer):
-    """`tengen.module.TransformerEncoderLayer` with PyTorch's parameters."""
+    """`tengen.module.TransformerEncoderLayer` with PyTorch's parameters, also of one sequence (T, d_model).
+
+    >>> TransformerEncoderLayer(4, 2, 8).eval()(F.ones((3, 4))).shape
+    (3, 4)
+    """
+
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        if src.ndim != 2:
+            return super().forward(src, src_mask, src_key_padding_mask, is_causal)
+        return self._one(super().forward(self._several(src), src_mask, _padding(src_key_padding_mask), is_causal))
 
 
 class TransformerDecoderLayer(_Layer, M.TransformerDecoderLayer):
-    """`tengen.module.TransformerDecoderLayer` with PyTorch's parameters."""
+    """`tengen.module.TransformerDecoderLayer` with PyTorch's parameters, also of one sequence (T, d_model)."""
+
+    def forward(
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        masks, paddings, causal = (tgt_mask, memory_mask), (tgt_key_padding_mask, memory_key_padding_mask), (tgt_is_causal, memory_is_causal)
+        if tgt.ndim != 2:
+            return super().forward(tgt, memory, *masks, *paddings, *causal)
+        own, other = map(_padding, paddings)
+        return self._one(super().forward(self._several(tgt), self._several(memory), *masks, own, other, *causal))
 
 
 class TransformerEncoder(Module, M.TransformerEncoder):

@@ -312,11 +312,19 @@ def conv_transpose3d(
 # ---- pooling -------------------------------------------------------------------------------------------------------------
 
 
+def _padded_by_half(n: int, kernel_size: Any, padding: Any, dilation: Any) -> None:
+    """ArgumentError for a padding of more than half of a window: some windows would hold nothing but padding."""
+    each = [[v] * n if not isinstance(v, (list, tuple)) else [*v] * (n // len(v)) for v in (kernel_size, padding, dilation)]
+    if any(p < 0 or 2 * p > (k - 1) * d + 1 for k, p, d in zip(*each)):
+        raise ArgumentError(f"max_pool{n}d: padding={padding} must be from 0 to half of the window, kernel_size={kernel_size}, {dilation=}")
+
+
 def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, L)."""
+    _padded_by_half(1, kernel_size, padding, dilation)
     return F.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -325,6 +333,7 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, H, W)."""
+    _padded_by_half(2, kernel_size, padding, dilation)
     return F.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -333,6 +342,7 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, D, H, W)."""
+    _padded_by_half(3, kernel_size, padding, dilation)
     return F.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -473,6 +483,8 @@ def embedding(
 ) -> Tensor:  # fmt: skip
     """Rows of a table. max_norm: rows that are named and longer, by the norm of order norm_type, are shortened to it, in the table itself.
     scale_grad_by_freq: a row's gradient is divided by how often the input names it."""
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding: the table has shape {weight.shape}, it must be (rows, columns)")
     if max_norm is not None:
         shorten_rows(weight, input, max_norm, norm_type)
     return F.embedding(input, by_frequency(weight, input) if scale_grad_by_freq else weight, padding_idx)

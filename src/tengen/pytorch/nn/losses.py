@@ -161,11 +161,17 @@ def cosine_embedding_loss(
     return _loss.cosine_embedding_loss(input1, input2, target, margin, reduction_of(size_average, reduce, reduction))
 
 
+def _positive(margin: float) -> None:
+    if not margin > 0:
+        raise ArgumentError(f"triplet_margin_loss: margin={margin} must be positive")
+
+
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, |anchor - positive| - |anchor - negative| + margin); with `swap` the smaller of |anchor - negative| and |positive - negative|."""
+    _positive(margin)
     return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, reduction_of(size_average, reduce, reduction), swap=swap)
 
 
@@ -196,6 +202,7 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being `pairwise_distance` unless given."""
+    _positive(margin)
     distance = F.pairwise_distance if distance_function is None else distance_function
     return _loss.triplet_margin_with_distance_loss(
         anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction

@@ -1,0 +1,84 @@
+"""Gradients, errors and writes that PyTorch's own samples of its operators (`pytorch_samples.py`) found to differ, by definitions."""
+
+import numpy as np
+import pytest
+
+import tengen.pytorch as torch
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tengen.pytorch import nn
+
+F, ONE = nn.functional, torch.eye(2, dtype=torch.float64)
+
+
+def test_out_takes_the_result_and_its_shape():
+    x = torch.tensor([1.0, 4.0])
+    z = torch.zeros(5)
+    assert torch.sqrt(x, out=z) is z and z.tolist() == [1.0, 2.0]
+    whole = torch.zeros(2, 2)
+    torch.add(x, 1, out=whole[1])
+    assert whole.tolist() == [[0.0, 0.0], [2.0, 5.0]]
+    wide = torch.zeros(2, dtype=torch.float64)
+    assert torch.neg(x, out=wide).dtype == torch.float64 and wide.tolist() == [-1.0, -4.0]
+    values, places = torch.empty(0), torch.empty(0, dtype=torch.int64)
+    torch.max(torch.tensor([[1.0, 3.0]]), 1, out=(values, places))
+    assert (values.tolist(), places.tolist()) == ([3.0], [1])
+    with pytest.raises(DTypeError, match="would give float32, which it cannot hold"):
+        torch.sqrt(x, out=torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(GradientError, match=r"sqrt\(out=...\): no gradient flows through out="):
+        torch.sqrt(x.clone().requires_grad_(), out=z)
+    with pytest.raises(ArgumentError, match="a tuple of 2 tensors"):
+        torch.max(x, 0, out=z)
+    with pytest.raises(ArgumentError, match="takes a tensor, got a list"):
+        torch.sqrt(x, out=[0.0, 0.0])
+    with pytest.raises(ShapeError, match="would give the shape"):
+        torch.sqrt(x, out=torch.zeros(4)[1:])
+
+
+def numerical(f, x, h=1e-6):
+    """Central differences of a scalar function of a float64 array."""
+    slope = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = h
+        slope[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return slope
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.frexp(x).mantissa.sum(),
+    lambda x: F.interpolate(x[None, None], scale_factor=1.7, mode="linear").square().sum(),
+    lambda x: F.interpolate(x.reshape(1, 1, 2, 3), scale_factor=1.4, mode="bicubic").square().sum(),
+    lambda x: F.softplus(x, beta=3.0, threshold=0.5).square().sum(),
+    lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(x.reshape(2, 3)[:, :2] + 3 * ONE), ONE).square().sum(),
+    lambda x: nn.InstanceNorm1d(2).double()(x.reshape(2, 3)).pow(3).sum(),
+], ids=["frexp", "linear", "bicubic", "softplus", "lu_solve", "instance norm"])  # fmt: skip
+def test_gradients_by_differences(f):
+    start = np.array([0.3, -0.7, 1.2, 0.9, -0.4, 0.55])
+    x = torch.tensor(start, requires_grad=True)
+    f(x).backward()
+    np.testing.assert_allclose(x.grad.numpy(), numerical(lambda a: f(torch.tensor(a)).item(), start), rtol=1e-5, atol=1e-7)
+
+
+def test_a_row_that_is_named_twice_gets_half_of_its_gradient():
+    net = nn.Embedding(4, 2, scale_grad_by_freq=True)
+    net(torch.tensor([1, 1, 3])).sum().backward()
+    assert net.weight.grad.tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    table = torch.tensor([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
+    F.embedding(torch.tensor([0, 1]), table, max_norm=1.0)
+    np.testing.assert_allclose(table.numpy(), [[0.6, 0.8], [0.3, 0.4], [6.0, 8.0]], rtol=1e-6)
+
+
+def test_what_has_no_meaning_is_an_error():
+    x = torch.ones(2, 4, 4)
+    for call in (
+        lambda: torch.arange(0, -3), lambda: torch.isclose(x, x, -1.0), lambda: torch.trace(x), lambda: F.max_pool2d(x, 2, 2, 2),
+        lambda: torch.complex(x, x.double()), lambda: F.prelu(x, torch.ones(3)), lambda: F.triplet_margin_loss(x, x, x, margin=-1.0),
+        lambda: torch.linalg.cross(torch.ones(2, 3), torch.ones(3)), lambda: F.embedding(torch.tensor([0]), torch.ones(3)),
+        lambda: F.cross_entropy(x[0], torch.tensor([0, 1, 2, 3]), label_smoothing=1.5), lambda: torch.diff(x, -1),
+        lambda: torch.zeros(3).uniform_(2, 1), lambda: torch.zeros(3).exponential_(0), lambda: torch.zeros(3).cauchy_(0, 0),
+        lambda: torch.quantile(x, torch.tensor(0.5, requires_grad=True)),
+        lambda: torch.take_along_dim(x, torch.zeros(2, 2, dtype=torch.int64), 1),
+        lambda: torch.gather(torch.complex(x, x)[0], 0, torch.zeros(2, 9, dtype=torch.int64)),
+    ):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError)):
+            call()
