@@ -377,3 +377,17 @@ def test_what_is_written_to_the_data_of_data_is_written_to_the_tensor():
         assert x.tolist() == [6.0, 5.0]
         x.data.data = Tensor([7.0, 8.0])
         assert x.tolist() == [7.0, 8.0]
+
+
+def test_data_takes_what_is_there_before_it_is_written_and_may_be_given_back():
+    p = Parameter([1.0, 2.0])
+    late, kept = p.data, p.data
+    p._reset(Tensor([5.0, 6.0]))
+    late += 1.0
+    assert p.tolist() == late.tolist() == [6.0, 7.0]
+    p.data, kept[0] = Tensor([0.0, 0.0]), 3.0  # the memory that p had
+    assert p.tolist() == [0.0, 0.0]
+    p.data = kept
+    assert p.tolist() == [3.0, 2.0]
+    p.data *= 3.0
+    assert p.tolist() == [9.0, 6.0]

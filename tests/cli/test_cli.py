@@ -211,7 +211,8 @@ def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
     done = command("info", str(tmp_path / "none"))
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1
     if name == "tengen":  # all are one function, which need not be asked everything three times
-        assert command("--version").stdout == f"tengen {VERSION}\n"
+        done = subprocess.run([sys.executable, "-X", "importtime", "-m", name, "--version"], capture_output=True, text=True)
+        assert done.stdout == f"tengen {VERSION}\n" and "tengen.cli.run" in done.stderr and "tengen.cli.main" not in done.stderr
         assert command("no").returncode == command().returncode == 2
 
 

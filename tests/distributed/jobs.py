@@ -479,7 +479,9 @@ def begin_to_measure():
 
 
 def held():
-    """Bytes of NumPy's arrays and of tensors that there are."""
+    """Bytes of NumPy's arrays and of tensors that there are; 0 before `begin_to_measure`."""
+    if not tracemalloc.is_tracing():
+        return 0
     gc.collect()
     arrays = sum(t.size for t in tracemalloc.take_snapshot().traces if t.domain == np.lib.tracemalloc_domain)
     return arrays + tg.memory.get_allocated_memory()
@@ -490,7 +492,6 @@ def memory(stage, layers=6, width=256):
     backward, and after the step, the most whole parameters at once), of Adam and layers of `width` ** 2 numbers."""
 
     def training():
-        begin_to_measure()
         base = held()
         net = dist.DataParallel(M.Sequential(*[M.Linear(width, width, bias=False) for _ in range(layers)]))
         opt = dist.shard(net, optim.Adam(net.parameters(), lr=0.01), stage=stage)
@@ -509,7 +510,8 @@ def memory(stage, layers=6, width=256):
         tracemalloc.stop()
         return tuple(kept), found[-1], after, stepped, most
 
-    training()  # what is made once, such as programs
+    training()  # what is made once, such as programs; unmeasured, since that takes half of the time
+    begin_to_measure()
     return training()
 
 
@@ -849,7 +851,6 @@ def memory_on_mesh(kind, width=256, pairs=4):
     without, what it keeps, bytes that it holds when a micro-batch is at its loss, the most whole parameters at once). None where no loss is."""
 
     def training():
-        begin_to_measure()
         found, base = [], held()
         layers = [M.Linear(*((width, 2 * width) if i % 2 == 0 else (2 * width, width)), bias=False) for i in range(2 * pairs)]
         net = M.Sequential(*layers)
@@ -880,7 +881,8 @@ def memory_on_mesh(kind, width=256, pairs=4):
         tracemalloc.stop()
         return own, opt.kept(), max(found, default=None), opt._sharing.most
 
-    training()  # what is made once, such as programs
+    training()  # what is made once, such as programs; unmeasured, since that takes half of the time
+    begin_to_measure()
     return training()
 
 

@@ -200,3 +200,18 @@ def test_jacobians_of_tensors_in_dicts():
     assert made.tolist() == [[10]] and aux.tolist() == [6]
     bend = torch.func.hessian(lambda p: (p["w"] ** 3).sum())(args[0])
     assert bend["w"]["w"].tolist() == [[6, 0], [0, 12]]
+
+
+def test_views_of_leaves_may_be_walked_through_again():
+    """A view's gradient needs no values: one that is made once, outside of the loop, serves every step."""
+    for view in (lambda w: w.t(), lambda w: w.view(-1), lambda w: w[1:, ::2], lambda w: w.chunk(2, 1)[1], lambda w: w[:1].expand(3, 4),
+                 lambda w: w.diagonal(), lambda w: w.t()[1].reshape(3)):  # fmt: skip
+        w = torch.arange(12.0).reshape(3, 4).requires_grad_()
+        made, found = view(w), []
+        for i in range(3):
+            w.grad = None
+            (made * made * (i + 1)).sum().backward()
+            found.append(w.grad.numpy() / (i + 1))
+        w.grad = None
+        view(w).pow(2).sum().backward()
+        assert all(np.array_equal(g, w.grad.numpy()) for g in found)

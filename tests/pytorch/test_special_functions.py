@@ -142,7 +142,7 @@ def test_edges():
     assert torch.special.i0e(x).tolist()[2] == 0.0 and math.isnan(torch.special.i1(x)[3].item()) and torch.special.i1e(x)[0].item() == 0.0
     assert torch.special.xlog1py(torch.zeros(2), torch.tensor([-1.0, math.nan])).tolist()[0] == 0.0
     s, q = torch.tensor([1.0, 0.5, 2.0]), torch.tensor([2.0, 2.0, -1.0])
-    assert torch.special.zeta(s, q)[0].item() == math.inf and torch.special.zeta(s, q).isnan().tolist() == [False, True, True]
+    assert torch.special.zeta(s, q)[0].item() == math.inf and torch.special.zeta(s, q).isnan().tolist() == [False, True, False]
     assert torch.special.i0(torch.zeros(0)).shape == (0,) and torch.special.i0(torch.tensor([2])).dtype is torch.float32
     with pytest.raises(ArgumentError, match="n=-1"):
         torch.special.polygamma(-1, x)

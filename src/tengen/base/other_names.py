@@ -41,16 +41,22 @@ NAMES: dict[str, dict[str, str]] = {
         "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",
         "GradManager": "tengen.autodiff.GradManager", "DataLoader": "tengen.data.DataLoader",
     },
+    "tengen.pytorch.jit": {
+        "fork": "the call itself: all threads work on one", "wait": "the result itself", "trace_module": "trace, of a function for each method",
+    },
+    "tengen.pytorch.fx": {
+        "experimental": "nn.utils.fuse_conv_bn_eval and a pass of one's own", "PH": "concrete_args of symbolic_trace",
+    },
     "tengen.pytorch.linalg": {
         "ldl_factor": "lu_factor, or cholesky of positive definite matrices", "ldl_factor_ex": "lu_factor, or cholesky_ex",
-        "ldl_solve": "solve, or lu_solve", "lu_factor_ex": "lu_factor", "householder_product": "qr, whose Q it is",
+        "ldl_solve": "solve, or lu_solve", "householder_product": "qr, whose Q it is",
     },
     "tengen.pytorch": {
         "nested": "tensors of one length and a mask: nn.utils.rnn.pad_sequence, or packed sequences",
-        "masked": "a tensor and a mask of bools: where, masked_fill, masked_select", "lu_solve": "linalg.lu_solve", "geqrf": "linalg.qr",
+        "masked": "a tensor and a mask of bools: where, masked_fill, masked_select", "geqrf": "linalg.qr",
         "ormqr": "linalg.qr, and matmul",
         **dict.fromkeys(("UntypedStorage", "Storage", "TypedStorage"), "the tensor: x.numpy() has its memory"),
-        "overrides": "a custom autograd.Function, or a module", "compiler": "compile, and jit",
+        "overrides": "a custom autograd.Function, or a module",
         **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (
             "sparse", "sparse_coo", "sparse_coo_tensor", "sparse_csr", "sparse_csr_tensor")},
     },

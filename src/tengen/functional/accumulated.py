@@ -127,7 +127,10 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, ax
     return op["cumsum"](pairs * steps, axis)
 
 
-def _nanquantiles(inp: Tensor, shares: Sequence[float], axis: int | None, keepdims: bool) -> list[Tensor]:
+_PLACED = {"linear": None, "lower": "floor", "higher": "ceil", "nearest": "round", "midpoint": None}
+
+
+def _nanquantiles(inp: Tensor, shares: Sequence[float], axis: int | None, keepdims: bool, interpolation: str) -> list[Tensor]:
     x = inp if inp.dtype.is_float else op["astype"](inp, "float32")
     x = op["reshape"](x, (-1,)) if axis is None else x
     a = 0 if axis is None else axis_of("nanquantile", x, axis)
@@ -136,7 +139,9 @@ def _nanquantiles(inp: Tensor, shares: Sequence[float], axis: int | None, keepdi
     made = []
     for share in shares:
         at = op["astype"](last, "float64") * share
+        at = at if _PLACED[interpolation] is None else op[_PLACED[interpolation]](at)
         low = op["floor"](at)
+        at = (low + op["ceil"](at)) * 0.5 if interpolation == "midpoint" else at
         first, second = (
             op["gather"](ordered, a, op["clip"](op["astype"](i, "int64"), 0, x.shape[a] - 1)) for i in (low, op["ceil"](at))
         )
@@ -145,10 +150,13 @@ def _nanquantiles(inp: Tensor, shares: Sequence[float], axis: int | None, keepdi
     return made
 
 
-def nanquantile(inp: Tensor, q: float | Sequence[float], axis: int | None = None, keepdims: bool = False) -> Tensor:
+def nanquantile(
+    inp: Tensor, q: float | Sequence[float], axis: int | None = None, keepdims: bool = False,
+    interpolation: Literal["linear", "lower", "higher", "nearest", "midpoint"] = "linear",
+) -> Tensor:  # fmt: skip
     """`quantile` of the elements that are no NaN, along an axis or of all; NaN where all are.
 
-    Errors: ArgumentError for a share outside of 0 to 1, ShapeError where there are no elements
+    Errors: ArgumentError for a share outside of 0 to 1 and for another interpolation, ShapeError where there are no elements
 
     >>> from tengen import Tensor, functional as F
     >>> F.nanquantile(Tensor([1.0, float("nan"), 2.0]), 0.5).item()
@@ -157,9 +165,11 @@ def nanquantile(inp: Tensor, q: float | Sequence[float], axis: int | None = None
     shares = [float(q)] if isinstance(q, (int, float)) else [float(v) for v in q]
     if not all(0 <= s <= 1 for s in shares):
         raise ArgumentError(f"nanquantile: q={q!r} must be numbers from 0 to 1")
+    if interpolation not in _PLACED:
+        raise ArgumentError(f"nanquantile: interpolation={interpolation!r} must be one of {', '.join(_PLACED)}")
     if not inp.size:
         raise ShapeError(f"the quantile of no elements is not defined: {inp.shape} along {axis}")
-    made = _nanquantiles(inp, shares, axis, keepdims)
+    made = _nanquantiles(inp, shares, axis, keepdims, interpolation)
     return made[0] if isinstance(q, (int, float)) else op["stack"](made, 0)
 
 

@@ -50,7 +50,8 @@ def i0(input: Tensor) -> Tensor:
 
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) I_1(x)."""
-    return F.where(F.isnan(input), input, F.where(input < 0, -1.0, 1.0) * _bessel(F.abs(input), 1))
+    size = F.where(input < 0, -input, input)  # which has a slope at 0, unlike |x|
+    return F.where(F.isnan(input), input, F.where(input < 0, -1.0, 1.0) * _bessel(size, 1))
 
 
 def i1(input: Tensor) -> Tensor:

@@ -239,7 +239,7 @@ def kl_div(pred: Tensor, label: Tensor, reduction: str = "mean", log_target: boo
     """label (log(label) - pred), where pred holds log-probabilities: the Kullback-Leibler divergence, element by element.
 
     Args: reduction: also "batchmean", the sum divided by the batch's extent, which is the divergence itself. log_target: label holds
-        log-probabilities too. A label of 0 contributes 0.
+        log-probabilities too. A label of 0 contributes 0, a negative one NaN.
 
     >>> from tengen import Tensor, functional as F
     >>> F.loss.kl_div(F.log(Tensor([[0.5, 0.5]])), Tensor([[0.5, 0.5]]), "batchmean").item()
@@ -250,10 +250,10 @@ def kl_div(pred: Tensor, label: Tensor, reduction: str = "mean", log_target: boo
     if log_target:
         each = op["exp"](label) * (label - pred)
     else:
-        some = label > 0
-        each = op["where"](some, label * (op["log"](op["where"](some, label, 1.0)) - pred), 0.0)
+        none = op["equal"](label, 0)
+        each = op["where"](none, 0.0, label * (op["log"](op["where"](none, 1.0, label)) - pred))
     if reduction == "batchmean":
-        return op["sum"](each) / pred.shape[0]
+        return op["sum"](each) / pred.shape[0] if pred.ndim else each
     return _reduce(each, reduction)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tengen.base.errors import ShapeError
+from tengen.functional.arranged import broadcast_tensors
 from tengen.functional.export import export
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
@@ -128,6 +129,8 @@ def cosine_similarity(x: Tensor, y: Tensor, axis: int = 1, eps: float = 1e-8) ->
     >>> round(F.cosine_similarity(Tensor([[3.0, 4.0]]), Tensor([[4.0, 3.0]])).item(), 4)
     0.96
     """
+    if x.shape != y.shape:
+        x, y = broadcast_tensors(x, y)
     return _sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
 
 

@@ -8,7 +8,7 @@ the old one keep that. `parts.py` finds and runs the parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -34,7 +34,7 @@ from tengen.tensor.tensor import number, tensor_on_tape, tensor_over
 
 
 class Cut(BaseException):
-    """A function that was being recorded as a whole asked for a value, and was run in parts to its end.
+    """A call was run in parts to its end, because the function has asked for a value.
 
     Attributes:
         result: what it returned. error: what it raised in place of that. arguments: what it was given in place of the caller's arguments; None:
@@ -50,8 +50,11 @@ class Cut(BaseException):
         if self.arguments is not None:
             self.arguments.give_back((args, kwargs))
         error, self.error = self.error, None
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # which refers to this frame
         return self.result
 
 
@@ -113,11 +116,10 @@ class PartsRecorder(Recorder):
             error = e
         if error is None:
             self._parts.warn_of_many(self.cuts)
-        if self._is_recorded:
-            raise Cut(self._give_back(result), error)
-        if error is not None:
-            raise error
-        return result
+        try:
+            raise Cut(self._give_back(result) if self._is_recorded else result, error)
+        finally:
+            del error  # which refers to this frame
 
     # -- what the dispatcher calls ---------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple) -> Any:
@@ -349,8 +351,9 @@ def _undo(t: Tensor, what: str, first: Any, second: Any, third: Any = None) -> N
         t.overflow = second
 
 
-def call_in_parts(parts: Parts, function: Callable, args: tuple, kwargs: dict, device: Device) -> Any:
-    """Calls a function that is known to ask for values."""
+def call_in_parts(parts: Parts, function: Callable, args: tuple, kwargs: dict, device: Device) -> NoReturn:
+    """Calls a function that is known to ask for values. Raises `Cut`."""
     recorder = PartsRecorder(parts, device)
     with recorder:
-        return recorder.called(function, args, kwargs)
+        recorder.called(function, args, kwargs)
+    raise AssertionError("a call in parts ends with Cut")

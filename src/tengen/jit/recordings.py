@@ -181,15 +181,15 @@ class Recordings:
         key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves, extents or None)
         if found is None and answers and self._parts:
-            if not has_array((args, kwargs)):
-                raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device))
-            args, kwargs = unflatten(structure, leaves)  # as when it is recorded as a whole, the function gets tensors
-            copies, result, error = Copies(structure, (args, kwargs)), None, None
+            copies = None
+            if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
+                args, kwargs = unflatten(structure, leaves)
+                copies = Copies(structure, (args, kwargs))
             try:
-                result = call_in_parts(self._parts, self.function, args, kwargs, device)
-            except BaseException as e:
-                error = e
-            raise Cut(result, error, copies)
+                call_in_parts(self._parts, self.function, args, kwargs, device)
+            except Cut as cut:
+                cut.arguments = copies
+                raise
         if found is None and self._opening is not None:
             found, extents = self._opened(self._opening, key, leaves, answers)
         elif found is None:

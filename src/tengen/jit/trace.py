@@ -223,7 +223,7 @@ class trace(Checked, Recordings):
         try:
             recording, leaves, extents = self._find(args, kwargs, answers=not self.symbolic)
         except Cut as cut:
-            ended = cut
+            ended = cut.with_traceback(None)  # which refers to this frame
         if ended is not None:  # behind the handler, so that an error keeps its cause and its context
             self._used = None
             return ended.ended(args, kwargs)

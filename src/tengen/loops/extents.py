@@ -139,7 +139,7 @@ class OpenExtent(Expr):
 
     def __index__(self):
         raise Undecided(
-            f"the open extent {self.expr!r} has no value before the program runs, and int(), len(), range(), an index or a loop over a tensor "
+            f"the extent {self.expr!r} has no value before the program runs, and int(), len(), range(), an index or a loop over a tensor "
             "asks for it"
         )
 

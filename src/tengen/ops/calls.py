@@ -18,7 +18,7 @@ import numpy as np
 
 from tengen.base.arguments import FLAGS, check_flag
 from tengen.base.device import Device
-from tengen.base.errors import DTypeError, ShapeError, tell
+from tengen.base.errors import tell
 from tengen.ops.attributes import Kind, kind
 
 if TYPE_CHECKING:
@@ -177,17 +177,18 @@ def _odd(p: Parameter) -> str:
 SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
 
 
-OUT = "->"  # in the place of a parameter's name: the tensor, or the tensors, that take the results
+Alias = str | Callable[[Any, Any, str], Any]
 
 
-def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[str, str]:
-    """Other names of a function's parameters: {another name: the parameter's}. Functions that take any name have none."""
-    names = {p.name for p in parameters}
-    if any(p.kind == "**" for p in parameters):
+def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, Alias]) -> dict[str, Alias]:
+    """Other names of a function's parameters: {another name: the parameter's}, and names of what is done with the result: {name: function of
+    the result, of what was given, and of the function's name}. Functions that take any name have none, and those that take any number of
+    arguments none of the latter."""
+    names, kinds = {p.name for p in parameters}, {p.kind for p in parameters}
+    if "**" in kinds:
         return {}
-    if any(p.kind == "*" for p in parameters):
-        own = {other: name for other, name in own.items() if name is not OUT}
-    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in {*names, "", OUT} and other not in names}
+    given = {k: v for k, v in (SPELLINGS | dict(own)).items() if k not in names}
+    return {other: name for other, name in given.items() if ("*" not in kinds if callable(name) else name in {*names, ""})}
 
 
 _PLACES = ("device", "map_location")  # of the names that change nothing, those that a device must be
@@ -203,21 +204,23 @@ class _Absent:
 ABSENT: Any = _Absent()
 
 
-def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any], other: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+def respelled(
+    call: Callable, aliases: Mapping[str, Alias], given: dict[str, Any], other: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Any:
     """The call with its arguments under their own names. `given`: values of parameters; `other`: of their other names, None
     where one was not used.
 
     Errors: TypeError for an argument that is given twice or not at all, and for too many.
     """
-    out = None
+    finish: list[tuple[Any, Any]] = []
     try:
         for name, value in other.items():
             if value is not None:
                 if name == "_end":
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
-                if own is OUT:
-                    out = value
+                if callable(own):
+                    finish.append((own, value))
                     continue
                 if not own:
                     if name in _PLACES and isinstance(value, (str, Device)):
@@ -232,30 +235,10 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
     except TypeError as e:
         tell(e)
         raise
-    return call(**given) if out is None else _stored(call.__name__, call(**given), out)
-
-
-def _stored(name: str, made: Any, out: Any) -> Any:
-    """`out`, a tensor or a tuple of them, after it has taken the results. Errors: ShapeError for another shape, unless it is empty;
-    DTypeError for a dtype that cannot hold the result; TypeError where they are not as many"""
-    if isinstance(made, tuple):
-        if not isinstance(out, (tuple, list)) or len(out) != len(made):
-            raise TypeError(f"{name}() has {len(made)} results; help: out=({', '.join('abcdefgh'[: len(made)])})")
-        each = [_stored(name, *pair) for pair in zip(made, out)]
-        return type(made)(*each) if hasattr(made, "_fields") else tuple(each)
-    order = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
-    try:
-        if order.get(made.dtype.kind, 2) > order.get(out.dtype.kind, 2):
-            raise DTypeError(f"{name}(out=) of {out._layout.type!r} cannot hold the result {made._layout.type!r}; help: another dtype")
-        if made.shape != out.shape and out.size:
-            raise ShapeError(f"{name}(out=) of {out._layout.type!r} does not fit the result {made._layout.type!r}; help: torch.empty(0)")
-    except Exception as e:
-        tell(e)
-        raise
-    if made.shape == out.shape:
-        return out.copy_(made)
-    out._reset(made.astype(out.dtype))
-    return out
+    made = call(**given)
+    for done, value in finish:
+        made = done(made, value, call.__name__)
+    return made
 
 
 def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
@@ -264,7 +247,7 @@ def _default_dtypes(parameters: Sequence[Parameter]) -> list[str]:
     return ["if dtype is None: dtype = _default_dtype"] * some
 
 
-def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter], aliases: Mapping[str, str] | None = None) -> Callable:
+def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter], aliases: Mapping[str, Alias] | None = None) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind). A `dtype` of None
     is the op's default; what another attribute of None is may be a matter of the first operand (`Op.unsaid`). aliases: other names of
     parameters; those of the op unless they are given."""
@@ -317,7 +300,7 @@ def _compiled_later(fn: Callable, written: Callable[[], Callable]) -> tuple[Any,
 
 
 def _compiled(
-    parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any], aliases: Mapping[str, str] | None = None
+    parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any], aliases: Mapping[str, Alias] | None = None
 ) -> Callable:
     """A function with these parameters and lines, whose globals are `scope`. `aliases` are other names of some parameters, which may be
     given in their place: those are looked for under both names, and the arguments handed to the global `call`."""
@@ -351,7 +334,7 @@ def _code(text: str) -> CodeType:
     return compile(text, __file__, "exec")
 
 
-def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callable:
+def with_line(fn: Callable, aliases: Mapping[str, Alias] | None = None) -> Callable:
     """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
     `aliases` are other names of its parameters. Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A bool
     must be one (`check_flag`). A `dtype` of None is the function's default."""
@@ -396,17 +379,17 @@ def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
     return plain
 
 
-def also_called(f: Callable, words: Iterable[tuple[str, str]]) -> Callable:
+def also_called(f: Callable, words: Iterable[tuple[str, Alias]]) -> Callable:
     """The function with further names of its parameters: those of `words`, pairs of another name and an own one, that fit it. Itself where
-    none fits."""
+    none fits. For a function in the place of an own name see `aliases_of`."""
     fn = getattr(f, "__wrapped__", f)
     if not inspect.isfunction(fn) or not hasattr(f, "aliases"):
         return f
     parameters = signature_of(fn)
     names = {p.name for p in parameters}
-    more: dict[str, str] = {}
+    more: dict[str, Alias] = {}
     for other, own in words:
-        if own in {*names, OUT} and other not in names and other not in f.aliases:
+        if (callable(own) or own in names) and other not in names and other not in f.aliases:
             more.setdefault(other, own)
     if not more:
         return f
@@ -420,7 +403,7 @@ def also_called(f: Callable, words: Iterable[tuple[str, str]]) -> Callable:
     return call
 
 
-def all_with_line(scope: dict[str, Any], names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
+def all_with_line(scope: dict[str, Any], names: Iterable[str], aliases: Mapping[str, Alias] | None = None) -> None:
     """`with_line` for the functions among a module's names that are written in it. aliases: other names of parameters of all of them."""
     for name in names:
         f = scope[name]

@@ -297,7 +297,7 @@ for _op, _f in ((real, np.real), (imag, np.imag), (conj, np.conj), (angle, np.an
 def formed(op: Op, types: Sequence[TensorType | None], attrs: Sequence) -> tuple[Op, tuple]:
     """What computes a call (op, attributes): itself, or for complex numbers the op's form for them and its one attribute.
 
-    Errors: DTypeError where the op has no meaning for complex numbers.
+    Errors: DTypeError where the op has no meaning for complex numbers; those of the op for shapes that do not fit.
     """
     if not any([t is not None and t.dtype.kind == "c" for t in types]) and not any([type(a) is DType and a.kind == "c" for a in attrs]):
         return op, tuple(attrs)
@@ -306,7 +306,12 @@ def formed(op: Op, types: Sequence[TensorType | None], attrs: Sequence) -> tuple
     load_rules()
     if op.rules.complex is None:
         raise op.not_complex(types, dict(zip(op.attrs, attrs)))
-    return form(op), (tuple(op.canonical(types, attrs).items()),)
+    given = op.canonical(types, attrs)
+    if op.rules.infer is not None:  # the form's graph has open extents, of which shapes that do not fit are not told
+        part = lambda d: d.part if d.kind == "c" else d
+        halves = [None if t is None else TensorType(t.shape, part(t.dtype)) for t in types]
+        op.infer_of_any(halves, {k: part(a) if type(a) is DType else a for k, a in given.items()}, types)
+    return form(op), (tuple(given.items()),)
 
 
 @functools.cache

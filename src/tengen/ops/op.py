@@ -340,11 +340,14 @@ class Op:
             raise self.not_complex(types, attrs)
         return out
 
-    def infer_of_any(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
-        """The output types of a call, which may be of complex numbers where no node of this op may: nodes on their parts compute it."""
+    def infer_of_any(
+        self, types: Sequence[TensorType | None], attrs: dict, told: Sequence[TensorType | None] | None = None
+    ) -> tuple[TensorType, ...]:
+        """The output types of a call, which may be of complex numbers where no node of this op may: nodes on their parts compute it. told: the
+        types that errors tell, where these stand for others."""
         if self.rules.infer is None:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
-        out = self._told(self.rules.infer, types, attrs, *types)
+        out = self._told(self.rules.infer, types if told is None else told, attrs, *types)
         out = out if isinstance(out, tuple) else (out,)
         for t in out:
             self._check_size(t, types, attrs)

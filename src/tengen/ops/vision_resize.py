@@ -121,16 +121,18 @@ def _scaled(n, factor: float):
 
 @functools.lru_cache(256)
 def _fraction(factor: float) -> tuple[int, int, int]:
-    """(p, q, m): n p // q is n times the factor, as floats are multiplied, rounded down, for all n up to m."""
-    n, found = np.arange(MOST_PIXELS + 1), (0, 1, 0)
-    from fractions import Fraction  # with decimal, which takes a while: where it is used
-
-    wanted = np.floor(n * factor)
-    for denominator in (1000, 2**20):
-        f = Fraction(factor).limit_denominator(denominator)
-        wrong = np.flatnonzero(n * f.numerator // f.denominator != wanted)
-        most = int(wrong[0]) - 1 if wrong.size else MOST_PIXELS
-        found = max(found, (f.numerator, f.denominator, most), key=lambda x: x[2])
+    """(p, q, m): n p // q is n times the factor, as floats are multiplied, rounded down, for all n up to m. Of the convergents of the factor's
+    continued fraction it is the one with the largest m."""
+    n = np.arange(MOST_PIXELS + 1)
+    wanted, found = np.floor(n * factor), (0, 1, 0)
+    (a, b), (p, q), (p_before, q_before) = factor.as_integer_ratio(), (1, 0), (0, 1)
+    while b:
+        whole = a // b
+        (p, q), (p_before, q_before), (a, b) = (whole * p + p_before, whole * q + q_before), (p, q), (b, a - whole * b)
+        if max(p, q) >= 1 << 46:  # n p has 63 bits
+            break
+        wrong = np.flatnonzero(n * p // q != wanted)
+        found = max(found, (p, q, int(wrong[0]) - 1 if wrong.size else MOST_PIXELS), key=lambda x: x[2])
     return found
 
 

@@ -19,7 +19,6 @@ import sys
 from typing import Any
 
 from tengen.base.lazy import NoSuchName
-from tengen.base.version import VERSION
 from tengen.fft import istft, stft
 from tengen.linalg import cholesky, det, inv, matrix_exp, matrix_power, pinv, qr, slogdet
 from tengen.linalg import inv as inverse
@@ -47,19 +46,19 @@ from tengen.pytorch import (
     tensor_methods,
     testing,
     utils,
+    version,
 )
 from tengen.pytorch.amp import autocast
-from tengen.pytorch.functions import creation, dtypes, elementwise, further, modes, reductions, shaping, types
+from tengen.pytorch.functions import creation, dtypes, elementwise, factors, further, modes, reductions, shaping, types
 from tengen.pytorch.functions.creation import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.dtypes import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.elementwise import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.functions.factors import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.further import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.modes import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.reductions import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.shaping import *  # noqa: F403  (its __all__ is the table of names)
 from tengen.pytorch.functions.types import *  # noqa: F403  (its __all__ is the table of names)
-from tengen.pytorch.linalg import lu_factor as lu
-from tengen.pytorch.linalg import lu_unpack
 from tengen.pytorch.nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -95,7 +94,7 @@ from tengen.pytorch.nn.functional import (
     threshold_,
 )
 from tengen.pytorch.programs import *  # noqa: F403  (its __all__ is the table of names)
-from tengen.pytorch.special import erfinv, i0, polygamma
+from tengen.pytorch.special import erfinv, i0, igamma, igammac, polygamma
 from tengen.pytorch.special import multigammaln as mvlgamma
 from tengen.tensor import dialect, methods
 from tengen.tensor.nodes import leaves
@@ -104,12 +103,12 @@ leaves.of_parameters(True)
 methods.put({**dialect.methods(), "grad_fn": property(autograd.graph.grad_fn, doc=autograd.graph.grad_fn.__doc__)})
 tensor_methods.install(sys.modules[__name__])
 inner_modules.install()
-__version__ = f"2.0+tengen.{VERSION}"
+__version__ = version.__version__
 pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
-_LATER = ("export", "fx", "onnx", "signal")  # packages that are imported when they are first named
+_LATER = ("compiler", "export", "fx", "onnx", "signal")  # packages that are imported when they are first named
 
 
 def __getattr__(name: str) -> Any:
@@ -119,18 +118,19 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    *creation.__all__, *dtypes.__all__, *elementwise.__all__, *further.__all__, *modes.__all__, *programs.__all__, *reductions.__all__,
-    *shaping.__all__,
+    *creation.__all__, *dtypes.__all__, *elementwise.__all__, *factors.__all__, *further.__all__, *modes.__all__, *programs.__all__,
+    *reductions.__all__, *shaping.__all__,
     *types.__all__, "amp", "autocast", "autograd", "backends", "channels_last", "cholesky", "contiguous_format", "cuda", "det", "distributed",
     "distributions", "multiprocessing", "profiler",
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu", "channel_shuffle", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout", "group_norm", "hardshrink", "i0",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout", "group_norm", "hardshrink",
+    "i0", "igamma", "igammac",
     "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "mvlgamma", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
     "polygamma", "relu_",
     "rms_norm", "rrelu", "rrelu_", "selu_", "celu_", "threshold_",
     "erfinv",
     *_LATER, "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
-    "lu", "lu_unpack", "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
-    "utils",
+    "pinv", "pinverse", "preserve_format", "qr", "random", "slogdet", "special", "stft", "strided", "testing",
+    "utils", "version",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.functional import bessel
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
 EULER = 0.57721566490153286061
@@ -258,4 +258,4 @@ __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
     "scaled_modified_bessel_k1", "spherical_bessel_j0",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -25,7 +25,7 @@ VIEWS = {  # a package: the modules inside it that show its names
     "utils.data": "dataloader",
     "autograd": "variable grad_mode",
 }
-OLDER = {"autograd.profiler": "profiler"}  # an older place of a module -> the module
+OLDER = {"autograd.profiler": "profiler", "nn.utils.stateless": "func"}  # an older place of a module -> the module
 # bases that programs derive classes of their own from -> (the module that has them here, their name)
 BASES = {"_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss")}
 

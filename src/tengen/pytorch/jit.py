@@ -12,11 +12,13 @@ True
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tengen.base.errors import ArgumentError
 from tengen.base.files import File
+from tengen.base.lazy import NoSuchName
 from tengen.deploy import load_graph
 from tengen.ir.text import print_graph
 from tengen.jit import ignore, unused
@@ -174,6 +176,10 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 
 Final = Any
 ScriptFunction = _trace
+
+def __getattr__(name: str) -> Any:
+    raise NoSuchName("tengen.pytorch.jit", name, lambda: dir(sys.modules[__name__]))
+
 
 __all__ = [
     "Final", "ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "load",

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, LinAlgError, ShapeError
@@ -17,11 +15,8 @@ from tengen.linalg import (
     cond,
     det,
     eig,
-    eigh,
     eigvals,
-    eigvalsh,
     inv,
-    lu,
     matmul,
     matrix_exp,
     matrix_power,
@@ -30,8 +25,11 @@ from tengen.linalg import (
     slogdet,
     svdvals,
 )
-from tengen.ops.define import dispatch
+from tengen.ops.shape import normalize_axes
 from tengen.pytorch.functions import in_words, shaping
+from tengen.pytorch.functions.dtypes import finfo
+from tengen.pytorch.functions.factors import Unpacked, lu_factor, lu_factor_ex
+from tengen.pytorch.functions.factors import solve_factored as lu_solve
 from tengen.tensor import Tensor
 
 
@@ -42,9 +40,19 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X of A X = B, or of X A = B."""
-    if left:
-        return _linalg.solve(A, B)
-    return _linalg.solve(A.mT, B.mT).mT
+    if not left:
+        return _linalg.solve(A.mT, B.mT).mT
+    if B.ndim > 1 and B.shape == A.shape[:-1]:  # a vector for each matrix
+        return _linalg.solve(A, F.expand_dims(B, -1))[..., 0]
+    return _linalg.solve(A, B)
+
+
+def lu(A: Tensor, *, pivot: bool = True) -> Unpacked:
+    """P, L and U with A = P L U. Errors: ArgumentError with pivot=False, which is not there on a processor"""
+    if not pivot:
+        raise ArgumentError("linalg.lu: pivot=False is not there, as on PyTorch's processors")
+    P, L, U = _linalg.lu(A)
+    return Unpacked(P.astype(L.dtype), L, U)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
@@ -54,93 +62,32 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return _linalg.solve_triangular(A.mT, B.mT, upper=not upper, unitriangular=unitriangular).mT
 
 
-class Factors(NamedTuple):
-    """LU: both factors in one matrix, L below the diagonal, whose own is 1. pivots: with which row each row was exchanged in turn, from 1."""
+class Fitted(NamedTuple):
+    """What `lstsq` gives. What its driver does not find is empty, (0,)."""
 
-    LU: Tensor
-    pivots: Tensor
-
-
-class Unpacked(NamedTuple):
-    """P, L, U with A = P L U."""
-
-    P: Tensor
-    L: Tensor
-    U: Tensor
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
-def _order(pivots: Tensor, rows: int) -> Tensor:
-    """The order of rows that exchanges make."""
-    swaps = dispatch.known(pivots)
-    order = np.broadcast_to(np.arange(rows), (*swaps.shape[:-1], rows)).copy()
-    for i in range(swaps.shape[-1]):
-        j = swaps[..., i : i + 1].astype(np.int64) - 1
-        first, other = order[..., i : i + 1].copy(), np.take_along_axis(order, j, -1)
-        order[..., i : i + 1] = other
-        np.put_along_axis(order, j, first, -1)
-    return Tensor(order)
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Fitted:
+    """The least-squares solution of A X = B, by singular values whatever the driver is called.
 
-
-def _pivots(order: Tensor, n: int) -> Tensor:
-    """The exchanges that make an order of rows."""
-    wanted = dispatch.known(order)
-    now = np.broadcast_to(np.arange(wanted.shape[-1]), wanted.shape).copy()
-    swaps = np.zeros((*wanted.shape[:-1], n), np.int32)
-    for i in range(n):
-        j = np.argmax(now == wanted[..., i : i + 1], -1)[..., None]
-        swaps[..., i : i + 1] = j + 1
-        first = now[..., i : i + 1].copy()
-        now[..., i : i + 1] = np.take_along_axis(now, j, -1)
-        np.put_along_axis(now, j, first, -1)
-    return Tensor(swaps)
-
-
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Factors:
-    """A = P L U as one matrix and exchanges of rows. For `lu_solve` and `torch.lu_unpack`.
-
-    Shapes: (..., m, n) -> (..., m, n), (..., min(m, n)) int32. pivot: must be True.
-    Errors: ArgumentError for pivot=False; TraceError in a program that is recorded as a whole, which cannot know the exchanges
-
-    >>> factors, pivots = lu_factor(Tensor([[2.0, 1.0], [4.0, 3.0]]))
-    >>> factors.tolist(), pivots.tolist()
-    ([[4.0, 3.0], [0.5, -0.5]], [2, 2])
+    Args: driver: "gelsy" (None), "gelsd", "gelss" or "gels", which decides what else is told: residuals of systems of full rank with more rows
+        than columns; the rank, but for "gels"; singular values, for "gelsd" and "gelss".
+    Errors: ArgumentError for another driver
     """
-    if not pivot:
-        raise ArgumentError("linalg.lu_factor: pivot=False is not there: rows are always exchanged; help: pivot=True")
-    made, order = _linalg.lu_factor(A)
-    return Factors(made, _pivots(order, min(A.shape[-2:])))
-
-
-def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """X of A X = B, or with left=False of X A = B, or with adjoint=True of the conjugated and transposed A, from `lu_factor` of A. Its
-    gradient goes to B alone: differentiate `solve`."""
-    order = _order(pivots, LU.shape[-2])
-    if not left:
-        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-    if not adjoint:
-        return _linalg.lu_solve((LU, order), B)
-    factors = LU.detach().mH
-    y = _linalg.solve_triangular(factors, B, upper=False)
-    y = _linalg.solve_triangular(factors, y, upper=True, unitriangular=True)
-    return F.take_along_axis(y, F.broadcast_to(F.expand_dims(F.argsort(order), -1), y.shape), -2)
-
-
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Unpacked:
-    """(P, L, U) of what `lu_factor` gives; what is not asked for is empty."""
-    m, n = LU_data.shape[-2:]
-    k = min(m, n)
-    none = F.zeros((0,), LU_data.dtype)
-    lower = F.tril(LU_data[..., :, :k], -1) + F.eye(m, k, dtype=LU_data.dtype) if unpack_data else none
-    upper = F.triu(LU_data[..., :k, :]) if unpack_data else none
-    if not unpack_pivots:
-        return Unpacked(none, lower, upper)
-    rows = F.expand_dims(_order(LU_pivots, m), -1) == F.arange(m, dtype="int64")
-    return Unpacked(rows.astype(LU_data.dtype).mT, lower, upper)
-
-
-def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
-    """The least-squares solution of A X = B."""
-    return _linalg.lstsq(A, B, rtol=rcond)
+    if driver not in (None, "gelsy", "gelsd", "gelss", "gels"):
+        raise ArgumentError(f"linalg.lstsq: driver={driver!r} must be 'gels', 'gelsy', 'gelsd' or 'gelss'")
+    found = _linalg.lstsq(A, B, rtol=rcond)
+    none = F.zeros((0,), found.singular_values.dtype)
+    m, n = A.shape[-2:]
+    whole = m > n and (driver == "gels" or bool(F.all(F.equal(found.rank, n)).item()))
+    return Fitted(
+        found.solution, found.residuals if whole else none, F.zeros((0,), "int64") if driver == "gels" else found.rank,
+        found.singular_values if driver in ("gelsd", "gelss") else none,
+    )  # fmt: skip
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
@@ -148,18 +95,58 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     return _linalg.svd(A, full_matrices=full_matrices)
 
 
-def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
-    """The pseudo-inverse. Errors: TypeError for atol."""
-    if atol is not None:
-        raise TypeError("linalg.pinv: atol is not there; help: rtol")
-    return _linalg.pinv(A, rtol=rtol)
+def _relative(A: Tensor, atol: Any, rtol: Any) -> Any:
+    """The tolerance that singular values are compared with, over the largest one: the greater of rtol and atol over that. Without both None,
+    which is max(m, n) eps; without rtol and with a positive atol, atol alone."""
+    if atol is None or 0 in A.shape[-2:]:
+        return rtol
+    least = F.zeros((), svdvals(A).dtype) + atol
+    if rtol is None:
+        rtol = F.where(least > 0, 0.0, finfo(least.dtype).eps * max(A.shape[-2:]))
+    largest = F.max(svdvals(A).detach(), -1)
+    return F.maximum(least / F.where(F.equal(largest, 0), 1.0, largest), rtol)
 
 
-def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
-    """The number of singular values that are not small. Errors: TypeError for atol."""
-    if atol is not None:
-        raise TypeError("linalg.matrix_rank: atol is not there; help: rtol")
-    return _linalg.matrix_rank(A, rtol=rtol)
+def _hermitian(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The Hermitian matrices of which one triangle is read, "L" or "U". Gradients are those of whole Hermitian matrices, as PyTorch's."""
+    if UPLO.upper() not in ("L", "U"):
+        raise ArgumentError(f"UPLO={UPLO!r} must be 'L' or 'U'")
+    x = A.detach()
+    half = F.tril(x, -1) if UPLO.upper() == "L" else F.triu(x, 1)
+    middle = F.expand_dims(F.real(F.diagonal(x, 0, -2, -1)), -1) * F.eye(x.shape[-1], dtype=x.dtype)
+    whole = half + half.mH + middle
+    return F.straight_through(whole, A) if A.requires_grad else whole
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """(eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read. Errors: ArgumentError unless UPLO is "L" or "U"."""
+    return _linalg.eigh(_hermitian(A, UPLO))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of Hermitian matrices, of which one triangle is read. Errors: ArgumentError for another UPLO than "L" and "U"."""
+    return _linalg.eigvalsh(_hermitian(A, UPLO))
+
+
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """The pseudo-inverse. Args: atol, rtol: singular values of at most the greater of atol and rtol times the largest one count as 0; by
+    default rtol is max(m, n) eps, and 0 with a positive atol. rcond: another name of rtol. hermitian: the lower triangle is read.
+
+    >>> pinv(Tensor([[2.0, 0.0], [0.0, 0.1]]), atol=0.5).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    A = _hermitian(A) if hermitian else A
+    return _linalg.pinv(A, rtol=_relative(A, atol, rtol if rcond is None else rcond))
+
+
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """The number of singular values that are above a tolerance, as of `pinv`. Args: tol: an absolute one, without rtol.
+
+    >>> matrix_rank(Tensor([[2.0, 0.0], [0.0, 0.1]]), atol=0.5).item()
+    1
+    """
+    A = _hermitian(A) if hermitian else A
+    return _linalg.matrix_rank(A, rtol=_relative(A, atol, rtol) if tol is None else _relative(A, tol, 0.0))
 
 
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -173,10 +160,19 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
 
 
 def matrix_norm(A: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The norm of matrices. Errors: TypeError for other axes than the last two."""
-    if tuple(d % A.ndim for d in dim) != (A.ndim - 2, A.ndim - 1):
-        raise TypeError(f"linalg.matrix_norm: dim={dim} must be the last two axes; help: x.movedim")
-    return _linalg.matrix_norm(A if dtype is None else A.astype(dtype), keepdims=keepdim, ord=ord)
+    """The norm of matrices, whose rows and columns are these two axes.
+
+    Errors: ShapeError for other than two different axes
+
+    >>> matrix_norm(F.ones((2, 3, 4)), dim=(0, 2)).shape
+    (3,)
+    """
+    x = A if dtype is None else A.astype(dtype)
+    axes = normalize_axes(dim, x.ndim)
+    if len(axes) != 2:
+        raise ShapeError(f"linalg.matrix_norm: dim={dim!r} must be two different axes of {x.shape}")
+    found = _linalg.matrix_norm(F.moveaxis(x, tuple(dim), (-2, -1)), ord=ord)
+    return F.expand_dims(found, axes) if keepdim else found
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
@@ -191,9 +187,10 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers 0 .. N - 1 of elements."""
+    x = x if x.ndim else x.reshape(1)
+    x = x if x.dtype.is_inexact else x.astype("int64")
     n = x.shape[-1] if N is None else N
-    powers = Tensor(list(range(n))).astype(x.dtype)
-    return x.unsqueeze(-1) ** powers
+    return x.unsqueeze(-1) ** F.arange(n, dtype="int64").astype(x.dtype)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -291,8 +288,9 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "solve_ex", "tensorinv", "tensorsolve",
-    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
-    "lu_unpack", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 in_words(globals(), __all__)

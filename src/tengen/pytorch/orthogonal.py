@@ -12,7 +12,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
-from tengen.ops.calls import all_with_line
+from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
 
@@ -110,4 +110,4 @@ __all__ = [
     "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
     "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

@@ -20,10 +20,10 @@ from tengen.base.lazy import NoSuchName
 from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, logit, sinc
 from tengen.functional import lgamma as gammaln
 from tengen.functional import sigmoid as expit
-from tengen.ops.calls import all_with_line
 from tengen.pytorch import bessel as bessel_functions
 from tengen.pytorch import orthogonal
 from tengen.pytorch.bessel import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import log_softmax, round, softmax, xlogy
 from tengen.pytorch.functions.reductions import logsumexp
 from tengen.pytorch.orthogonal import *  # noqa: F403  (its __all__ is the table of names)
@@ -73,12 +73,15 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
 
 
 def zeta(input: Any, other: Any) -> Tensor:
-    """Hurwitz's zeta function: the sum of (q + k)^-s over k = 0, 1, ..., for s > 1 and q > 0; inf at s = 1, NaN elsewhere.
+    """Hurwitz's zeta function: the sum of (q + k)^-s over k = 0, 1, ..., for s > 1 and q > 0, and for whole s and q > -10; inf at s = 1 and at
+    q = 0, -1, ...; NaN elsewhere.
 
     Args: input: s. other: q.
     """
     s, q = _float(input), _float(other)
-    total, n = F.pow(q, -s), 10
+    n = 20
+    s, q = F.broadcast_tensors(s, q)
+    total = F.pow(q, -s)
     for k in range(1, n):
         total = total + F.pow(q + k, -s)
     a = q + n
@@ -88,11 +91,13 @@ def zeta(input: Any, other: Any) -> Tensor:
     for i, b in enumerate(_BERNOULLI, 1):
         total = total + factor * (b / math.factorial(2 * i))
         factor = factor * (s + (2 * i - 1)) * (s + 2 * i) / (a * a)
-    return F.where(F.logical_and(s > 1, q > 0), total, F.where(F.logical_and(F.equal(s, 1), q > 0), math.inf, math.nan))
+    there = F.logical_or(q > 0, F.logical_and(q > -10, F.equal(s, F.floor(s))))
+    pole = F.logical_or(F.equal(s, 1), F.logical_and(F.equal(q, F.floor(q)), q <= 0))
+    return F.where(F.isnan(q), q, F.where(s >= 1, F.where(pole, math.inf, F.where(there, total, math.nan)), math.nan))
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
-    """The n-th derivative of digamma, for x > 0.
+    """The n-th derivative of digamma, for x > -10; inf at 0 and below at whole numbers.
 
     Errors: ArgumentError for n below 0
     """
@@ -280,4 +285,4 @@ __all__ = [
     "digamma", "entr", "erf", "erfc", "exp2", "expit", "expm1", "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_softmax", "logit",
     "logsumexp", "multigammaln", "ndtr", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
-all_with_line(globals(), __all__)
+in_words(globals(), __all__)

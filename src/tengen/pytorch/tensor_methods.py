@@ -11,22 +11,25 @@ from typing import Any
 from tengen import random
 from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
+from tengen.pytorch import special
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import views_by
 from tengen.tensor.in_place import writing
 from tengen.tensor.methods import put
+from tengen.tensor.parts import is_part
 from tengen.tensor.pytorch_names import Elsewhere
+from tengen.tensor.tensor import assign
 
 FUNCTIONS = (
-    "addbmm addmv addr conj_physical diagonal_scatter dsplit float_power frexp gcd ger heaviside histogram hsplit i0 "
-    "index_put isreal lcm ldexp logdet multinomial mvlgamma polygamma positive renorm resolve_conj resolve_neg "
-    "select_scatter slice_scatter vdot vsplit erfinv"
+    "addbmm addmv addr cholesky_inverse cholesky_solve conj_physical diagonal_scatter dsplit float_power frexp gcd ger heaviside histogram "
+    "hsplit i0 igamma igammac index_put isreal lcm ldexp logdet lu lu_solve multinomial mvlgamma positive put renorm resolve_conj resolve_neg "
+    "select_scatter slice_scatter triangular_solve unsafe_chunk unsafe_split vdot vsplit erfinv"
 ).split()
 WRITING = (
     "acosh addbmm addmv addr arccos arccosh arcsin arcsinh arctan arctanh arctan2 asinh atan2 atanh baddbmm bitwise_and "
-    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clamp_max clamp_min copysign cumprod cumsum "
+    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clamp_max clamp_min conj_physical copysign cumprod cumsum "
     "deg2rad digamma eq erfc erfinv exp2 fix float_power floor_divide fmod frac gcd ge greater greater_equal gt heaviside "
-    "hypot i0 lcm ldexp le less less_equal lgamma logical_xor logit lt ne nextafter not_equal rad2deg renorm sgn sinc "
+    "hypot i0 igamma igammac lcm ldexp le less less_equal lgamma logical_xor logit lt mvlgamma ne nextafter not_equal rad2deg renorm sgn sinc "
     "subtract true_divide xlogy absolute"
 ).split()
 FUNCTIONS_THAT_WRITE = (
@@ -107,10 +110,44 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return REGISTRY["sum_to"](self, size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
 
 
-def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    flat, at = x.reshape(-1), index.reshape(-1)
-    at = REGISTRY["where"](at < 0, at + x.size, at)
-    return REGISTRY["scatter"](flat, 0, at, source.reshape(-1), "add" if accumulate else "set").reshape(x.shape)
+def _shaped(name: str, plain: Callable) -> Callable:
+    """The method that gives the tensor itself the shape that the function has."""
+
+    def method(self: Tensor, *args: Any) -> Tensor:
+        if is_part(self):
+            raise ArgumentError(f"{name}_() of a view of {self._layout.type!r}; help: x = x.{name}(...)")
+        assign(self, plain(self, *args))
+        return self
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"`{name}`; the tensor itself takes the shape. Errors: ArgumentError for a view."
+    return method
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """The tensor with another shape: its elements in their order, and zeros where there were none. Errors: ArgumentError for a view
+
+    >>> Tensor([1.0, 2.0]).resize_(2, 2).tolist()
+    [[1.0, 2.0], [0.0, 0.0]]
+    """
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    n = math.prod(shape)
+    if is_part(self) or self.requires_grad:
+        raise ArgumentError(f"resize_() of {self._layout.type!r}, which is a view or requires a gradient; help: x = x.reshape(...)")
+    flat = self.reshape(-1)[:n]
+    made = flat if n <= self.size else REGISTRY["concat"]([flat, REGISTRY["zeros"]((n - self.size,), self.dtype)], 0)
+    assign(self, made.reshape(shape))
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    return resize_(self, *the_template.shape)
+
+
+def polygamma(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma of the elements."""
+    return special.polygamma(n, self)
 
 
 def _applied(x: Tensor, *rest: Any) -> Tensor:
@@ -163,17 +200,19 @@ def install(torch: ModuleType) -> None:
     found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
     plain = (
-        data_ptr, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, sum_to_size,
+        data_ptr, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, polygamma, resize_, resize_as_, sum_to_size,
     )  # fmt: skip
     found |= {f.__name__: f for f in plain}
     found |= {
-        "put_": writing("put_", _put, "Values at the places of the flattened tensor; accumulate: added to what is there"),
+        "put_": writing("put_", torch.put, "Values at the places of the flattened tensor; accumulate: added to what is there"),
+        "polygamma_": writing("polygamma_", polygamma, "The n-th derivative of digamma of the elements"),
         "apply_": writing("apply_", _applied, "A Python function of each element"),
         "map_": writing("map_", _applied, "A Python function of the elements of the tensor and of another one"),
         "cauchy_": writing("cauchy_", _cauchy, "Draws of a Cauchy distribution: median, sigma"),
         "log_normal_": writing("log_normal_", _log_normal, "e to draws of a normal distribution: mean, std"),
         "geometric_": writing("geometric_", _geometric, "Draws of a geometric distribution: p; how many trials to the first success"),
     }
+    found |= {f"{name}_": _shaped(name, getattr(torch, name)) for name in ("squeeze", "t", "transpose", "swapaxes", "swapdims", "unsqueeze")}
     found |= dict.fromkeys(["pin_memory", "share_memory_", "coalesce", "to_dense"], itself)
     found["is_pinned"] = found["is_shared"] = found["is_inference"] = found["is_conj"] = found["is_neg"] = lambda self: False
     found |= {name: property(lambda self, value=value: value, doc=f"{value!r} here.") for name, value in ALWAYS.items()}

@@ -25,6 +25,7 @@ from tengen.tensor.eager import check_values, explain, look, planned, slow_plan
 from tengen.tensor.elsewhere import Placed, refuse_writing
 from tengen.tensor.looking import looking
 from tengen.tensor.nodes import leaf_of, node_of
+from tengen.tensor.parts import is_part, refresh, reset
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Buffer, Tensor, assign
 from tengen.tensor.writes import watching
@@ -76,6 +77,15 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
         attrs: all of them, in order. over: for each result the operand that it replaces, which has its type.
     """
     targets = [inputs[i] for i in over]
+    linked = [t for t in targets if is_part(t)]
+    for t in linked:
+        refresh(t)
+    _update(op, inputs, attrs, over, targets)
+    for t in linked:
+        reset(t, t)
+
+
+def _update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[int, ...], targets: list[Any]) -> None:
     layouts = tuple([None if x is None else x._layout for x in inputs])
     one_type = len({a.dtype for a in layouts if a is not None}) == 1  # else a result may have another type than its operand
     batched = any([type(a) in (Batched, Placed) for a in layouts])

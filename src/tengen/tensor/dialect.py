@@ -72,8 +72,8 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     **{name: (_of_an_axis, "reductions") for name in ("max", "min")},
     **{name: (_always, "reductions") for name in (
         "median", "std", "var", "sort", "argsort", "topk", "kthvalue", "mode", "cummax", "cummin", "unique", "unique_consecutive", "nonzero",
-        "aminmax")},
-    **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split")},
+        "aminmax", "nanmedian", "cov", "corrcoef", "diff", "bincount", "quantile", "nanquantile")},
+    **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split", "masked_scatter", "take_along_dim")},
     "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
     **{name: (_always, "elementwise") for name in ("where", "svd")},
     **{name: (_with_dtype, "reductions") for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean", "norm")},

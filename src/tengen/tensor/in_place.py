@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, tell
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, UsageWarning, tell, warn_once
 from tengen.ops.define import REGISTRY
 from tengen.runtime import native
 from tengen.tensor.nodes import node_of
@@ -61,6 +61,34 @@ def _fitting(x: Tensor, name: str, value: Tensor) -> Tensor:
     if order.get(value.dtype.kind, 2) > order.get(x.dtype.kind, 2):
         raise DTypeError(f"{name}() of {x._layout.type!r} would give {value.dtype}, which it cannot hold; help: x.astype({value.dtype.name!r})")
     return REGISTRY["astype"](value, x.dtype)
+
+
+def written_to(made: Any, out: Any, name: str) -> Any:
+    """PyTorch's ``out=``: the result of the function `name`, or each of several, written to a tensor, which is returned. A tensor of another
+    shape takes the result's, as in PyTorch, with a `UsageWarning` unless it is empty.
+
+    Errors: DTypeError where it cannot hold the dtype; ShapeError for a view of another shape; GradientError where a gradient flows through
+    the result; ArgumentError for what is no tensor.
+    """
+    if isinstance(made, (tuple, list)):
+        if not isinstance(out, (tuple, list)) or len(out) != len(made):
+            raise ArgumentError(f"{name}: out= must be a tuple of {len(made)} tensors")
+        parts = [written_to(m, o, name) for m, o in zip(made, out)]
+        return type(made)(*parts) if hasattr(made, "_fields") else type(made)(parts)
+    if not isinstance(out, Tensor) or not isinstance(made, Tensor):
+        raise ArgumentError(f"{name}: out= takes a tensor, got a {type(out).__name__}, for a result that is a {type(made).__name__}")
+    if made.requires_grad:
+        raise GradientError(f"{name}(out=...): no gradient flows through out=; help: out = {name}(...), or call it under no_grad()")
+    if is_part(out):
+        written(out, lambda: assign(out, _fitting(out, name, made)))
+    elif made.shape == out.shape:
+        assign(out, _fitting(out, name, made))
+    else:
+        if out.size:
+            of = f"{name}(out=...): out {out._layout.type!r} takes the shape of the result, {made._layout.type!r}"
+            warn_once(f"{of}; help: out=torch.empty(0), or an out of that shape", UsageWarning)
+        out._reset(_fitting(REGISTRY["zeros"](made.shape, out.dtype), name, made))
+    return out
 
 
 def writing(name: str, compute: Compute, says: str) -> Callable[..., Tensor]:

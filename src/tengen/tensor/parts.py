@@ -73,6 +73,18 @@ class Data(Tensor):
         reset(self, other)
 
 
+def _updating(name: str) -> Callable[[Any, Any], Any]:
+    def update(self: Any, other: Any) -> Any:
+        refresh(self)
+        return getattr(Tensor, name)(self, other)
+
+    return update
+
+
+for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split():
+    setattr(Data, f"__i{_name}__", _updating(f"__i{_name}__"))
+
+
 def data_of(x: Tensor) -> Data:
     """The tensor's values off the tape; what is written to them in place is written to the tensor, and not recorded.
 
@@ -211,7 +223,8 @@ def written(x: Tensor, write: Callable[[], Any]) -> Any:
 
 def reset(x: Tensor, value: Any) -> None:
     """Gives a tensor another value, and what it is a part of."""
-    assign(x, value if isinstance(value, Tensor) else Tensor(value))
+    if value is not x:
+        assign(x, value if isinstance(value, Tensor) else Tensor(value))
     if is_part(x):
         _send(x._part, x)
 

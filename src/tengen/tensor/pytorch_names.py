@@ -422,6 +422,7 @@ def _random_integers(x: Tensor, low: int = 0, high: int | None = None, *, genera
 def _put_at(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     if not accumulate:
         return REGISTRY["setitem"](x, tuple(indices), values)
+    indices = [v for i in indices for v in (REGISTRY["nonzero"](i) if i.dtype.kind == "b" else (i,))]
     places = sum(REGISTRY["where"](i < 0, i + n, i) * math.prod(x.shape[a + 1 :]) for a, (i, n) in enumerate(zip(indices, x.shape)))
     inside = x.shape[len(indices) :]
     rest = REGISTRY["reshape"](Tensor(np.arange(math.prod(inside))), inside)

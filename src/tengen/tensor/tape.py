@@ -129,13 +129,22 @@ def _gradients(
             finally:
                 walking.go_to(*before)
             if not again and key not in others:
-                node.saved, node.outputs, node.level = [], None, None
-                if level is leaves.level:  # what was computed stays on the tape, so that a second walk is told of
-                    node.level, node.attrs = level, SPENT
+                _let_go(node, level)
         elif node.saved:
             give(tensor_on_tape(*node.saved[0]), slot[0])
         passed(below)
     return cut(result[:asked], level)
+
+
+def _let_go(node: TapeNode, level: Level) -> None:
+    """A walk has passed a call, and nobody else will. What was computed from leaves stays on the tape: a view's gradient needs no values, and
+    may be asked for again; of another call a second walk is told."""
+    if level is leaves.level and node.op.kind == "view":
+        node.saved = [None if s is None else (None, *s[1:]) for s in node.saved]
+        return
+    node.saved, node.outputs, node.level = [], None, None
+    if level is leaves.level:
+        node.level, node.attrs = level, SPENT
 
 
 def _uses(starts: Sequence[Tensor], targets: dict, useful: set[int], level: Level) -> dict[int, int]:

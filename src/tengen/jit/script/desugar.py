@@ -74,6 +74,7 @@ class _Statements:
         self.f, self.refuse = f, refuse
         a = f.args
         self.params = frozenset(p.arg for p in [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))])
+        self.local = names(f.body, ast.Store) | self.params
 
     def function(self) -> None:
         """Changes its body."""
@@ -102,7 +103,7 @@ class _Statements:
             case ast.For() | ast.While() if s.orelse:
                 return self.block(_located(_without_else(s), s))
             case ast.For() | ast.While():
-                grown = _growing(s, self.params)
+                grown = _growing(s, self.local, self.params)
                 if len(grown) > 1:
                     return self.block(_located(grown, s))
                 if isinstance(s, ast.While) and _names_something(s.test):
@@ -272,8 +273,8 @@ def _match(s: ast.Match) -> Block:
 # ---- lists inside of dicts and lists ---------------------------------------------------------------------------------
 
 
-def _growing(loop: ast.For | ast.While, params: Names) -> Block:
-    """A loop that appends to ``d["k"]``, and does nothing else with d, appends to a variable in its place."""
+def _growing(loop: ast.For | ast.While, local: Names, params: Names) -> Block:
+    """A loop that appends to ``d["k"]`` of a local variable d, and does nothing else with d, appends to a variable in its place."""
     places: dict[str, list[ast.Attribute]] = {}
     uses: dict[str, int] = {}
     for s in ast.walk(loop):
@@ -284,7 +285,7 @@ def _growing(loop: ast.For | ast.While, params: Names) -> Block:
                 places.setdefault(root, []).append(f)
     before, behind = [], []
     for root, found in places.items():
-        if len(found) < uses[root]:
+        if len(found) < uses[root] or root not in local:
             continue
         whose = THE_CALLERS if root in params else ""
         for name, place in {whose + ast.unparse(f.value): f.value for f in found}.items():

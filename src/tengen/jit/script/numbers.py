@@ -92,8 +92,7 @@ def to_int(x: Tensor) -> Tensor:
     if t.dtype.is_float:
         _check(REGISTRY["isnan"](t), "ValueError", "cannot convert float NaN to integer")
         _check(t.abs() == float("inf"), "OverflowError", "cannot convert float infinity to integer")
-        if t.dtype.itemsize >= 4:
-            _check(REGISTRY["logical_or"](t >= 2.0**63, t < -(2.0**63)), "OverflowError", "int() of a number beyond 64 bits; help: a float")
+        _check(REGISTRY["logical_or"](t >= 2.0**63, t < -(2.0**63)), "OverflowError", "int() of a number beyond 64 bits; help: a float")
     return Number.of(t.astype(int64))
 
 

@@ -202,16 +202,18 @@ def put_back(filled: Any, x: Any, keys: tuple) -> None:
 
 
 def matched(x: Any) -> Any:
-    """What `match` looks at. Errors: ScriptError for what Python's patterns do not know: numbers of the program."""
+    """What `match` looks at. Errors: ScriptError for what Python's patterns take for something else: numbers, bools and texts of the
+    program, and lists that a loop has filled."""
     if isinstance(x, Stacked):
         return list(x)
     todo = [x]
     while todo:
         v = todo.pop()
-        if isinstance(v, (Number, Stacked, Text)):
-            what = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor"}
+        is_bool = unknown(v) and v.dtype is bool_ and not v.ndim  # in plain Python it may be a bool
+        if is_bool or isinstance(v, (Number, Stacked, Text)):
+            what = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor", Stacked: "a filled list"}
             raise ScriptError(
-                f"{user_line()}: match looks at {what.get(type(v), 'a list that a loop has filled')}, which is known when the program runs; "
+                f"{user_line()}: match looks at {what.get(type(v), 'a bool that a tensor decides')}, which is known when the program runs; "
                 "help: if, elif and else"
             )
         todo += v.values() if type(v) is dict else v if isinstance(v, (list, tuple)) else fields(v, frozen=False).values()
@@ -364,7 +366,7 @@ def _to_bool(*args: Any) -> Any:
 
 
 def _to_str(*args: Any, **keywords: Any) -> Any:
-    return shown(args[0]) if len(args) == 1 and not keywords else str(*args, **keywords)
+    return shown(args[0], ord("s")) if len(args) == 1 and not keywords else str(*args, **keywords)
 
 
 def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:

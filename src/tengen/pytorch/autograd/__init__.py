@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tengen.base.arguments import flags_of_functions
 from tengen.base.errors import ArgumentError
+from tengen.base.lazy import NoSuchName
 from tengen.debug import check_finite
 from tengen.ops.define import REGISTRY
 from tengen.pytorch.autograd import forward_ad, functional, graph
@@ -90,6 +92,10 @@ class no_check:
 
     def __exit__(self, *exc: object) -> None:
         """Nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    raise NoSuchName("tengen.pytorch.autograd", name, lambda: dir(sys.modules[__name__]))
 
 
 __all__ = [

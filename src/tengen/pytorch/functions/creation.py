@@ -336,8 +336,14 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: RNG 
     """Normal numbers of a mean and a standard deviation: numbers with a size, or tensors that give the shape."""
     if size is None:
         size = (mean + std).shape if isinstance(mean, Tensor) or isinstance(std, Tensor) else ()
-    z = _from(generator).normal(size=tuple(size)).astype(get_default_dtype())
-    return (z * std + mean).detach()
+    given = [t for t in (mean, std) if isinstance(t, Tensor)]
+    dtype = _how.pop("dtype", None) or (given[0].dtype if given else get_default_dtype())
+    requires_grad = _how.pop("requires_grad", False)
+    _sized((), _how)
+    if not isinstance(std, Tensor) and std < 0:
+        raise ArgumentError(f"normal: std={std} must not be negative")
+    z = _from(generator).normal(size=tuple(size)).astype(dtype)
+    return _finished((z * std + mean).detach(), dtype, requires_grad)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: RNG | None = None) -> Tensor:

@@ -309,7 +309,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the sum of the products of matrices."""
-    return input * beta + F.sum(F.bmm(batch1, batch2), 0) * alpha
+    product = F.bmm(batch1, batch2)
+    return input * beta + F.sum(product, 0).astype(product.dtype) * alpha
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

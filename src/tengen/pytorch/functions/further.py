@@ -43,7 +43,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None
     [[3.0, 4.0, 6.0, 7.0]]
     """
     axes = [*range(input.ndim)] if dim is None else [dim % input.ndim] if isinstance(dim, int) else [d % input.ndim for d in dim]
-    given = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
+    given = list(spacing) if isinstance(spacing, (list, tuple)) else [1 if spacing is None else spacing] * len(axes)
     if len(given) != len(axes) or edge_order not in (1, 2):
         raise ArgumentError(f"gradient: {len(given)} spacings for {len(axes)} axes, edge_order={edge_order} (1 or 2)")
     x = input if input.dtype.is_inexact else input.astype("float32")
@@ -79,7 +79,7 @@ def _second_order(a: Tensor, b: Tensor, c: Tensor, h: Tensor, k: Tensor) -> Tens
 
 
 def frexp(input: Tensor) -> _Frexp:
-    """mantissa 2^exponent of floats; a NaN and an infinity stay, with exponent 0. No gradient flows through it.
+    """mantissa 2^exponent of floats; a NaN and an infinity stay, with exponent 0. Gradients flow through the mantissa.
 
     Errors: DTypeError for integers
 
@@ -102,7 +102,13 @@ def frexp(input: Tensor) -> _Frexp:
     for k in [steps[0], *steps]:  # until it is at least 1; subnormal numbers need the largest step twice
         far = m < 2.0 ** (1 - k)
         m, exponent = F.where(far, m * 2.0**k, m), exponent - F.where(far, k, 0).astype("int32")
-    return _Frexp(F.where(special, x, F.copysign(m * 0.5, x)), F.where(special, 0, exponent).astype("int32"))
+    exponent = F.where(special, 0, exponent).astype("int32")
+    found = F.where(special, x, F.copysign(m * 0.5, x))
+    if not input.requires_grad:
+        return _Frexp(found, exponent)
+    half = F.pow(Tensor(2.0, dtype=x.dtype), -(exponent // 2).astype(x.dtype))  # of two parts, none of which overflows
+    rest = F.pow(Tensor(2.0, dtype=x.dtype), -(exponent - exponent // 2).astype(x.dtype))
+    return _Frexp(F.straight_through(found, input * half * rest), exponent)
 
 
 def ldexp(input: Tensor, other: Any) -> Tensor:
@@ -163,7 +169,7 @@ def histogram(
     else:
         if bins < 1:
             raise ArgumentError(f"histogram: bins={bins} must be at least 1")
-        low, high = range if range is not None else (x.min().item(), x.max().item()) if x.size else (0.0, 0.0)
+        low, high = range if range is not None else (x.min().item(), x.max().item()) if x.size else (0.0, 1.0)
         low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
         edges = F.linspace(low, high, bins + 1, dtype=str(x.dtype))
     if edges.ndim != 1 or edges.shape[0] < 2 or not bool((edges[1:] > edges[:-1]).all()):
@@ -215,6 +221,17 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Any, accumulate:
     return F.copy(input).index_put_(tuple(indices), values, accumulate)
 
 
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of the input with values at places of the flattened tensor; accumulate: added to what is there.
+
+    >>> put(Tensor([[1.0, 2.0]]), Tensor([-1]), Tensor([5.0])).tolist()
+    [[1.0, 5.0]]
+    """
+    flat, at = input.reshape(-1), index.reshape(-1)
+    at = F.where(at < 0, at + input.size, at)
+    return F.scatter(flat, 0, at, source.reshape(-1), "add" if accumulate else "set").reshape(input.shape)
+
+
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A number as a tensor without axes, float32 unless another dtype is given."""
     return Tensor(s, dtype="float32" if dtype is None else dtype, device=device)
@@ -256,7 +273,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 
 __all__ = [
     "cholesky_inverse", "cholesky_solve",
-    "conj_physical", "diagonal_scatter", "dsplit", "frexp", "gcd", "gradient", "histogram", "index_put", "lcm", "ldexp", "logdet",
+    "conj_physical", "diagonal_scatter", "dsplit", "frexp", "gcd", "gradient", "histogram", "index_put", "lcm", "ldexp", "logdet", "put",
     "resolve_conj",
     "resolve_neg", "scalar_tensor", "select_scatter", "slice_scatter",
 ]  # fmt: skip

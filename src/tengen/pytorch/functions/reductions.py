@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tengen import functional as F
 from tengen import linalg as _linalg
-from tengen.base.errors import DTypeError
-from tengen.functional import bincount, bucketize, cdist, combinations, corrcoef, cov, diff, trapezoid
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tengen.functional import bucketize, combinations, trapezoid
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -33,12 +34,17 @@ def _axes(dim: Dims) -> Dims:
 
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum along axes, or of all elements; of integers and bools int64."""
-    return F.sum(_in(input, dtype), _axes(dim), keepdim)
+    return _summed(F.sum(_in(input, dtype), _axes(dim), keepdim), dtype)
+
+
+def _summed(made: Tensor, dtype: Any) -> Tensor:
+    """A sum in the dtype that is asked for: integers are summed in int64."""
+    return made if dtype is None else _in(made, dtype)
 
 
 def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product along an axis, or of all elements."""
-    return F.prod(_in(input, dtype), dim, keepdim)
+    return _summed(F.prod(_in(input, dtype), dim, keepdim), dtype)
 
 
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -51,7 +57,7 @@ def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any =
 
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` of what is no NaN."""
-    return F.nansum(_in(input, dtype), _axes(dim), keepdim)
+    return _summed(F.nansum(_in(input, dtype), _axes(dim), keepdim), dtype)
 
 
 def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -59,43 +65,46 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: An
     return F.nanmean(_in(input, dtype), _axes(dim), keepdim)
 
 
-def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, int]:
-    """(Axes, what is subtracted from the count). PyTorch's older form has `unbiased` in the place of the axes."""
+def _spread(input: Tensor, dim: Any, unbiased: Any, correction: Any, keepdim: bool) -> tuple[Tensor, Any]:
+    """(The variance, its axes). PyTorch's older form has `unbiased` in the place of the axes."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    return _axes(dim), (1 if correction is None else correction) if unbiased is None else int(unbiased)
+    axes, less = _axes(dim), (1 if correction is None else correction) if unbiased is None else int(unbiased)
+    if less == int(less):
+        return F.var(input, axes, keepdim, int(less)), axes
+    plain = F.var(input, axes, keepdim, 0)
+    n = input.size / builtins.max(plain.size, 1)
+    return plain * (n / (n - less) if n > less else math.inf), axes
 
 
-def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None) -> Tensor:
     """The variance along axes, or of all elements, divided by n - correction; by n - 1 unless something else is said.
 
     >>> var(Tensor([1.0, 2.0, 3.0])).item()
     1.0
     """
-    axes, less = _spread(dim, unbiased, correction)
-    return F.var(input, axes, keepdim, less)
+    return _spread(input, dim, unbiased, correction, keepdim)[0]
 
 
-def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None) -> Tensor:
     """The root of `var`."""
-    axes, less = _spread(dim, unbiased, correction)
-    return F.std(input, axes, keepdim, less)
+    return F.sqrt(_spread(input, dim, unbiased, correction, keepdim)[0])
 
 
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(`var`, `mean`)."""
-    axes, less = _spread(dim, unbiased, correction)
-    return F.var_mean(input, axes, keepdim, less)
+    found, axes = _spread(input, dim, unbiased, correction, keepdim)
+    return found, F.mean(input, axes, keepdim)
 
 
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(`std`, `mean`)."""
-    axes, less = _spread(dim, unbiased, correction)
-    return F.std_mean(input, axes, keepdim, less)
+    found, axes = _spread(input, dim, unbiased, correction, keepdim)
+    return F.sqrt(found), F.mean(input, axes, keepdim)
 
 
 def _extreme(pick: Any, best: Any, input: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
@@ -181,17 +190,22 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower middle element; along an axis (values, indices)."""
     if dim is None:
         return F.kthvalue(input.reshape(-1), (input.size + 1) // 2)[0]
-    return ValuesAndIndices(*F.kthvalue(input, (input.shape[dim] + 1) // 2, dim, keepdim))
+    return kthvalue(input, ((input.shape[dim] if input.ndim else 1) + 1) // 2, dim, keepdim)
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
     """The element that is there most often along an axis, and a place of it."""
-    return ValuesAndIndices(*F.mode(input, dim, keepdim))
+    return ValuesAndIndices(*F.mode(input, dim, keepdim)) if input.ndim else _of_one(F.mode, input, dim)
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
     """The k-th smallest element along an axis, k from 1 on, and its place."""
-    return ValuesAndIndices(*F.kthvalue(input, k, dim, keepdim))
+    return ValuesAndIndices(*F.kthvalue(input, k, dim, keepdim)) if input.ndim else _of_one(F.kthvalue, input, k, dim)
+
+
+def _of_one(f: Any, input: Tensor, *args: Any) -> ValuesAndIndices:
+    """The function of a tensor without axes, as PyTorch takes it: of its one element along an axis, which is gone then."""
+    return ValuesAndIndices(*(found.reshape(()) for found in f(input.reshape(1), *args)))
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
@@ -216,19 +230,41 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: Any = "linear") -> Tensor:
     """Quantiles along an axis, or of all elements."""
-    return F.quantile(input, q.tolist() if isinstance(q, Tensor) else q, dim, keepdim, interpolation)
+    return F.quantile(input, _shares(q), dim if input.ndim else None, keepdim, interpolation)
 
 
-def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def _shares(q: Any) -> Any:
+    """The shares as numbers. Errors: GradientError where a gradient would have to flow to them"""
+    if not isinstance(q, Tensor):
+        return q
+    if q.requires_grad:
+        raise GradientError("quantile: no gradient flows to q; help: q.detach()")
+    return q.tolist()
+
+
+def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: Any = "linear") -> Tensor:
     """`quantile` of what is no NaN."""
-    return F.nanquantile(input, q.tolist() if isinstance(q, Tensor) else q, dim, keepdim)
+    return F.nanquantile(input, _shares(q), dim if input.ndim else None, keepdim, interpolation)
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower middle element of what is no NaN: of all elements alone."""
-    if dim is not None:
-        raise TypeError("nanmedian along an axis is not there; help: torch.nanquantile(x, 0.5, dim, interpolation='lower')")
-    return median(input[F.logical_not(F.isnan(input))])
+    """The lower middle element of what is no NaN; along an axis (values, indices). A NaN where there is nothing else.
+
+    >>> nanmedian(Tensor([[1.0, float("nan"), 3.0], [4.0, 5.0, 6.0]]), 1).values.tolist()
+    [1.0, 5.0]
+    """
+    if dim is None:
+        return _middle(input.reshape(-1), 0, False).values
+    return _middle(input, dim, keepdim) if input.ndim else _of_one(_middle, input, dim, False)
+
+
+def _middle(input: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
+    """The lower middle elements of what is no NaN along an axis: sorted, NaNs are the last."""
+    values, places = F.sort(input, False, dim)
+    count = F.sum(F.logical_not(F.isnan(input)).astype("int64"), dim, True) if input.dtype.is_float else input.shape[dim]
+    at = F.maximum((count - 1) // 2, 0) if isinstance(count, Tensor) else F.full(values.narrow(dim, 0, 1).shape, (count - 1) // 2, "int64")
+    value, place = F.gather(values, dim, at), F.gather(places, dim, at).astype("int64")
+    return ValuesAndIndices(*((value, place) if keepdim else (F.squeeze(value, dim), F.squeeze(place, dim))))
 
 
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
@@ -239,23 +275,30 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along an axis; of integers and bools int64."""
     x = _in(input, dtype)
-    return F.cumsum(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim)
+    return _summed(F.cumsum(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim), dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along an axis; of integers and bools int64."""
     x = _in(input, dtype)
-    return F.cumprod(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim)
+    return _summed(F.cumprod(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim), dtype)
 
 
 def cummax(input: Tensor, dim: int) -> ValuesAndIndices:
     """Running maxima and their places."""
-    return ValuesAndIndices(*F.cummax(input, dim))
+    return _running(F.cummax, input, dim)
+
+
+def _running(f: Any, input: Tensor, dim: int) -> ValuesAndIndices:
+    if input.dtype.kind != "b":
+        return ValuesAndIndices(*f(input, dim))
+    values, places = f(input.astype("uint8"), dim)
+    return ValuesAndIndices(values.astype("bool"), places)
 
 
 def cummin(input: Tensor, dim: int) -> ValuesAndIndices:
     """Running minima and their places."""
-    return ValuesAndIndices(*F.cummin(input, dim))
+    return _running(F.cummin, input, dim)
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
@@ -348,8 +391,87 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0,
     return F.cumulative_trapezoid(y, x, dx, dim)
 
 
+trapz = trapezoid
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Differences of neighbours along an axis, n times over. prepend, append: what stands before and behind the elements at first.
+
+    Errors: ArgumentError for a negative n
+
+    >>> diff(Tensor([1, 4, 9]), prepend=Tensor([0])).tolist()
+    [1, 3, 5]
+    """
+    parts = [p for p in (prepend, input, append) if p is not None]
+    if n < 0:
+        raise ArgumentError(f"diff: n={n} must not be negative")
+    if not n:
+        return input
+    x = F.concat(parts, dim) if len(parts) > 1 else input
+    if x.dtype.kind != "b":
+        return F.diff(x, n, dim)
+    for _ in builtins.range(n):
+        x = F.not_equal(x.narrow(dim, 1, x.shape[dim] - 1), x.narrow(dim, 0, x.shape[dim] - 1)) if x.shape[dim] else x
+    return x
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """The p-norms of the differences of all pairs of rows: (..., N, D), (..., M, D) -> (..., N, M). compute_mode: changes nothing here."""
+    return F.cdist(x1, x2, p)
+
+
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """The covariances of variables, a row each: (M, N) -> (M, M); (N,), or one row, gives a number. Args: fweights: how often each observation
+    counts, integers. aweights: how much it weighs.
+
+    Errors: ShapeError for more than two axes and weights that are not (N,); DTypeError for fweights that are not integers
+
+    >>> cov(Tensor([[1.0, 3.0], [3.0, 1.0]])).tolist()
+    [[2.0, -2.0], [-2.0, 2.0]]
+    """
+    if fweights is None and aweights is None:
+        made = F.cov(input, correction)
+    else:
+        made = _weighted_cov(input, correction, fweights, aweights)
+    return made.reshape(()) if made.shape == (1, 1) else made
+
+
+def _weighted_cov(input: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
+    x = F.atleast_2d(input)
+    if input.ndim > 2 or builtins.any(w is not None and w.shape != x.shape[1:] for w in (fweights, aweights)):
+        raise ShapeError(f"cov of a tensor of shape {input.shape}: it takes (variables, observations) and a weight for each observation")
+    if fweights is not None and not fweights.dtype.is_int:
+        raise DTypeError(f"cov: fweights must be integers, not {fweights.dtype}")
+    if builtins.any(w is not None and bool(F.any(w < 0).item()) for w in (fweights, aweights)):
+        raise ArgumentError("cov: weights must not be negative")
+    x = x if x.dtype.is_inexact else x.astype("float32")
+    weights: Any = F.ones(x.shape[1:], x.dtype.part if x.dtype.is_complex else x.dtype)
+    for w in (fweights, aweights):
+        weights = weights if w is None else weights * w.astype(weights.dtype)
+    total = F.sum(weights)
+    away = x - F.expand_dims(F.sum(x * weights, 1) / total, 1)
+    lost = total if aweights is None else F.sum(weights * aweights.astype(weights.dtype))
+    over = F.maximum(total - correction * lost / total, 0.0)
+    return F.matmul(away * weights, F.conj(away).T) / over
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """Pearson's correlations of variables, a row each: (M, N) -> (M, M); (N,), or one row, gives a number."""
+    made = F.corrcoef(input)
+    return made.reshape(()) if made.shape == (1, 1) else made
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 is among integers, or the sum of their weights, float64 unless those are float32."""
+    if weights is not None and weights.dtype != "float32":
+        weights = weights.astype("float64")
+    return F.bincount(input, weights, minlength)
+
+
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """The indices of what is not 0: (n, ndim), or one tensor for each axis."""
+    """The indices of what is not 0: (n, ndim), or one tensor for each axis; of a tensor without axes (1, 0) or (0, 0)."""
+    if not input.ndim:
+        return (nonzero(input.reshape(1))[:, 0],) if as_tuple else F.zeros((int(bool(input.item())), 0), "int64")
     return F.non_zero(input, as_tuple=as_tuple)
 
 
@@ -367,7 +489,8 @@ __all__ = [
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "argsort", "argwhere", "bincount", "bucketize", "cdist", "combinations",
     "corrcoef", "count_nonzero", "cov", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "dist", "histc", "kthvalue",
     "logcumsumexp", "logsumexp", "max", "mean", "median", "min", "mode", "msort", "nanmean", "nanmedian", "nanquantile", "nansum", "nonzero",
-    "norm", "prod", "quantile", "renorm", "searchsorted", "sort", "std", "std_mean", "sum", "topk", "trace", "trapezoid", "unique",
+    "norm", "prod", "quantile", "renorm", "searchsorted", "sort", "std", "std_mean", "sum", "topk", "trace", "trapezoid", "trapz",
+    "unique",
     "unique_consecutive", "var", "var_mean",
 ]  # fmt: skip
 in_words(globals(), __all__)

@@ -8,9 +8,6 @@ from typing import Any
 from tengen import functional as F
 from tengen.base.errors import AxisError, ShapeError
 from tengen.functional import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
     block_diag,
     cartesian_prod,
     column_stack,
@@ -21,19 +18,39 @@ from tengen.functional import (
     flipud,
     hstack,
     masked_fill,
-    masked_scatter,
     rot90,
     stack,
     tile,
-    unravel_index,
     vander,
     vstack,
 )
+from tengen.ops.define import broadcast_shapes as shape_of_all
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import in_memory, views_of_each
 
 row_stack = vstack
+
+
+def _each(f: Any, tensors: Any) -> Any:
+    """f of one tensor, or of each of several, given one by one or as a list."""
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return f(given) if isinstance(given, Tensor) else tuple(f(t) for t in given)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """The tensor, or each of several, with at least one axis."""
+    return _each(F.atleast_1d, tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """The tensor, or each of several, with at least two axes; new ones come in front."""
+    return _each(F.atleast_2d, tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """The tensor, or each of several, with at least three axes: (N,) becomes (1, N, 1), (M, N) becomes (M, N, 1)."""
+    return _each(F.atleast_3d, tensors)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -61,6 +78,9 @@ split_with_sizes = split
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts along an axis, all but the last of equal extent."""
     return tuple(input.chunk(chunks, dim))
+
+
+unsafe_chunk, unsafe_split, unsafe_split_with_sizes = chunk, split, split
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -226,7 +246,14 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Elements along an axis, broadcast; of all elements without one."""
-    return F.take_along_axis(input.reshape(-1), indices.reshape(-1), 0) if dim is None else F.take_along_axis(input, indices, dim)
+    if dim is None:
+        return F.take_along_axis(input.reshape(-1), indices.reshape(-1), 0)
+    if input.ndim != indices.ndim or not input.ndim:
+        raise ShapeError(f"take_along_dim: indices of shape {indices.shape} for a tensor of shape {input.shape}; help: as many axes")
+    axis = dim % input.ndim
+    both = shape_of_all(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (input, indices)))
+    x, i = (F.broadcast_to(t, (*both[:axis], t.shape[axis], *both[axis + 1 :])) for t in (input, indices))
+    return F.take_along_axis(x, i, dim)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -237,6 +264,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, along one axis."""
     return input.masked_select(mask)
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Elements of `source` in their order where the mask is true, and those of the input elsewhere; both are broadcast."""
+    x, where = F.broadcast_tensors(input, mask)
+    return F.masked_scatter(x, where, source)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The places, one int64 tensor for each axis, of numbers among the elements of a tensor of this shape."""
+    return tuple(F.unravel_index(indices.astype("int64"), shape))
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -343,7 +381,8 @@ __all__ = [
     "index_select", "masked_fill", "masked_scatter", "masked_select", "moveaxis", "movedim", "narrow", "permute", "ravel",
     "repeat_interleave", "reshape", "roll", "rot90", "row_stack", "scatter", "scatter_add", "scatter_reduce", "select", "split",
     "split_with_sizes", "squeeze", "stack", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tensor_split", "tile", "transpose", "tril",
-    "triu", "unbind", "unflatten", "unravel_index", "unsqueeze", "vander", "vsplit", "vstack",
+    "triu", "unbind", "unflatten", "unravel_index",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "vander", "vsplit", "vstack",
 ]  # fmt: skip
 broadcast_tensors = views_of_each(broadcast_tensors)
 in_words(globals(), __all__)

@@ -13,6 +13,10 @@ def forward(self, x):
 <BLANKLINE>
 """
 
+import sys
+from typing import Any
+
+from tengen.base.lazy import NoSuchName
 from tengen.pytorch.fx import node, passes, proxy, subgraph_rewriter
 from tengen.pytorch.fx.graph import Graph
 from tengen.pytorch.fx.graph_module import GraphModule
@@ -21,6 +25,11 @@ from tengen.pytorch.fx.node import Node, map_arg
 from tengen.pytorch.fx.proxy import Proxy
 from tengen.pytorch.fx.subgraph_rewriter import replace_pattern
 from tengen.pytorch.fx.tracer import Tracer, symbolic_trace, wrap
+
+
+def __getattr__(name: str) -> Any:
+    raise NoSuchName("tengen.pytorch.fx", name, lambda: dir(sys.modules[__name__]))
+
 
 __all__ = [
     "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "map_arg", "node", "passes", "proxy", "replace_pattern",

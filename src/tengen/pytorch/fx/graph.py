@@ -248,14 +248,10 @@ class Graph:
             if n.op == "output":
                 lines.append(f"return {_text(n.args[0], names)}")
                 continue
-            free = "".join(f";  {name} = None" for name in spent.get(n, ()) if n.next.op != "output" or name not in _used(n.next))
+            free = "".join(f";  {name} = None" for name in spent.get(n, ()))
             lines.append(f"{n.name} = {_call(n, root_module, names)}{free}" if n.users else f"{_call(n, root_module, names)}{free}")
         body = "\n".join(f"    {line}" for line in lines or ["pass"])
         return PythonCode(f"def forward({', '.join(parameters)}):\n{body}\n", names)
-
-
-def _used(n: Node) -> list[str]:
-    return [m.name for m in n.all_input_nodes]
 
 
 def _said(op: str, target: Any) -> str:

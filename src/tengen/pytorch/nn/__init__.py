@@ -26,7 +26,6 @@ from tengen.module import (
     ConstantPad3d,
     CosineEmbeddingLoss,
     CosineSimilarity,
-    CTCLoss,
     Flatten,
     Fold,
     FractionalMaxPool2d,
@@ -52,7 +51,6 @@ from tengen.module import (
     MaxUnpool2d,
     MaxUnpool3d,
     Mish,
-    MultiLabelSoftMarginLoss,
     PairwiseDistance,
     PixelShuffle,
     PixelUnshuffle,
@@ -112,9 +110,6 @@ from tengen.pytorch.nn.layers import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
     Bilinear,
     Conv1d,
     Conv2d,
@@ -128,20 +123,13 @@ from tengen.pytorch.nn.layers import (
     Dropout3d,
     Embedding,
     EmbeddingBag,
-    GroupNorm,
     GRUCell,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
     Linear,
     LocalResponseNorm,
     LSTMCell,
     PReLU,
-    RMSNorm,
     RNNCell,
     Softplus,
-    SyncBatchNorm,
 )
 from tengen.pytorch.nn.lazy import (
     LazyBatchNorm1d,
@@ -158,8 +146,30 @@ from tengen.pytorch.nn.lazy import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
-from tengen.pytorch.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, MultiMarginLoss, NLLLoss
+from tengen.pytorch.nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    CTCLoss,
+    L1Loss,
+    MSELoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    NLLLoss,
+)
 from tengen.pytorch.nn.module import Identity, Module, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from tengen.pytorch.nn.norms import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    RMSNorm,
+    SyncBatchNorm,
+)
 from tengen.pytorch.nn.parallel import DataParallel
 from tengen.pytorch.nn.parameter import Buffer, Parameter
 

@@ -13,8 +13,9 @@ from tengen import module as M
 from tengen.base.errors import ArgumentError
 from tengen.module.init import xavier_uniform_
 from tengen.module.transformer import visible
-from tengen.pytorch.nn.layers import LayerNorm, Linear
+from tengen.pytorch.nn.layers import Linear
 from tengen.pytorch.nn.module import Module, finished
+from tengen.pytorch.nn.norms import LayerNorm
 from tengen.tensor import Parameter, Tensor
 
 

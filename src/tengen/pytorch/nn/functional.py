@@ -29,6 +29,8 @@ from tengen.functional import (
     tanhshrink,
     unfold,
 )
+from tengen.functional.resized import cubic, factors_decide, nearest
+from tengen.functional.resized import linear as linear_resized
 from tengen.functional.vision import grid_sample
 from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import finfo
@@ -56,6 +58,7 @@ from tengen.pytorch.nn.losses import (
     triplet_margin_with_distance_loss,
 )
 from tengen.pytorch.nn.rare import (
+    by_frequency,
     embedding_bag,
     feature_alpha_dropout,
     given,
@@ -65,6 +68,7 @@ from tengen.pytorch.nn.rare import (
     max_unpool3d,
     multilabel_margin_loss,
     rrelu,
+    shorten_rows,
     with_indices,
 )
 from tengen.tensor import Tensor
@@ -143,8 +147,11 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta x)) / beta."""
-    return F.softplus(input) if beta == 1 else F.softplus(input * beta) / beta
+    """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+    smooth = F.softplus(input) if beta == 1 else F.softplus(input * beta) / beta
+    if threshold == 20 and input.dtype != "float64":  # less than a rounding apart
+        return smooth
+    return F.where(input * beta > threshold, input, smooth)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -235,8 +242,11 @@ def _spatial(n: int, convolve: Any, input: Tensor, weight: Tensor, bias: Any, st
         per = [dilation] * n if isinstance(dilation, int) else dilation
         whole = [d * (k - 1) for k, d in zip(weight.shape[-n:], per)]
         steps = [stride] * n if isinstance(stride, int) else list(stride)
-        if padding not in ("valid", "same") or (padding == "same" and (any(w % 2 for w in whole) or any(s != 1 for s in steps))):
-            raise ArgumentError(f"padding={padding!r} must be numbers, 'valid', or 'same' with stride 1 and an even dilation (kernel_size - 1)")
+        if padding not in ("valid", "same") or (padding == "same" and any(s != 1 for s in steps)):
+            raise ArgumentError(f"padding={padding!r} must be numbers, 'valid', or 'same' with stride 1")
+        if padding == "same" and any(w % 2 for w in whole):  # one more behind than in front
+            widths = [(0, 0)] * (input.ndim - n) + [(w // 2, w - w // 2) for w in whole]
+            input, padding = F.pad(input, widths), "valid"
         padding = 0 if padding == "valid" else [w // 2 for w in whole]
     one = input.ndim == n + 1
     y = convolve(F.expand_dims(input, 0) if one else input, weight, bias, stride, padding, dilation, groups)
@@ -412,9 +422,20 @@ def instance_norm(
     input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Each channel of each sample normalised. Errors: ArgumentError for running statistics; help: nn.InstanceNorm2d keeps them."""
-    if running_mean is not None or running_var is not None:
-        raise ArgumentError("instance_norm with running statistics is not there; help: nn.InstanceNorm2d(track_running_stats=True)")
+    """Each channel of each sample normalised, by its own statistics, or by the running ones without use_input_stats. The running ones that are
+    given take `momentum` of the batch's: of its means, and of its variances divided by n - 1.
+
+    Errors: ArgumentError without use_input_stats and running statistics
+    """
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("instance_norm: use_input_stats=False needs running_mean and running_var")
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training=False, eps=eps)
+    x, axes = input.detach(), tuple(range(2, input.ndim))
+    if running_mean is not None:
+        running_mean.copy_(running_mean * (1 - momentum) + F.mean(x, (0, *axes)) * momentum)
+    if running_var is not None:
+        running_var.copy_(running_var * (1 - momentum) + F.mean(F.var(x, axes, False, 1), 0) * momentum)
     return F.instance_norm(input, weight is not None or bias is not None, weight, bias, eps)
 
 
@@ -450,10 +471,11 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Rows of a table. Errors: ArgumentError for scale_grad_by_freq."""
-    if scale_grad_by_freq:
-        raise ArgumentError("embedding: scale_grad_by_freq=True is not there")
-    return F.embedding(input, weight, padding_idx, max_norm)
+    """Rows of a table. max_norm: rows that are named and longer, by the norm of order norm_type, are shortened to it, in the table itself.
+    scale_grad_by_freq: a row's gradient is divided by how often the input names it."""
+    if max_norm is not None:
+        shorten_rows(weight, input, max_norm, norm_type)
+    return F.embedding(input, by_frequency(weight, input) if scale_grad_by_freq else weight, padding_idx)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -484,33 +506,65 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if len(pad) % 2 or len(widths) > input.ndim or mode not in _PADDED:
         what = f"{tuple(pad)}, mode={mode!r} of a tensor of shape {input.shape}"
         raise ArgumentError(f"pad: {what}; help: two numbers for each axis, the last first")
+    every = [(0, 0)] * (input.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
+    made = F.pad(input, every, _PADDED[mode], 0.0 if value is None else value)
     for i, (a, b) in enumerate(widths):
         if a < 0 or b < 0:
-            axis = input.ndim - 1 - i
-            input = input.narrow(axis, max(-a, 0), input.shape[axis] - max(-a, 0) - max(-b, 0))
-    every = [(0, 0)] * (input.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
-    return F.pad(input, every, _PADDED[mode], 0.0 if value is None else value)
+            axis = made.ndim - 1 - i
+            made = made.narrow(axis, max(-a, 0), made.shape[axis] - max(-a, 0) - max(-b, 0))
+    return made
+
+
+_BY_FACTORS: dict[str, tuple[Any, tuple[int, ...]]] = {  # mode -> (what resizes by factors, numbers of axes of space; () for all)
+    "nearest": (nearest("nearest"), ()), "nearest-exact": (nearest("nearest-exact"), ()), "linear": (linear_resized, (1,)),
+    "bilinear": (linear_resized, (2,)), "trilinear": (linear_resized, (3,)), "bicubic": (cubic, (2,)),
+}  # fmt: skip
 
 
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: Any = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Images of another size. mode: "nearest" unless another is given; "area" is `adaptive_avg_pool`.
+    """Images of another size. mode: "nearest" unless another is given; "area" is `adaptive_avg_pool`. Where scale_factor times an extent is no
+    whole number, it decides which places are read; with recompute_scale_factor=True the extents decide.
 
-    Errors: ArgumentError for recompute_scale_factor=True.
+    Errors: ArgumentError for recompute_scale_factor with a size, and for antialias with a scale_factor that decides
     """
     if recompute_scale_factor:
-        raise ArgumentError("interpolate: recompute_scale_factor=True is not there; help: size=")
+        if size is not None or scale_factor is None:
+            raise ArgumentError("interpolate: recompute_scale_factor=True needs a scale_factor and no size")
+        factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.ndim - 2)
+        size, scale_factor = [int(n * f) for n, f in zip(input.shape[2:], factors)], None
     if mode == "area":
         n = input.ndim - 2
         factors = [scale_factor] * n if not isinstance(scale_factor, (list, tuple)) else scale_factor
         size = [int(s * f) for s, f in zip(input.shape[2:], factors)] if size is None else size
         return (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[n - 1](input, size)
+    resize, axes = _BY_FACTORS.get(mode, (None, 0))
+    if size is None and scale_factor is not None and resize is not None and input.ndim - 2 in (axes or (1, 2, 3)):
+        factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.ndim - 2)
+        if len(factors) == input.ndim - 2 and factors_decide(input, factors):
+            if antialias or (align_corners is not None and not axes):
+                raise ArgumentError(f"interpolate: scale_factor={scale_factor} with {mode!r} and these arguments; help: size=")
+            given = input if input.dtype.is_inexact or not axes else input.astype("float32")
+            made = resize(given, None, *([bool(align_corners)] if axes else []), factors)
+            return made if made.dtype is input.dtype else F.clip(F.round(made), 0, 255).astype(input.dtype)
     return F.vision.interpolate(input, size, scale_factor, mode, align_corners, antialias)
 
 
 upsample = interpolate
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode="nearest"."""
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode="bilinear" and align_corners=True."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
 
 celu_, elu_, hardtanh_, leaky_relu_, rrelu_, selu_, threshold_ = map(in_place, (celu, elu, hardtanh, leaky_relu, rrelu, selu, threshold))
 max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(with_indices, (max_pool1d, max_pool2d, max_pool3d))
@@ -535,6 +589,6 @@ __all__ = [
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle",
     "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid",
     "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
-    "threshold", "triplet_margin_loss", "unfold", "upsample",
+    "threshold", "triplet_margin_loss", "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -14,7 +14,6 @@ from tengen import module as M
 from tengen.base.errors import ArgumentError
 from tengen.module.settings import counts, one_of
 from tengen.pytorch.functions import elementwise
-from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.nn import functional
 from tengen.pytorch.nn.module import Module, finished
 from tengen.tensor import Parameter, Tensor
@@ -156,139 +155,67 @@ class ConvTranspose3d(_ConvTranspose):
     convolve = staticmethod(functional.conv_transpose3d)
 
 
-class _BatchNorm(Module):
-    """momentum: the share of the batch's statistics that the running ones take, as in PyTorch (Tengen's own is the share that is kept).
-
-    Errors: ArgumentError for momentum=None, PyTorch's mean of all batches
-    """
-
-    num_features: int
-    momentum: float
-
-    def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
-        device: Any = None, dtype: Any = None,
-    ):  # fmt: skip
-        if momentum is None:
-            raise ArgumentError(f"{type(self).__name__}: momentum=None is not there; help: a number, or nn.utils' update_bn after training")
-        super().__init__(num_features, eps, 0.9, affine, track_running_stats)  # type: ignore[call-arg]  # the layer beside it
-        self.momentum = momentum
-        for name in ("weight", "bias", "running_mean", "running_var"):
-            t = getattr(self, name)
-            if t is not None:
-                setattr(self, name, type(t)(t.detach().reshape(-1)))
-        finished(self, device, dtype)
-
-    @property
-    def kept(self) -> float:
-        """The share of the running statistics that an update keeps."""
-        return 1 - self.momentum
-
-    @kept.setter
-    def kept(self, share: float) -> None:
-        self.momentum = 1 - share
-
-
-class BatchNorm1d(_BatchNorm, M.BatchNorm1d):
-    """Batch norm of (N, C) or (N, C, L)."""
-
-
-class BatchNorm2d(_BatchNorm, M.BatchNorm2d):
-    """Batch norm of (N, C, H, W).
-
-    >>> BatchNorm2d(3).weight.shape, BatchNorm2d(3).momentum
-    ((3,), 0.1)
-    """
-
-
-class BatchNorm3d(_BatchNorm, M.BatchNorm3d):
-    """Batch norm of (N, C, D, H, W)."""
-
-
-class SyncBatchNorm(_BatchNorm, M.SyncBatchNorm):
-    """Batch norm over the batches of all processes."""
-
-
-class InstanceNorm1d(Module, M.InstanceNorm1d):
-    """`tengen.module.InstanceNorm1d`."""
-
-
-class InstanceNorm2d(Module, M.InstanceNorm2d):
-    """`tengen.module.InstanceNorm2d`."""
-
-
-class InstanceNorm3d(Module, M.InstanceNorm3d):
-    """`tengen.module.InstanceNorm3d`."""
-
-
-class LayerNorm(Module, M.LayerNorm):
-    """Normalises the last axes, of shape `normalized_shape`. bias=False leaves the weight alone."""
-
-    def __init__(
-        self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True, device: Any = None,
-        dtype: Any = None,
-    ):  # fmt: skip
-        super().__init__(normalized_shape, eps, elementwise_affine)
-        self.elementwise_affine = elementwise_affine
-        if not bias:
-            self.bias = None
-        finished(self, device, dtype)
-
-    def reset_parameters(self) -> None:
-        """Ones for the weight, zeros for the bias."""
-        for p, value in ((self.weight, 1.0), (self.bias, 0.0)):
-            if p is not None:
-                M.init.fill_(p, value)
-
-
-class GroupNorm(Module, M.GroupNorm):
-    """Normalises groups of channels of each sample."""
-
-    def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None, dtype: Any = None
-    ):
-        super().__init__(num_groups, num_channels, eps, affine)
-        finished(self, device, dtype)
-
-
-class RMSNorm(Module, M.RMSNorm):
-    """x / sqrt(mean(x^2) + eps) over the last axes, times a weight. eps=None: that of the input's dtype."""
-
-    def __init__(
-        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None, dtype: Any = None
-    ):
-        super().__init__(normalized_shape, 1e-6, elementwise_affine)
-        self.eps = eps  # None is looked up in forward
-        finished(self, device, dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight, finfo(x.dtype).eps if self.eps is None else self.eps)
-
-    def reset_parameters(self) -> None:
-        """Ones for the weight."""
-        if self.weight is not None:
-            M.init.ones_(self.weight)
-
-
 class Embedding(Module, M.Embedding):
-    """Rows of a table by index. Errors: ValueError for max_norm; ArgumentError for scale_grad_by_freq."""
+    """Rows of a table by index. max_norm, norm_type, scale_grad_by_freq: as of `nn.functional.embedding`."""
+
+    _fixed = ("num_embeddings", "embedding_dim", "padding_idx")
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
         scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None, _freeze: bool = False, device: Any = None,
         dtype: Any = None, **mge: Any,
     ):  # fmt: skip
-        if scale_grad_by_freq:
-            raise ArgumentError("Embedding: scale_grad_by_freq=True is not there")
         weight, freeze = mge.get("initial_weight", _weight), mge.get("freeze", _freeze)
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, None, weight)
+        super().__init__(num_embeddings, embedding_dim, padding_idx, None, None, weight)
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         finished(self, device, dtype if dtype is not None or weight is None else weight.dtype)
         if freeze:
             self.weight.requires_grad = False
 
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, *args: Any, **kwargs: Any) -> Embedding:
+        """An embedding of a table (V, D). Args: freeze: it gets no gradient; the others as of the class. Errors: ValueError for no table"""
+        if embeddings.ndim != 2:
+            raise ValueError(f"Embedding.from_pretrained: a table (V, D) is needed, got shape {embeddings.shape}")
+        rows, columns = embeddings.shape
+        return cls(rows, columns, padding_idx, *args, _weight=embeddings, _freeze=freeze, **kwargs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq
+        )
+
 
 class EmbeddingBag(Module, M.EmbeddingBag):
-    """`tengen.module.EmbeddingBag`."""
+    """`nn.functional.embedding_bag` of a table. Parameter: weight (num_embeddings, embedding_dim)."""
+
+    _fixed = ("num_embeddings", "embedding_dim", "padding_idx")
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+        mode: str = "mean", sparse: bool = False, _weight: Tensor | None = None, include_last_offset: bool = False,
+        padding_idx: int | None = None, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        M.Embedding.__init__(self, num_embeddings, embedding_dim, padding_idx, None, None, _weight)
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode = max_norm, norm_type, scale_grad_by_freq, mode
+        self.include_last_offset = include_last_offset
+        finished(self, device, dtype if dtype is not None or _weight is None else _weight.dtype)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, *args: Any, **kwargs: Any) -> EmbeddingBag:
+        """Bags of a table (V, D). Args: freeze: it gets no gradient; the others as of the class. Errors: ValueError for no table"""
+        if embeddings.ndim != 2:
+            raise ValueError(f"EmbeddingBag.from_pretrained: a table (V, D) is needed, got shape {embeddings.shape}")
+        rows, columns = embeddings.shape
+        made = cls(rows, columns, *args, _weight=embeddings, **kwargs)
+        made.weight.requires_grad = not freeze
+        return made
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return functional.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, False, per_sample_weights,
+            self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
 
 
 class PReLU(Module):
@@ -477,7 +404,7 @@ class Softplus(Module):
         self.beta, self.threshold = beta, threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softplus(input * self.beta) / self.beta if self.beta != 1 else F.softplus(input)
+        return functional.softplus(input, self.beta, self.threshold)
 
 
 class LocalResponseNorm(Module):

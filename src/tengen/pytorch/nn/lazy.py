@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tengen.module.lazy import lazy
-from tengen.pytorch.nn import layers
+from tengen.pytorch.nn import layers, norms
 
 LazyLinear: Any = lazy(layers.Linear, "in_features", -1)
 LazyConv1d, LazyConv2d, LazyConv3d = (lazy(c, "in_channels") for c in (layers.Conv1d, layers.Conv2d, layers.Conv3d))
@@ -13,10 +13,10 @@ LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
     lazy(c, "in_channels") for c in (layers.ConvTranspose1d, layers.ConvTranspose2d, layers.ConvTranspose3d)
 )
 LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
-    lazy(c, "num_features") for c in (layers.BatchNorm1d, layers.BatchNorm2d, layers.BatchNorm3d)
+    lazy(c, "num_features") for c in (norms.BatchNorm1d, norms.BatchNorm2d, norms.BatchNorm3d)
 )
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    lazy(c, "num_features") for c in (layers.InstanceNorm1d, layers.InstanceNorm2d, layers.InstanceNorm3d)
+    lazy(c, "num_features") for c in (norms.InstanceNorm1d, norms.InstanceNorm2d, norms.InstanceNorm3d)
 )
 
 __all__ = [

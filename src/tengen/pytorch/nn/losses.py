@@ -45,8 +45,12 @@ def cross_entropy(
     True
     """
     how, axis = reduction_of(size_average, reduce, reduction), 1 if input.ndim > 1 else 0
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing} must be from 0 to 1")
     if not target.dtype.is_float:
         return _loss.cross_entropy(input, target, axis, True, label_smoothing, how, weight=weight, ignore_index=ignore_index)
+    if ignore_index >= 0:
+        raise ArgumentError(f"cross_entropy: ignore_index={ignore_index} has no meaning for a target of {target.dtype}; help: target.long()")
     if target.shape != input.shape:
         raise ArgumentError(f"cross_entropy: probabilities of shape {target.shape} for scores of shape {input.shape}; help: target.long()")
     classes = input.shape[axis]
@@ -216,8 +220,15 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Of logarithms of probabilities (T, N, C). zero_infinity: losses that are inf, of labels too long for the scores, count as 0."""
-    lengths = [n if isinstance(n, Tensor) else Tensor(list(n)) for n in (input_lengths, target_lengths)]
+    """Of logarithms of probabilities (T, N, C), or (T, C) of one sequence.
+
+    Args: zero_infinity: losses that are inf, of labels too long for the scores, count as 0.
+    """
+    lengths = [n if isinstance(n, Tensor) else Tensor(list(n), dtype="int64") for n in (input_lengths, target_lengths)]
+    if log_probs.ndim == 2:
+        of_one = [n.reshape(1) for n in lengths]
+        found = ctc_loss(F.expand_dims(log_probs, 1), targets.reshape(1, -1), of_one[0], of_one[1], blank, reduction, zero_infinity)
+        return found.reshape(())
     return _loss.ctc_loss(log_probs, lengths[0], targets, lengths[1], blank, reduction, log_probs=True, zero_infinity=zero_infinity)
 
 
@@ -236,7 +247,7 @@ class WeightedLoss(Loss):
         self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ):  # fmt: skip
         super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight, False)
+        self.register_buffer("weight", weight)
 
 
 class CrossEntropyLoss(WeightedLoss):
@@ -291,10 +302,28 @@ class BCEWithLogitsLoss(WeightedLoss):
         pos_weight: Tensor | None = None,
     ):  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
-        self.register_buffer("pos_weight", pos_weight, False)
+        self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(input, target, self.weight, None, None, self.reduction, self.pos_weight)
+
+
+class MultiLabelSoftMarginLoss(WeightedLoss):
+    """`multilabel_soft_margin_loss` as a module."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return multilabel_soft_margin_loss(input, target, self.weight, None, None, self.reduction)
+
+
+class CTCLoss(Loss):
+    """`ctc_loss` as a module."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        return ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
 
 
 class MSELoss(M.MSELoss):

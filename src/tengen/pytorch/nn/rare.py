@@ -10,6 +10,7 @@ from tengen import functional as F
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import embedding_bag as _bag
 from tengen.functional import max_unpool1d, max_unpool2d, max_unpool3d
+from tengen.linalg import vector_norm
 from tengen.ops.calls import all_with_line
 from tengen.pytorch.nn.losses import reduced, reduction_of
 from tengen.random import uniform
@@ -75,13 +76,50 @@ def embedding_bag(
     scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The sum, mean or maximum of the rows of a table that each bag names. Errors: ArgumentError for max_norm, scale_grad_by_freq,
-    include_last_offset and padding_idx, which are not there."""
-    for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("include_last_offset", include_last_offset),
-                        ("padding_idx", padding_idx)):  # fmt: skip
-        if value is not None and value is not False:
-            raise ArgumentError(f"embedding_bag: {name}={value!r} is not there")
-    return _bag(input, weight, offsets, mode, per_sample_weights)
+    """The sum, mean or maximum of the rows of a table that each bag names.
+
+    Args: offsets: where bags begin in an input of one axis. include_last_offset: their last element is where the last bag ends. padding_idx:
+        a row that counts in no bag. max_norm, norm_type, scale_grad_by_freq: as of `embedding`.
+    Errors: ArgumentError for include_last_offset without offsets; TraceError in a recorded function with padding_idx or include_last_offset
+    """
+    if max_norm is not None:
+        shorten_rows(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq:
+        weight = by_frequency(weight, input)
+    if include_last_offset and offsets is None:
+        raise ArgumentError("embedding_bag: include_last_offset=True needs offsets")
+    if padding_idx is None and not include_last_offset:
+        return _bag(input, weight, offsets, mode, per_sample_weights)
+    flat = input.reshape(-1)
+    places = F.arange(flat.size, dtype="int64")
+    if offsets is None:
+        bags, bag = input.shape[0], F.floor_div(places, max(input.shape[1], 1))
+        counted = F.ones(flat.shape, "bool")
+    else:
+        end = int(offsets[-1].item()) if include_last_offset else flat.size
+        begins = offsets[:-1] if include_last_offset else offsets
+        bags, bag = begins.shape[0], F.searchsorted(begins, places.astype(begins.dtype), True) - 1
+        counted = F.logical_and(places < end, bag >= 0)
+    if padding_idx is not None:
+        counted = F.logical_and(counted, F.not_equal(flat, padding_idx % weight.shape[0]))
+    lengths = F.bincount(bag[counted], minlength=bags)
+    weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)[counted]
+    return _bag(flat[counted], weight, F.cumsum(lengths, 0) - lengths, mode, weights)
+
+
+def shorten_rows(weight: Tensor, index: Tensor, max_norm: float, norm_type: float) -> None:
+    """Writes to a table: the rows that an index names, where their norm is greater than max_norm, become so long."""
+    values = weight.detach()
+    norms = vector_norm(values, axis=1, ord=norm_type)
+    named = F.bincount(index.reshape(-1), minlength=weight.shape[0]) > 0
+    factor = F.where(F.logical_and(named, norms > max_norm), max_norm / (norms + 1e-7), 1.0)
+    weight.data.copy_(values * F.expand_dims(factor, 1))
+
+
+def by_frequency(weight: Tensor, index: Tensor) -> Tensor:
+    """The table, of whose gradient each row is divided by how often an index names it."""
+    often = F.maximum(F.bincount(index.reshape(-1), minlength=weight.shape[0]), 1).astype(weight.dtype)
+    return F.straight_through(weight.detach(), weight / F.expand_dims(often, 1))
 
 
 def with_indices(pool: Callable) -> Callable:

@@ -1,4 +1,4 @@
-"""`torch.signal`: windows."""
+"""`torch.signal`: the windows of signals (`windows`)."""
 
 from tengen.pytorch.signal import windows
 

@@ -1,135 +1,179 @@
-"""`torch.signal.windows`: weights of M points, which fall towards both ends.
-
-sym=True (default) gives symmetric windows, for filters; sym=False the first M of M + 1 points, whose repetition is smooth, for spectra. They
-are computed in float64 and rounded once.
-"""
+"""`torch.signal.windows`: windows of M points, symmetric unless `sym=False` makes them periodic: the first M points of M + 1."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import wraps
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 from tengen import functional as F
+from tengen.base.dtype import dtype as named
 from tengen.base.errors import ArgumentError
-from tengen.functional.bessel import i0
+from tengen.base.lazy import NoSuchName
+from tengen.functional import bessel
+from tengen.ops.calls import all_with_line
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor
+from tengen.tensor.leaves import set_requires_grad
 
 
-def _window(points: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The window of points(k, n, ...): k are the places 0 .. M - 1, n - 1 is the last place of the symmetric window that has them."""
-
-    @wraps(points)
-    def window(
-        M: int, *args: Any, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-        **named: Any,
-    ) -> Tensor:  # fmt: skip
-        if M < 0:
-            raise ArgumentError(f"{points.__name__}: M={M} must be 0 or more")
-        wanted = get_default_dtype() if dtype is None else dtype
-        n = M if sym else M + 1
-        made = F.ones((M,), "float64") if n <= 1 or M == 1 else points(F.arange(M, dtype="float64"), n, *args, **named)
-        made = made.astype(wanted)
-        return made.requires_grad_() if requires_grad else made
-
-    return window
+def _checked(name: str, M: int, dtype: Any) -> Any:
+    found = get_default_dtype() if dtype is None else named(dtype)
+    if M < 0:
+        raise ArgumentError(f"{name}: M={M} must not be negative")
+    if found.name not in ("float32", "float64"):
+        raise ArgumentError(f"{name}: dtype={found} must be float32 or float64")
+    return found
 
 
-@_window
-def general_cosine(k: Tensor, n: int, a: Sequence[float]) -> Tensor:
-    """The sum of (-1)^i a[i] cos(2 pi i k / (M - 1)). Args: M: points; a: the weights."""
-    if not a:
-        raise ArgumentError("general_cosine: a has no weights")
-    total = F.zeros(k.shape, "float64")
-    for i, weight in enumerate(a):
-        total = total + F.cos(k * (2 * math.pi * i / (n - 1))) * (weight if i % 2 == 0 else -weight)
-    return total
+def _finished(x: Tensor, dtype: Any, requires_grad: bool) -> Tensor:
+    x = x.astype(dtype)
+    if requires_grad:
+        set_requires_grad(x, True)
+    return x
 
 
-@_window
-def general_hamming(k: Tensor, n: int, alpha: float = 0.54) -> Tensor:
-    """alpha - (1 - alpha) cos(2 pi k / (M - 1)). Args: M: points; alpha."""
-    return alpha - F.cos(k * (2 * math.pi / (n - 1))) * (1 - alpha)
+def _points(M: int, start: float, step: float) -> Tensor:
+    return F.arange(M, dtype="float64") * step + start
 
 
-@_window
-def hamming(k: Tensor, n: int) -> Tensor:
-    """0.54 - 0.46 cos(2 pi k / (M - 1)). Args: M: points."""
-    return 0.54 - F.cos(k * (2 * math.pi / (n - 1))) * 0.46
+def _length(M: int, sym: bool) -> int:
+    """How many steps lie between the first point and the last one of the symmetric window that it is cut from."""
+    return M - 1 if sym or M <= 1 else M
 
 
-@_window
-def hann(k: Tensor, n: int) -> Tensor:
-    """sin(pi k / (M - 1))^2. Args: M: points.
+def general_cosine(
+    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The sum of (-1)^i a[i] cos(2 pi i n / (M - 1)). Args: a: at least one weight. Errors: TypeError, ValueError for no weights
 
-    >>> hann(5).tolist()
-    [0.0, 0.5, 1.0, 0.5, 0.0]
+    >>> general_cosine(3, a=[0.5, 0.5]).tolist()
+    [0.0, 1.0, 0.0]
     """
-    return 0.5 - F.cos(k * (2 * math.pi / (n - 1))) * 0.5
+    kind = _checked("general_cosine", M, dtype)
+    if not isinstance(a, Iterable):
+        raise TypeError("general_cosine: a must be a list of numbers")
+    weights = list(a)
+    if not weights:
+        raise ArgumentError("general_cosine: a must hold at least one number")
+    if M <= 1:
+        return _finished(F.ones((M,), "float64"), kind, requires_grad)
+    k = _points(M, 0.0, 2 * math.pi / _length(M, sym))
+    total = F.full((M,), weights[0], "float64")
+    for i, w in enumerate(weights[1:], 1):
+        total = total + F.cos(k * i) * ((-1) ** i * w)
+    return _finished(total, kind, requires_grad)
 
 
-@_window
-def blackman(k: Tensor, n: int) -> Tensor:
-    """0.42 - 0.5 cos(2 pi k / (M - 1)) + 0.08 cos(4 pi k / (M - 1)). Args: M: points."""
-    step = 2 * math.pi / (n - 1)
-    return 0.42 - F.cos(k * step) * 0.5 + F.cos(k * (2 * step)) * 0.08
+def general_hamming(
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`general_cosine` of [alpha, 1 - alpha]."""
+    return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-@_window
-def nuttall(k: Tensor, n: int) -> Tensor:
-    """A cosine window of four terms, whose side lobes lie 98 dB below. Args: M: points."""
-    step = 2 * math.pi / (n - 1)
-    return 0.3635819 - F.cos(k * step) * 0.4891775 + F.cos(k * (2 * step)) * 0.1365995 - F.cos(k * (3 * step)) * 0.0106411
+def hamming(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Hamming's window: `general_hamming` with alpha=0.54."""
+    return general_hamming(M, sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-@_window
-def bartlett(k: Tensor, n: int) -> Tensor:
-    """A triangle: 1 - |2 k / (M - 1) - 1|. Args: M: points."""
-    return 1 - F.abs(k * (2 / (n - 1)) - 1)
+def hann(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Hann's window: `general_hamming` with alpha=0.5.
 
-
-@_window
-def cosine(k: Tensor, n: int) -> Tensor:
-    """sin(pi (k + 1 / 2) / M). Args: M: points."""
-    return F.sin((k + 0.5) * (math.pi / n))
-
-
-@_window
-def exponential(k: Tensor, n: int, *, center: float | None = None, tau: float = 1.0) -> Tensor:
-    """exp(-|k - center| / tau). Args: M: points; center: None is the middle; tau: above 0.
-
-    Errors: ArgumentError for a tau that is not above 0
+    >>> hann(3).tolist(), hann(2, sym=False).tolist()
+    ([0.0, 1.0, 0.0], [0.0, 1.0])
     """
-    if tau <= 0:
-        raise ArgumentError(f"exponential: tau={tau} must be above 0")
-    return F.exp(F.abs(k - ((n - 1) / 2 if center is None else center)) / -tau)
+    return general_hamming(M, alpha=0.5, sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-@_window
-def gaussian(k: Tensor, n: int, *, std: float = 1.0) -> Tensor:
-    """exp(-((k - (M - 1) / 2) / std)^2 / 2). Args: M: points; std: above 0.
+def blackman(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Blackman's window: `general_cosine` of three weights."""
+    return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, dtype=dtype, requires_grad=requires_grad)
 
-    Errors: ArgumentError for an std that is not above 0
-    """
+
+def nuttall(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Nuttall's window: `general_cosine` of four weights."""
+    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype, requires_grad=requires_grad)
+
+
+def bartlett(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Bartlett's window, a triangle."""
+    kind = _checked("bartlett", M, dtype)
+    if M <= 1:
+        return _finished(F.ones((M,), "float64"), kind, requires_grad)
+    return _finished(1.0 - F.abs(_points(M, -1.0, 2.0 / _length(M, sym))), kind, requires_grad)
+
+
+def cosine(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Half a wave of a sine, at the middles of its parts."""
+    kind = _checked("cosine", M, dtype)
+    step = math.pi / (max(_length(M, sym), 0) + 1)
+    return _finished(F.sin(_points(M, 0.5 * step, step)), kind, requires_grad)
+
+
+def gaussian(
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """exp(-n^2 / (2 std^2)) around the middle. Errors: ValueError for a std that is not positive"""
+    kind = _checked("gaussian", M, dtype)
     if std <= 0:
-        raise ArgumentError(f"gaussian: std={std} must be above 0")
-    return F.exp(F.square((k - (n - 1) / 2) / std) * -0.5)
+        raise ArgumentError(f"gaussian: std={std} must be positive")
+    step = 1.0 / (std * math.sqrt(2.0))
+    k = _points(M, -0.5 * _length(M, sym) * step, step)
+    return _finished(F.exp(-k * k), kind, requires_grad)
 
 
-@_window
-def kaiser(k: Tensor, n: int, *, beta: float = 12.0) -> Tensor:
-    """i0(beta sqrt(1 - (2 k / (M - 1) - 1)^2)) / i0(beta). Args: M: points; beta: 0 or more.
+def exponential(
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = "strided",
+    device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """exp(-|n - center| / tau). Args: center: None for the middle, which symmetric windows need.
 
-    Errors: ArgumentError for a negative beta
+    Errors: ValueError for a tau that is not positive, and for a center of a symmetric window
     """
+    kind = _checked("exponential", M, dtype)
+    if tau <= 0:
+        raise ArgumentError(f"exponential: tau={tau} must be positive")
+    if sym and center is not None:
+        raise ArgumentError(f"exponential: center={center} must be None with sym=True")
+    middle = 0.5 * _length(M, sym) if center is None else center
+    return _finished(F.exp(-F.abs(_points(M, -middle / tau, 1.0 / tau))), kind, requires_grad)
+
+
+def kaiser(
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = "strided", device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Kaiser's window: I_0(beta sqrt(1 - x^2)) / I_0(beta) for x from -1 to 1. Errors: ValueError for a negative beta"""
+    kind = _checked("kaiser", M, dtype)
     if beta < 0:
-        raise ArgumentError(f"kaiser: beta={beta} must be 0 or more")
-    place = k * (2 / (n - 1)) - 1
-    return i0(F.sqrt(F.maximum(1 - place * place, 0.0)) * beta) / i0(Tensor(beta, dtype="float64"))
+        raise ArgumentError(f"kaiser: beta={beta} must not be negative")
+    if M <= 1:
+        return _finished(F.ones((M,), "float64"), kind, requires_grad)
+    x = _points(M, -1.0, 2.0 / _length(M, sym))
+    root = F.sqrt(F.maximum(1.0 - x * x, 0.0))
+    return _finished(bessel.i0(root * beta) / bessel.i0(Tensor(float(beta), dtype="float64")), kind, requires_grad)
+
+
+def __getattr__(name: str) -> Any:
+    raise NoSuchName("tengen.pytorch.signal.windows", name, lambda: dir(sys.modules[__name__]))
 
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser", "nuttall",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

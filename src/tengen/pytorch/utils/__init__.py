@@ -1,5 +1,5 @@
-"""`torch.utils`: data, checkpoint, dlpack and benchmark."""
+"""`torch.utils`: data, checkpoint, dlpack, benchmark, hooks."""
 
-from tengen.pytorch.utils import benchmark, checkpoint, data, dlpack
+from tengen.pytorch.utils import _pytree, benchmark, checkpoint, data, dlpack, hooks
 
-__all__ = ["benchmark", "checkpoint", "data", "dlpack"]
+__all__ = ["_pytree", "benchmark", "checkpoint", "data", "dlpack", "hooks"]
