@@ -145,6 +145,11 @@ def test_modes_in_either_case():
     x = Tensor(np.random.default_rng(0).standard_normal((1, 1, 4, 4)).astype("f4"))
     for mode in ("average", "average_count_exclude_padding"):
         assert F.avg_pool2d(x, 3, 2, 1, mode.upper()).tolist() == F.avg_pool2d(x, 3, 2, 1, mode).tolist()
+    y = F.ones((1, 2, 2, 3))
+    assert F.vision.cvt_color(y, "rgb2gray").tolist() == F.vision.cvt_color(y, "RGB2GRAY").tolist()
+    with pytest.raises(ShapeError, match="mode 'YCrCb2RGB' takes pictures"):
+        F.vision.cvt_color(y.astype("uint8"), "ycrcb2rgb")
+    assert F.loss.hinge_loss(x[0, 0], x[0, 0], "l2").item() == F.loss.hinge_loss(x[0, 0], x[0, 0], "L2").item()
 
 
 def test_sequences_are_operands_on_either_side():

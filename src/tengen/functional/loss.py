@@ -173,10 +173,10 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
 
     Errors: ValueError for another norm than "L1" or "L2"
     """
-    if norm not in ("L1", "L2"):
+    if norm.upper() not in ("L1", "L2"):
         raise ValueError(f"norm={norm!r} must be 'L1' or 'L2'")
     gap = REGISTRY["relu"](1 - pred * label)
-    return _reduce(REGISTRY["sum"](gap if norm == "L1" else gap * gap, 1), reduction)
+    return _reduce(REGISTRY["sum"](gap if norm.upper() == "L1" else gap * gap, 1), reduction)
 
 
 def smooth_l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:

@@ -113,8 +113,10 @@ class _Choice:
 
     def plain(self, v: Any) -> str | Expr:
         if isinstance(v, str):
-            for w in (str(v), v.lower()):
-                if w in self.words:
+            if v in self.words:
+                return str(v)
+            for w in self.words:
+                if w.lower() == v.lower():
                     return w
         if isinstance(v, Expr) and self.open:
             n = as_int(v)

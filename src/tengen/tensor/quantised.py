@@ -1,11 +1,19 @@
 """MegEngine's quantised dtypes: NumPy dtypes of integers that carry a scale, and perhaps a zero point. A tensor of one knows what its
 integers stand for by its `qparams`.
 
-In: dtypes and tensors. Out: what the dtypes mean, which `tengen.quantization`, where they are made, installs here.
+In: dtypes and tensors. Out: what the dtypes mean, which `tengen.quantization`, where they are made, installs here. `Tensor.astype` gives with
+such a dtype the integers that stand for the numbers, rounded to nearest; of such integers it takes what they stand for.
+
+>>> from tengen import Tensor
+>>> from tengen.core.tensor.dtype import qint8
+>>> x = Tensor([1.0, 2.26]).astype(qint8(0.5))
+>>> x.tolist(), x.astype("float32").tolist()
+([2, 5], [1.0, 2.5])
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -61,16 +69,11 @@ def numbers_of(x: Any) -> Any:
     return meaning.values(x, x._qparams) if hasattr(x, "_layout") and holds_codes(x) else x
 
 
-def astype(x: Tensor, dtype: Any) -> Tensor:
-    """`Tensor.astype`, where quantised dtypes are known: with one, the integers that stand for the numbers, rounded to nearest, whose
-    `qparams` say so. Of such integers, a float or another quantised dtype takes what they stand for.
+_astype = REGISTRY["astype"].call
 
-    >>> from tengen import Tensor
-    >>> from tengen.core.tensor.dtype import qint8
-    >>> x = Tensor([1.0, 2.26]).astype(qint8(0.5))
-    >>> x.tolist(), x.astype("float32").tolist()
-    ([2, 5], [1.0, 2.5])
-    """
+
+@functools.wraps(_astype)
+def astype(x: Tensor, dtype: Any) -> Tensor:  # `Tensor.astype`, once `tengen.quantization.qparams` is loaded
     if not is_quantised(dtype):
         codes = getattr(x, "_qparams", None) is not None and holds_codes(x) and dtype_named(dtype).is_inexact
         return _astype(numbers_of(x) if codes else x, dtype)
@@ -78,6 +81,3 @@ def astype(x: Tensor, dtype: Any) -> Tensor:
     made = meaning.codes(numbers_of(x), q)
     made.qparams = q
     return made
-
-
-_astype = REGISTRY["astype"].call
