@@ -1,9 +1,9 @@
 """Random programs of the subset that `script` compiles, and what they give as plain Python, traced and scripted.
 
 In: a seed. Out: the source of a function of a vector, a matrix, a number in a tensor and a Python number; with tuples, tensors that are
-changed in place, loops over ranges, tensors, `zip` and `enumerate`, `while`, `break`, `continue`, early returns, functions inside, lists and
-dicts that are carried, tensors with other names in them, values that begin as None, divisions of ints, `in`, random numbers, `with`, and
-annotations.
+changed in place, loops over ranges, tensors, `zip`, `map` and `enumerate`, `while`, `break`, `continue`, `else` of loops, early returns,
+functions inside, lists and dicts that are carried or grow, tensors with other names in them, values that begin as None, divisions of ints,
+`in`, `match`, `:=`, `del`, random numbers, `with`, and annotations.
 As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
 """
 
@@ -125,7 +125,8 @@ class Program:
 
     def statement(self, depth: int, inside: int) -> None:
         r = self.r
-        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_, self.named] if inside < 3 else []
+        deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_, self.named]
+        deep = [*deep, self.match_, self.else_, self.assigned, self.grown] if inside < 3 else []
         flat = [self.plain] * 4 + [self.augmented, self.swap, self.item, self.drawn] + ([self.leave] * 2 if inside else [])
         r.choice(flat + deep * (2 if inside < 2 else 1))(depth, inside)
 
@@ -266,6 +267,58 @@ class Program:
         self.line(depth, f"{out} = {one} + {two} * 0.5 + {x} * {y} + total({kept}) + total({e})")
         self.names["v"].append(out)
 
+    def match_(self, depth: int, inside: int) -> None:
+        i, k = self.fresh("i"), self.fresh("i")
+        some = self.r.choice([f"('a', {self.r.randint(0, 3)})", "('b', n)", "{'kind': n, 'v': v}", "[n, v]", "n"])
+        self.line(depth, f"{i} = {k} = 1")
+        self.line(depth, f"match {some}:")
+        cases = ["case ('a', 1 | 2):", f"case (str(), {k}):", f"case {{'kind': {i}, **rest}}:", f"case [{i}, Tensor()] if {i} > 1:", "case 2:"]
+        for case in [*self.r.sample(cases, 3), "case _:"]:
+            self.line(depth + 1, case)
+            self.block(depth + 2, inside + 1)
+        self.names["i"] += [i, k]
+
+    def else_(self, depth: int, inside: int) -> None:
+        a, head = self.fresh("v"), self.r.choice(["range(3)", "m", "zip(m, m, strict=True)", "map(F.tanh, m)"])
+        item = a if head[0] in "m" else self.fresh("i") if head[0] == "r" else f"{a}, {a}_"
+        self.line(depth, f"for {item} in {head}:")
+        self.line(depth + 1, f"if {self.condition()}:")
+        self.line(depth + 2, "break")
+        self.loops.append("else")
+        self.block(depth + 1, inside + 1)
+        self.loops.pop()
+        self.line(depth, "else:")
+        self.block(depth + 1, inside + 1)
+
+    def assigned(self, depth: int, inside: int) -> None:
+        a, c = self.fresh("s"), self.fresh("c")
+        self.line(depth, f"{a}, {c} = s * 1, 0")
+        value = f"({a} := {self.expression('s', 1)} + s * 0)"
+        ifs = [f"if {value} > 1:", f"if {self.condition(1)} and {value} < 2:"]
+        head = self.r.choice([*ifs, f"while {c} < 3 and {value} < 4:", f"while ({c} := {c} + 1) < 3:"])
+        self.line(depth, head)
+        if head[0] == "w":
+            self.loops.append("while")
+            self.line(depth + 1, f"{c} = {c} + 1")
+        self.block(depth + 1, inside + 1)
+        if head[0] == "w":
+            self.loops.pop()
+        self.names["s"].append(a)
+
+    def grown(self, depth: int, inside: int) -> None:
+        d, a, out = self.fresh("d"), self.fresh("v"), self.fresh("v")
+        self.line(depth, f"{d} = {{'rows': [{self.pick('v')} * 1], 'sums': [[], []], 'gone': 1}}")
+        self.line(depth, f"for {a} in {self.r.choice(['m', 'reversed(m)', 'map(F.tanh, m)'])}:")
+        self.names["v"].append(a)
+        if self.r.random() < 0.5:
+            self.plain(depth + 1, inside + 1)
+        self.line(depth + 1, f"{d}['rows'].append({self.expression('v', 1)})")
+        self.line(depth + 1, f"{d}['sums'][1].append({self.expression('s', 1)} + s * 0)")
+        self.names["v"].remove(a)
+        self.line(depth, f"del {d}['gone'], {d}['sums'][0]")
+        self.line(depth, f"{out} = F.stack({d}['rows']).sum(0) + F.stack({d}['sums'][0]).sum() * len({d})")
+        self.names["v"].append(out)
+
     def with_(self, depth: int, inside: int) -> None:
         self.line(depth, "with no_grad():")
         self.block(depth + 1, inside + 1)
@@ -299,7 +352,7 @@ def function(seed: int):
     """(the function, its source)."""
     text, name = Program(seed).text, f"<random script {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    scope = {"F": F, "total": total, "random": tengen.random, "no_grad": no_grad, "__name__": __name__}
+    scope = {"F": F, "Tensor": Tensor, "total": total, "random": tengen.random, "no_grad": no_grad, "__name__": __name__}
     exec(compile(text, name, "exec"), scope)
     return scope["f"], text
 

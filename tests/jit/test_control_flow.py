@@ -645,3 +645,39 @@ def test_a_range_up_to_an_open_extent():
         for a, b in zip(t(x), f(x)):
             equal(a, b)
     assert len(t.stats()) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,), (17,)])
+def test_states_that_are_made_of_each_other(shape):
+    """Each new value is computed over an old one that the other new value reads: of one element too, all is read before any is written."""
+
+    def body(a, b):
+        new = a + 1
+        return b * 0.5 - F.maximum(new, 1.0), new
+
+    def plain(a, b):
+        for _ in range(4):
+            a, b = body(a, b)
+        return a, b
+
+    def loop(a, b):
+        return F.fori_loop(0, 4, lambda i, s: body(*s), (a, b))
+
+    def steps(a, b):
+        return F.while_loop(lambda n, a, b: n < 4, lambda n, a, b: (n + 1, *body(a, b)), Tensor(0), a, b)[1:]
+
+    start = [Tensor(np.full(shape, x, "float32")) for x in (0.25, -1.5)]
+    wanted = [t.numpy().tobytes() for t in plain(*start)]
+    for f in (loop, trace(loop), steps, trace(steps), trace(plain)):
+        assert [t.numpy().tobytes() for t in f(*start)] == wanted
+    a, b = (Tensor(t.numpy()) for t in start)
+
+    @trace
+    def step():
+        new = body(a, b)
+        a._reset(new[0])
+        b._reset(new[1])
+
+    for _ in range(4):
+        step()
+    assert [a.numpy().tobytes(), b.numpy().tobytes()] == wanted

@@ -292,6 +292,7 @@ def said_of(r):
 
 def test_a_gradient_outside_runs_op_by_op():
     x = Tensor(X.numpy())
+    notes(X)  # what `note` returns is known
     SEEN.clear()
     s = script(notes)
     with GradManager().attach([x]) as gm, pytest.warns(TraceWarning, match="notes runs op by op: it calls Python"):

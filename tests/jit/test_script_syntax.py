@@ -344,6 +344,22 @@ def test_texts_in_errors(tmp_path):
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
+def filled_in_a_helper(x):
+    def fill(to, some):
+        for r in some:
+            to["h"].append(r)
+
+    out = {"h": [x[0]]}
+    same = out["h"]
+    fill(out, x)
+    fill(out, x * 2)
+    return out, same
+
+
+def test_an_argument_is_filled_in_place():
+    assert told(script(filled_in_a_helper)(X)) == told(filled_in_a_helper(X))
+
+
 @each("value", [np.nan, np.inf, -np.inf, 3e38, 2.0**63, -(2.0**63) * 1.5])
 def test_int_of_what_is_no_int(value):
     def f(x):
@@ -468,6 +484,26 @@ def pattern_and_number(x):
     return x * 2
 
 
+def pattern_and_bool(x):
+    flag = False
+    for r in x:
+        if r.sum() > 3:
+            flag = True
+    match flag:
+        case True:
+            return x
+    return x * 2
+
+
+OUT: dict = {"rows": []}
+
+
+def element_of_a_global(x):
+    for r in x:
+        OUT["rows"].append(r)
+    return x
+
+
 def guard_of_a_tensor(x):
     match "a":
         case "a" if x.sum() > 0:
@@ -509,6 +545,8 @@ REFUSED = [
     (changed_in_a_deque, ScriptError, "a deque in a dict is changed"),
     (pattern_and_tensor, ScriptError, "a pattern of match is compared with a tensor.* help: if, elif and else"),
     (pattern_and_number, ScriptError, "match looks at a number that a branch or a loop has set"),
+    (pattern_and_bool, ScriptError, "match looks at a bool that a tensor decides"),
+    (element_of_a_global, ScriptError, "a list that is no local variable is changed"),
     (guard_of_a_tensor, ScriptError, "a tensor decides whether a case of match is taken; help: an `if` inside of the case"),
     (filtered_by_tensors, ScriptError, r"a tensor decides which elements a comprehension has, or filter\(\) gives"),
     (sorted_by_tensors, ScriptError, r"sorted\(\) by tensors.*; help: F.sort, F.argsort or F.topk"),

@@ -103,8 +103,9 @@ def pointwise(
     shape = outs[0].shape
     if not shape:
         at = At(())
-        for s, o in zip(sources, outs):
-            store_at(k, o, at, s.at(k, at))
+        values = [s.at(k, at) for s in sources]  # all are read before any is written: an output may lie over an operand of another
+        for o, v in zip(outs, values):
+            store_at(k, o, at, v)
         return lo.launch(k)
     some = grain(lo, name, shape, outs, elements)  # elements of a piece
     outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])

@@ -47,10 +47,10 @@ def _not(x: ast.expr) -> ast.expr:
     return ast.UnaryOp(ast.Not(), x)
 
 
-def _located(made: list[Any], s: Any) -> Any:
+def located(made: list[Any], s: Any) -> Any:
     """Nodes that were made, with what is inside of them that has no line, at the place of the user's."""
     for n in (n for x in made for n in ast.walk(x)):
-        if isinstance(n, (ast.expr, ast.stmt, ast.pattern, ast.keyword)) and not hasattr(n, "lineno"):
+        if isinstance(n, (ast.expr, ast.stmt, ast.pattern, ast.keyword, ast.arg)) and not hasattr(n, "lineno"):
             at = s.lineno, s.col_offset
             vars(n).update(lineno=at[0], col_offset=at[1], end_lineno=at[0], end_col_offset=at[1])
     return made
@@ -99,17 +99,17 @@ class _Statements:
                 before = self._lifted(s)
                 for case in s.cases:
                     case.body = self.block(case.body)
-                return [*before, *_located(_match(s), s)]
+                return [*before, *located(_match(s), s)]
             case ast.For() | ast.While() if s.orelse:
-                return self.block(_located(_without_else(s), s))
+                return self.block(located(_without_else(s), s))
             case ast.For() | ast.While():
                 grown = _growing(s, self.local, self.params)
                 if len(grown) > 1:
-                    return self.block(_located(grown, s))
+                    return self.block(located(grown, s))
                 if isinstance(s, ast.While) and _names_something(s.test):
                     leave = ast.If(_not(s.test), [ast.Break()], [])
                     s.test, s.body = ast.Constant(True), [leave, *s.body]
-                    _located([s], s)
+                    located([s], s)
         before = self._lifted(s)
         for part in ("body", "orelse"):
             if hasattr(s, part):
@@ -128,7 +128,7 @@ class _Statements:
         read_before = isinstance(s, ast.AugAssign) and names(s.target, ast.Store) & names(lift.before, ast.Store)
         if read_before or any(map(_names_something, _own(s))):
             self.refuse(named, ":= is not a part of script here; help: an assignment on a line of its own")
-        return _located(lift.before, s)
+        return located(lift.before, s)
 
 
 def _own(s: ast.stmt) -> list[ast.AST]:
@@ -201,7 +201,7 @@ class _Lift:
             case ast.Compare(left, [op, *ops], [right, *rest]) if rest:
                 a, b = self._kept(self.value(left)), self._kept(self.value(right))
                 made = self._kept(ast.copy_location(ast.Compare(a, [op], [b]), e))
-                [behind] = _located([ast.Compare(_load(b.id), ops, rest)], e)
+                [behind] = located([ast.Compare(_load(b.id), ops, rest)], e)
                 self._do(ast.If(_load(made.id), self._branch(made.id, behind), []), e)
                 return made
         return self._parts(e)
@@ -233,7 +233,7 @@ class _Lift:
         return ast.copy_location(_load(f"value {self.count} of line {e.lineno}"), e)
 
     def _do(self, s: ast.stmt, e: ast.expr) -> None:
-        self.before += _located([s], e)
+        self.before += located([s], e)
 
 
 def _slots(e: ast.AST) -> Iterator[tuple[Any, Any]]:
@@ -262,8 +262,8 @@ def _match(s: ast.Match) -> Block:
     branch: Block = []
     for i, case in reversed(list(enumerate(s.cases))):
         branch = [ast.If(ast.Compare(_load(chosen), [ast.Eq()], [ast.Constant(i)]), case.body, branch)]
-        _located(branch, case.pattern)
-        case.body = _located([_set(chosen, ast.Constant(i))], case.pattern)
+        located(branch, case.pattern)
+        case.body = located([_set(chosen, ast.Constant(i))], case.pattern)
         case.guard = case.guard and ast.copy_location(_call("known", case.guard, ast.Constant("case")), case.guard)
     s.subject = ast.copy_location(_call("matched", s.subject), s.subject)
     done = ast.With([ast.withitem(_call("matching"), None)], [s])

@@ -19,7 +19,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tengen.jit.script.desugar import RUNTIME
+from tengen.jit.script.desugar import RUNTIME, located
 from tengen.jit.script.liveness import MUTATORS, Liveness, Names, base_of, changed, names, rebound, written
 
 MADE = "__script_"  # how the names of functions that are made here begin
@@ -115,6 +115,7 @@ class Expressions(ast.NodeTransformer):
         made = super().visit(node)
         if isinstance(made, (ast.expr, ast.stmt)) and hasattr(node, "lineno"):
             ast.copy_location(made, node)
+            located([made], node)
         return made
 
     def visit_Name(self, n: ast.Name) -> ast.expr:

@@ -202,8 +202,8 @@ def put_back(filled: Any, x: Any, keys: tuple) -> None:
 
 
 def matched(x: Any) -> Any:
-    """What `match` looks at. Errors: ScriptError for what Python's patterns take for something else: numbers, bools and texts of the
-    program, and lists that a loop has filled."""
+    """What `match` looks at. Errors: ScriptError for what Python's patterns take for something else: numbers, bools and texts of the program,
+    and lists that a loop has filled."""
     if isinstance(x, Stacked):
         return list(x)
     todo = [x]
@@ -211,11 +211,9 @@ def matched(x: Any) -> Any:
         v = todo.pop()
         is_bool = unknown(v) and v.dtype is bool_ and not v.ndim  # in plain Python it may be a bool
         if is_bool or isinstance(v, (Number, Stacked, Text)):
-            what = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor", Stacked: "a filled list"}
-            raise ScriptError(
-                f"{user_line()}: match looks at {what.get(type(v), 'a bool that a tensor decides')}, which is known when the program runs; "
-                "help: if, elif and else"
-            )
+            kinds = {Number: "a number that a branch or a loop has set", Text: "a text with the value of a tensor", Stacked: "a filled list"}
+            what = kinds.get(type(v), "a bool that a tensor decides")
+            raise ScriptError(f"{user_line()}: match looks at {what}, which is known when the program runs; help: if, elif and else")
         todo += v.values() if type(v) is dict else v if isinstance(v, (list, tuple)) else fields(v, frozen=False).values()
     return x
 
