@@ -30,7 +30,8 @@ from tengen.compiler.program_record import UNREADABLE, Made, Nodes, from_bytes, 
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, map_attr
 from tengen.kernels.lowering import Array
-from tengen.loops.lang import Expr, decisions
+from tengen.loops.decisions import decisions
+from tengen.loops.lang import Expr
 from tengen.ops.define import Op, lookup
 from tengen.runtime import cache, pack
 from tengen.runtime.environment import environment, knobs

@@ -20,8 +20,9 @@ from tengen.ir.graph import Check, Graph
 from tengen.ir.types import TensorType
 from tengen.jit.guards import Guards
 from tengen.jit.opening import LEAST, Pattern, Shapes, shapes_of
+from tengen.loops.decisions import decisions
 from tengen.loops.extents import Numbers
-from tengen.loops.lang import Expr, const, decisions, select, var
+from tengen.loops.lang import Expr, const, select, var
 from tengen.tensor import Tensor
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import is_nested, on_tape

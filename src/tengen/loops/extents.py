@@ -15,7 +15,8 @@ from typing import Any
 
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import SizeError, Undecided, VerifyError
-from tengen.loops.lang import Expr, Index, as_int, decisions, equal, fits, unguarded
+from tengen.loops.decisions import decisions
+from tengen.loops.lang import Expr, Index, as_int, equal, fits, unguarded
 from tengen.loops.verify import brief
 
 MOST_MESSAGE_CHARACTERS = 300  # characters of an expression in a message

@@ -12,15 +12,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Number
 from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
 from tengen.base.tables import Interned, intern
+from tengen.loops.decisions import decisions
 
 LANES = 16
 T = TypeVar("T")
@@ -48,33 +47,6 @@ HALVES = ("low", "high")
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
 DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32}
-
-
-class Decisions(threading.local):
-    """Who answers in this thread, while a graph is recorded or a program is made, what the extents of a run decide.
-
-    Attributes:
-        decide: from a condition to its truth for the numbers of the call at hand, on which the recording or the program then
-            depends; None: there are no such numbers, and who asks is told `Undecided`.
-        equal: whether two extents are equal, asked by ops that need them to be, where the program is to depend on the answer;
-            None: who asks is told `Undecided`, with the two extents, and a recorder takes it for granted.
-    """
-
-    decide: Callable[[Expr], bool] | None = None
-    equal: Callable[[Expr], bool] | None = None
-
-    @contextmanager
-    def answered(self, decide: Callable[[Expr], bool] | None, equal: Callable[[Expr], bool] | None = None) -> Iterator[None]:
-        """A block in which these answer."""
-        before = self.decide, self.equal
-        self.decide, self.equal = decide, equal
-        try:
-            yield
-        finally:
-            self.decide, self.equal = before
-
-
-decisions = Decisions()
 
 
 class Expr:

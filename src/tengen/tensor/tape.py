@@ -13,7 +13,8 @@ from functools import cmp_to_key
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
-from tengen.loops.lang import Expr, Index, decisions, equal
+from tengen.loops.decisions import decisions
+from tengen.loops.lang import Expr, Index, equal
 from tengen.ops.calls import negative_zero
 from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules, dispatch
