@@ -1,6 +1,7 @@
 """Views of PyTorch's dialect: what is written to them is written to the tensor that they are of."""
 
 import copy
+import random
 import weakref
 
 import numpy as np
@@ -217,3 +218,44 @@ def test_an_optimizer_of_a_view_writes_its_tensor(optimizer):
     ((ends - 3) ** 2 + held * 2).sum().backward()
     by.step()
     assert w[2:].tolist() == ends.tolist() and w[:2].tolist() == [1, 1] and x.tolist() == held.tolist() != [1, 1] and ends.is_leaf
+
+
+def _a_view(r, x):
+    """A view by a method and its like in NumPy: the functions that take a tensor and an array to it."""
+    n, shape = x.ndim, x.shape
+    d, e = r.randrange(n), r.randrange(n)
+    order = r.sample(range(n), n)
+    half = shape[d] // 2
+    key = (*[slice(None)] * d, slice(half, None))
+    windows = lambda a: np.moveaxis(np.moveaxis(np.lib.stride_tricks.sliding_window_view(
+        a, half, d, writeable=True), d, 0)[::half], 0, d)  # fmt: skip
+    return r.choice([
+        (lambda t: t.transpose(d, e), lambda a: a.swapaxes(d, e)), (lambda t: t.permute(*order), lambda a: a.transpose(order)),
+        (lambda t: t[0], lambda a: a[0]) if n > 1 else (lambda t: t[None], lambda a: a[None]),
+        (lambda t: t.narrow(d, half, shape[d] - half), lambda a: a[key]), (lambda t: t[..., ::2], lambda a: a[..., ::2]),
+        (lambda t: t.reshape(-1), lambda a: a.reshape(-1)), (lambda t: t.detach(), lambda a: a), (lambda t: t.data, lambda a: a),
+        (lambda t: t.unsqueeze(d), lambda a: np.expand_dims(a, d)), (lambda t: t.unbind(d)[-1], lambda a: np.moveaxis(a, d, 0)[-1])
+        if n > 1 else (lambda t: t.float(), lambda a: a), (lambda t: t.unfold(d, half, half), windows) if half else (
+        lambda t: t.view(t.shape), lambda a: a),
+    ])  # fmt: skip
+
+
+def test_chains_of_views_and_writes_leave_what_numpy_leaves():
+    for seed in range(25):
+        r = random.Random(seed)
+        a = np.arange(48, dtype=np.float32).reshape(r.choice([(6, 8), (2, 3, 8), (48,), (2, 2, 3, 4)]))
+        x = torch.tensor(a)
+        pairs = [(x, a)]
+        for _ in range(r.randrange(3, 9)):
+            t, b = r.choice(pairs[-3:])
+            if r.random() < 0.55:
+                of_tensor, of_array = _a_view(r, b)
+                t.mul_(1)  # a part takes what is there now before it is written, and a copy of it is one of that
+                pairs.append((of_tensor(t), of_array(b)))
+            else:
+                number = r.randrange(1, 5)
+                t += number
+                b += number
+                t.mul_(2)
+                b *= 2
+        assert np.array_equal(x.numpy(), a), seed

@@ -21,7 +21,7 @@ from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.dialect_views import VIEWS
 from tengen.tensor.nodes import leaves
-from tengen.tensor.parts import is_part, part_of, refresh, reset, written
+from tengen.tensor.parts import is_part, part_of, refresh, relaid, reset, written
 from tengen.tensor.pytorch_names import function_of
 from tengen.tensor.tensor import Tensor, warn_of_lost
 from tengen.tensor.writes import NAMELESS, assigns
@@ -121,13 +121,17 @@ def _looking_who_calls(name: str, method: Callable[..., Any]) -> Callable[..., A
     def call(self: Any, *args: Any, **named: Any) -> Any:
         if leaves.parameters and not NUMPYS_WORDS & named.keys():
             if spoken(args, named) and speaks_pytorch(sys._getframe(1)):
+                if view is not None:
+                    relaid(self)
                 made = pytorchs(self, *args, **named)
                 return made if view is None else view(self, made, pytorchs, args, named)
             if refused is not None and refused[0](args, named):
                 here, there = refused[1:]
                 raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
-        made = method(self, *args, **named)
-        return made if view is None or not leaves.parameters or not _speaks(sys._getframe(1)) else view(self, made, method, args, named)
+        if view is None or not leaves.parameters or not _speaks(sys._getframe(1)):
+            return method(self, *args, **named)
+        relaid(self)
+        return view(self, method(self, *args, **named), method, args, named)
 
     return call
 
@@ -176,8 +180,10 @@ def _viewing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **named: Any) -> Any:
-        made = method(self, *args, **named)
-        return VIEWS[name](self, made, method, args, named) if leaves.parameters and _speaks(sys._getframe(1)) else made
+        if not leaves.parameters or not _speaks(sys._getframe(1)):
+            return method(self, *args, **named)
+        relaid(self)
+        return VIEWS[name](self, method(self, *args, **named), method, args, named)
 
     return call
 

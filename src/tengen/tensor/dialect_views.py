@@ -18,8 +18,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from tengen.base.errors import ArgumentError
+from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
-from tengen.tensor.parts import as_alias, as_own, as_part, is_part, root_of
+from tengen.tensor.parts import as_alias, as_own, as_part, is_part, lies, relaid, root_of
 from tengen.tensor.tensor import Tensor, settled
 
 Args, Named = Sequence[Any], dict[str, Any]
@@ -41,7 +42,7 @@ def _reshaped(base: Tensor, made: Tensor, method: Callable, args: Args, named: N
 
 def _reshaped_in_place(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
     """Where strides can say it; elsewhere PyTorch copies the elements."""
-    return (_reshaped if _strides_fit(base._layout, made.shape) else _copied)(base, made, method, args, named)
+    return (_reshaped if _strides_fit(lies(base), made.shape) else _copied)(base, made, method, args, named)
 
 
 def _strides_fit(layout: Any, shape: Sequence[Any]) -> bool:
@@ -167,6 +168,19 @@ def _windows(a: np.ndarray, dimension: int, size: int, step: int = 1) -> np.ndar
     return np.moveaxis(np.moveaxis(sliding_window_view(a, size, dimension), dimension, 0)[::step], 0, dimension % a.ndim)
 
 
+def _unfolded(base: Tensor, made: Tensor, method: Callable, args: Args, named: Named) -> Tensor:
+    """Windows, which are copied here and views in PyTorch: along the axis a step of them, behind the others one of the elements."""
+    made = _picked(_windows)(base, made, method, args, named)
+    dimension, step = named.get("dimension", args[0] if args else 0), named.get("step", args[2] if len(args) > 2 else 1)
+    of = lies(base)
+    if all(isinstance(n, int) for n in of.shape):
+        strides = list(of.strides)
+        strides.append(strides[dimension])
+        strides[dimension % base.ndim] *= step
+        made._part = made._part._replace(as_if=Layout(made.shape, made.dtype, tuple(strides), made.device))
+    return made
+
+
 def in_memory(x: Tensor, offset: int | None) -> tuple[Tensor, int]:
     """(What x is a view of, the place there that `offset` names; of None that of x's first element). Errors: ArgumentError where the elements
     lie in another order in memory than in the tensor's shape, or are no elements of it."""
@@ -245,7 +259,7 @@ VIEWS: dict[str, Callable[[Tensor, Any, Callable, Args, Named], Any]] = {
     **dict.fromkeys(("t", "swapaxes", "swapdims", "T", "mT", "mH", "H", "adjoint", "conj"), _exchanged), "transpose": _transposed,
     "permute": _permuted, **dict.fromkeys(("movedim", "moveaxis"), _moved),
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), _split), "unbind": _unbound, "select": _selected,
-    "narrow": _narrowed, "diagonal": _picked(_diagonal), "unfold": _picked(_windows), "as_strided": _strided,
+    "narrow": _narrowed, "diagonal": _picked(_diagonal), "unfold": _unfolded, "as_strided": _strided,
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expanded),
     "real": _real, "imag": _imaginary, "view_as_real": _paired("view_as_complex"), "view_as_complex": _paired("view_as_real"),
     "detach": _detached, "flip": _copied,
@@ -259,6 +273,8 @@ def views_by(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
+        if args and isinstance(args[0], Tensor):
+            relaid(args[0])
         made = function(*args, **named)
         if args and isinstance(args[0], Tensor) and not (isinstance(made, Tensor) and is_part(made)):
             return VIEWS[name](args[0], made, function, args[1:], named)

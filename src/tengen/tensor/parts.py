@@ -22,11 +22,15 @@ from tengen.tensor.tensor import Tensor, assign, from_numpy, settled
 
 
 class Part(NamedTuple):
-    """What a tensor is a part of, how its values are read there, and how what is written to it is written there."""
+    """What a tensor is a part of, how its values are read there, and how what is written to it is written there. layout: how the part lay when
+    it was made; a part that was written may lie otherwise here, and not in PyTorch. as_if: how it would lie there, where it lies otherwise
+    here from the first."""
 
     base: Tensor
     read: Callable[[Tensor], Tensor]
     write: Callable[[Tensor, Tensor], None]
+    layout: Any
+    as_if: Any = None
 
 
 class Alias(NamedTuple):
@@ -131,7 +135,7 @@ def _keep_node(x: Tensor, value: Tensor) -> None:
 def as_part(base: Tensor, made: Tensor, read: Callable[[Tensor], Tensor], write: Callable[[Tensor, Tensor], None]) -> Tensor:
     """The tensor, which knows what it is a part of: read(base) are its values, and write(base, x) gives base those of x there."""
     if made is not base:
-        made._part = Part(base, read, write)
+        made._part = Part(base, read, write, made._layout)
     return made
 
 
@@ -164,6 +168,15 @@ def is_known_as_own(x: Tensor) -> bool:
     return getattr(x, "_part", None) is False
 
 
+def lies(x: Tensor) -> Any:
+    """The layout of a tensor as PyTorch's would be: of a part that which it had when it was made."""
+    link = getattr(x, "_part", None)
+    if type(link) is Alias:
+        owner = link.alive()
+        return lies(owner) if owner is not None else link.through.layout if type(link.through) is Part else x._layout
+    return link.as_if or link.layout if type(link) is Part and link.layout.shape == x._layout.shape else x._layout
+
+
 def root_of(x: Tensor) -> Tensor:
     """What a tensor is a part of, and what that is a part of, to the last one."""
     while type(link := getattr(x, "_part", None)) is Part:
@@ -174,7 +187,7 @@ def root_of(x: Tensor) -> Tensor:
 def _off_tape(link: Link | None) -> Link | None:
     if type(link) is not Part:
         return link or None
-    return Part(as_alias(link.base, link.base._off_tape()), link.read, link.write)
+    return link._replace(base=as_alias(link.base, link.base._off_tape()))
 
 
 def _read(link: Link) -> Tensor | None:
@@ -213,11 +226,18 @@ def refresh(x: Tensor) -> None:
         assign(x, value)
 
 
+def relaid(x: Tensor) -> None:
+    """A part that was written, and so lies by itself, is a view of what it is a part of once more, before a view of it is made."""
+    link = getattr(x, "_part", None)
+    if type(link) is Part and link.layout is not x._layout:
+        refresh(x)
+
+
 def written(x: Tensor, write: Callable[[], Any]) -> Any:
     """What write() gives, which writes a part; then what it is a part of is written."""
     refresh(x)
     done = write()
-    _send(x._part, x)
+    _pass_on(x)
     return done
 
 
@@ -226,7 +246,15 @@ def reset(x: Tensor, value: Any) -> None:
     if value is not x:
         assign(x, value if isinstance(value, Tensor) else Tensor(value))
     if is_part(x):
-        _send(x._part, x)
+        _pass_on(x)
+
+
+def _pass_on(x: Tensor) -> None:
+    link, x._part = x._part, None  # so that nobody takes the old values again before they are written
+    try:
+        _send(link, x)
+    finally:
+        x._part = link
 
 
 # ---- x[key] -----------------------------------------------------------------------------------------------------------------
@@ -244,5 +272,6 @@ def is_view_key(key: Any) -> bool:
 def part_of(base: Tensor, key: Any) -> Tensor:
     """``base[key]``, which knows what it is a part of where it is a view in PyTorch."""
     read = REGISTRY["getitem"].call
+    relaid(base)
     made = read(base, key)
     return as_part(base, made, lambda b: read(b, key), lambda b, x: operator.setitem(b, key, x)) if is_view_key(key) else made

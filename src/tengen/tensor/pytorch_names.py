@@ -41,8 +41,8 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def permute(self: Tensor, *dims) -> Tensor:
-    """`transpose` with all axes: the axes in another order."""
-    return self.transpose(*dims)
+    """The axes in another order, all of them."""
+    return REGISTRY["permute"](self, _extents(dims))
 
 
 def t(self: Tensor) -> Tensor:

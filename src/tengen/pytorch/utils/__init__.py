@@ -1,5 +1,6 @@
 """`torch.utils`: data, checkpoint, dlpack, benchmark, hooks."""
 
-from tengen.pytorch.utils import _pytree, benchmark, checkpoint, data, dlpack, hooks
+import tengen.pytorch.utils._pytree  # noqa: F401  (programs reach it as an attribute of the package)
+from tengen.pytorch.utils import benchmark, checkpoint, data, dlpack, hooks
 
-__all__ = ["_pytree", "benchmark", "checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["benchmark", "checkpoint", "data", "dlpack", "hooks"]
