@@ -72,6 +72,7 @@ def test_what_has_no_meaning_is_an_error():
     x = torch.ones(2, 4, 4)
     for call in (
         lambda: torch.arange(0, -3), lambda: torch.isclose(x, x, -1.0), lambda: torch.trace(x), lambda: F.max_pool2d(x, 2, 2, 2),
+        lambda: F.max_pool2d(x, 2, dilation=0),
         lambda: torch.complex(x, x.double()), lambda: F.prelu(x, torch.ones(3)), lambda: F.triplet_margin_loss(x, x, x, margin=-1.0),
         lambda: torch.linalg.cross(torch.ones(2, 3), torch.ones(3)), lambda: F.embedding(torch.tensor([0]), torch.ones(3)),
         lambda: F.cross_entropy(x[0], torch.tensor([0, 1, 2, 3]), label_smoothing=1.5), lambda: torch.diff(x, -1),
