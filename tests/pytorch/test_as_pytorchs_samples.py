@@ -83,6 +83,9 @@ def test_what_has_no_meaning_is_an_error():
     ):  # fmt: skip
         with pytest.raises((RuntimeError, ValueError)):
             call()
+    for tensors in (x, [x, None], (x, 1.0)):
+        with pytest.raises(TypeError, match="cat takes a list or a tuple of tensors, got a"):
+            torch.cat(tensors)
 
 
 def test_norms_without_a_bias_and_with_running_statistics():
