@@ -72,6 +72,7 @@ def test_what_has_no_meaning_is_an_error():
     x = torch.ones(2, 4, 4)
     for call in (
         lambda: torch.arange(0, -3), lambda: torch.isclose(x, x, -1.0), lambda: torch.trace(x), lambda: F.max_pool2d(x, 2, 2, 2),
+        lambda: F.max_pool2d(x, 2, dilation=0),
         lambda: torch.complex(x, x.double()), lambda: F.prelu(x, torch.ones(3)), lambda: F.triplet_margin_loss(x, x, x, margin=-1.0),
         lambda: torch.linalg.cross(torch.ones(2, 3), torch.ones(3)), lambda: F.embedding(torch.tensor([0]), torch.ones(3)),
         lambda: F.cross_entropy(x[0], torch.tensor([0, 1, 2, 3]), label_smoothing=1.5), lambda: torch.diff(x, -1),
@@ -82,3 +83,21 @@ def test_what_has_no_meaning_is_an_error():
     ):  # fmt: skip
         with pytest.raises((RuntimeError, ValueError)):
             call()
+    for tensors in (x, [x, None], (x, 1.0)):
+        with pytest.raises(TypeError, match="cat takes a list or a tuple of tensors, got a"):
+            torch.cat(tensors)
+
+
+def test_norms_without_a_bias_and_with_running_statistics():
+    for net, x in ((nn.GroupNorm(1, 2, bias=False), torch.ones(2, 2, 3)), (nn.BatchNorm1d(2, bias=False), torch.ones(3, 2)),
+                   (nn.InstanceNorm1d(2, affine=True, bias=False), torch.ones(2, 3))):  # fmt: skip
+        net.weight.data.fill_(5.0)
+        net.reset_parameters()
+        assert net.bias is None and net.weight.tolist() == [1.0, 1.0] and net(x).abs().max().item() < 1e-6
+    net = nn.InstanceNorm1d(2, momentum=0.5, track_running_stats=True)
+    x = torch.tensor([[[1.0, 3.0], [2.0, 6.0]], [[3.0, 5.0], [0.0, 0.0]]])
+    net(x)  # means 2 and 4, 4 and 0; variances 2 and 2, 8 and 0
+    assert (net.running_mean.tolist(), net.running_var.tolist()) == ([1.5, 1.0], [1.5, 2.5])
+    net.eval()
+    np.testing.assert_allclose(net(x)[0, 0].numpy(), (np.array([1.0, 3.0]) - 1.5) / np.sqrt(1.5 + 1e-5), rtol=1e-6)
+    assert list(net.state_dict()) == ["running_mean", "running_var"] and nn.LayerNorm((2, 3)).state_dict()["weight"].shape == (2, 3)

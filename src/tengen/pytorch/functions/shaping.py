@@ -54,9 +54,15 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors one behind the other along an axis. An empty tensor of one axis, (0,), is left out, as in PyTorch."""
-    some = [t for t in tensors if t.shape != (0,)]
-    return F.concat(list(some or tensors), dim)
+    """Tensors one behind the other along an axis. An empty tensor of one axis, (0,), is left out, as in PyTorch.
+
+    Errors: TypeError for what is no list of tensors
+    """
+    given = [] if isinstance(tensors, Tensor) else list(tensors)
+    if isinstance(tensors, Tensor) or (odd := [t for t in given if not isinstance(t, Tensor)]):
+        found = "tensor" if isinstance(tensors, Tensor) else f"{type(odd[0]).__name__} in it"
+        raise TypeError(f"cat takes a list or a tuple of tensors, got a {found}")
+    return F.concat([t for t in given if t.shape != (0,)] or given, dim)
 
 
 concat = concatenate = cat

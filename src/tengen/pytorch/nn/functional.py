@@ -313,10 +313,12 @@ def conv_transpose3d(
 
 
 def _padded_by_half(n: int, kernel_size: Any, padding: Any, dilation: Any) -> None:
-    """ArgumentError for a padding of more than half of a window: some windows would hold nothing but padding."""
+    """ArgumentError for a dilation below 1 and a padding of more than half of a window: some windows would hold nothing but padding."""
     each = [[v] * n if not isinstance(v, (list, tuple)) else [*v] * (n // len(v)) for v in (kernel_size, padding, dilation)]
-    if any(p < 0 or 2 * p > (k - 1) * d + 1 for k, p, d in zip(*each)):
-        raise ArgumentError(f"max_pool{n}d: padding={padding} must be from 0 to half of the window, kernel_size={kernel_size}, {dilation=}")
+    if any(d < 1 or p < 0 or 2 * p > (k - 1) * d + 1 for k, p, d in zip(*each)):
+        raise ArgumentError(
+            f"max_pool{n}d: padding={padding} must be from 0 to half of the window, kernel_size={kernel_size}; dilation={dilation} at least 1"
+        )
 
 
 def max_pool1d(

@@ -177,6 +177,10 @@ class GroupNorm(Module, M.GroupNorm):
             self.bias = None
         finished(self, device, dtype)
 
+    def reset_parameters(self) -> None:
+        """Ones for the weight, zeros for the bias."""
+        _reset(self)
+
 
 class RMSNorm(Module, M.RMSNorm):
     """x / sqrt(mean(x^2) + eps) over the last axes, times a weight. eps=None: that of the input's dtype."""
