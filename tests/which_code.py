@@ -14,6 +14,7 @@ VARIABLE, QUICK, GOOD = "TENGEN_QUICK_COMPILE", "only", "0"
 OF_CODE = (  # below tests/
     "codegen", "compiler", "deploy", "runtime", "tuning", "numerics/test_targets.py",
 )  # fmt: skip
+OF_PROGRAMS = ("runtime/test_eviction.py", "runtime/test_open_channels.py", "runtime/test_open_programs.py")  # their number, memory and bits
 _TESTS = os.path.dirname(os.path.abspath(__file__))
 
 os.environ.setdefault(VARIABLE, QUICK)  # before Tengen is imported, and for children
@@ -37,7 +38,8 @@ def use(tier: str) -> None:
 
 def use_for(file: str) -> None:
     """The same, for a file of tests. Where the environment asks for something else than quick code, that is used for all."""
-    use(GOOD if _asked == QUICK and os.path.relpath(file, _TESTS).startswith(OF_CODE) else _asked)
+    name = os.path.relpath(file, _TESTS)
+    use(GOOD if _asked == QUICK and name.startswith(OF_CODE) and name not in OF_PROGRAMS else _asked)
 
 
 @contextlib.contextmanager

@@ -43,8 +43,8 @@ def test_who_has_its_processor_alone_asks_without_pauses(crowded, present, monke
     """And a rank that shares it with others gives it away between two questions."""
     asked = iter([False] * 5 + [True])
     request, done = SimpleNamespace(test=lambda: next(asked)), []
-    monkeypatch.setattr(channel.os, "sched_yield", lambda: done.append("yield"))
-    monkeypatch.setattr(channel.time, "sleep", done.append)
+    monkeypatch.setattr(channel, "os", SimpleNamespace(sched_yield=lambda: done.append("yield")))
+    monkeypatch.setattr(channel, "time", SimpleNamespace(monotonic=time.monotonic, sleep=done.append))
     monkeypatch.setattr(channel, "SPIN", 60.0)
     group = channel.Channel(SimpleNamespace(rank=0, size=2, crowded=crowded), [0, 1])
     group._until_done(request, "wait", None, present)
