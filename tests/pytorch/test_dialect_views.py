@@ -192,6 +192,15 @@ def test_what_is_written_to_a_tensor_of_an_array_is_written_to_the_array():
     torch.as_tensor(a).t()[2] += 2
     x.add_(1)
     assert a.tolist() == x.tolist() == [[2, 2, 4], [1, 5, 3]]
+    for part in (lambda a: a[1], lambda a: a.T[::2], lambda a: np.asfortranarray(a)[1:], lambda a: a[::-1, 1:]):
+        b = np.zeros((2, 3))
+        whole = part(b)
+        torch.from_numpy(part(b) if np.shares_memory(whole, b) else whole)[0] = 5
+        assert (whole[0] == 5).all() and b.sum() == (whole.sum() if np.shares_memory(whole, b) else 0)
+    held = np.ones(3)
+    y, gone = torch.from_numpy(held), weakref.ref(held)
+    del held
+    assert gone() is None and y.add_(1).tolist() == [2, 2, 2]  # the array is not kept
     with pytest.raises(RuntimeError, match="NumPy array"):
         trace(lambda: torch.from_numpy(a).add_(1), symbolic=True)()
     traced = trace(lambda y: torch.from_numpy(a).add_(1) + y)

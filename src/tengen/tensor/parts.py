@@ -48,9 +48,22 @@ class Alias(NamedTuple):
 
 
 class OfArray(NamedTuple):
-    """The NumPy array whose values a tensor has, as `torch.from_numpy` gives it."""
+    """The NumPy array whose values a tensor has, as `torch.from_numpy` gives it: how it lies in the array that owns the memory. That is not
+    kept alive: what nobody holds need not be written."""
 
-    array: np.ndarray
+    owner: Callable[[], np.ndarray | None]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...]
+    offset: int
+
+    def array(self) -> np.ndarray | None:
+        """The array; None where nobody holds its memory any more."""
+        owner = self.owner()
+        if owner is None:
+            return None
+        memory = owner if owner.flags.c_contiguous else owner.T
+        return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
 
 Link = Part | Alias | OfArray
@@ -153,8 +166,14 @@ def as_own(made: Tensor) -> Tensor:
 
 def as_array_of(array: np.ndarray, made: Tensor) -> Tensor:
     """The tensor, which knows the array that it was made of; one that cannot be written it does not."""
-    if array.flags.writeable:
-        made._part = OfArray(array)
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
+    if array.flags.writeable and whole:
+        offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        held: Any = ref(owner) if owner.base is None else lambda: owner  # of other memory the array itself says nothing
+        made._part = OfArray(held, array.shape, array.dtype, array.strides, offset)
     return made
 
 
@@ -196,7 +215,8 @@ def _read(link: Link) -> Tensor | None:
         refresh(link.base)
         return link.read(link.base)
     if type(link) is OfArray:
-        return from_numpy(link.array) if tracing.recorder is None else None
+        array = link.array() if tracing.recorder is None else None
+        return None if array is None else from_numpy(array)
     if (owner := link.alive()) is not None:
         refresh(owner)
         return owner._off_tape()
@@ -208,11 +228,13 @@ def _send(link: Link, x: Tensor) -> None:
     if type(link) is Part:
         return link.write(link.base, x)
     if type(link) is OfArray:
+        if (array := link.array()) is None:
+            return None
         if not settled(x):
             raise ArgumentError(
                 f"{x._layout.type!r} is written in a traced function, and the NumPy array that it was made of cannot be; help: x.clone() first"
             )
-        link.array[...] = x.numpy()
+        array[...] = x.numpy()
         return None
     if (owner := link.alive()) is not None:
         _keep_node(owner, x._off_tape())
