@@ -173,7 +173,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
 
     Errors: ValueError for another norm than "L1" or "L2"
     """
-    if norm.upper() not in ("L1", "L2"):
+    if str(norm).upper() not in ("L1", "L2"):
         raise ValueError(f"norm={norm!r} must be 'L1' or 'L2'")
     gap = REGISTRY["relu"](1 - pred * label)
     return _reduce(REGISTRY["sum"](gap if norm.upper() == "L1" else gap * gap, 1), reduction)

@@ -45,7 +45,7 @@ def _avg_pool(
     n: int, inp: Tensor, kernel: Any, stride: Any, padding: Any, mode: str, ceil_mode: bool, count_include_pad: bool | None,
     divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    if mode.lower() not in ("average", "average_count_exclude_padding"):
+    if str(mode).lower() not in ("average", "average_count_exclude_padding"):
         raise ArgumentError(f"avg_pool{n}d: mode={mode!r} must be 'average' or 'average_count_exclude_padding'; help: ceil_mode= by its name")
     if divisor_override is not None and divisor_override == 0:
         raise ArgumentError(f"avg_pool{n}d: divisor_override=0 divides by zero")
