@@ -689,7 +689,7 @@ class TensorMethods:
     def outer(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.outer` of the tensor."""
     def permute(self, *dims: Any) -> Tensor:
-        """`transpose` with all axes: the axes in another order."""
+        """The axes in another order, all of them."""
     def pinv(self, *args: Any, **kwargs: Any) -> Any:
         """`linalg.pinv` of the tensor."""
     def pinverse(self, *args: Any, **kwargs: Any) -> Any:
