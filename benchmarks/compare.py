@@ -140,6 +140,7 @@ class Row:
     intensity: float | None = None  # operations for each byte that must move
     rounds: int = 0
     causes: dict[str, float] = field(default_factory=dict)  # seconds of Tengen's by what they were spent on
+    cell: str = ""  # the name of the cell that measured it, by which `--resume` knows it, where that is another
 
 
 @functools.cache
@@ -364,7 +365,7 @@ def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = ()
     load = load or os.getloadavg()
     if load[0] > QUIET and THREADS > 1:
         print(f"warning: the load average is {load[0]:.2f}; other programs disturb this, and PyTorch more than Tengen")
-    there = {r.name for r in rows}
+    there = {name for r in rows for name in (r.name, r.cell)}
     todo = [c for c in chosen(cells, args) if c.name not in there]
     for i, cell in enumerate(progress(todo, bench)):
         if time.monotonic() > end:
@@ -377,6 +378,8 @@ def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = ()
         except Exception as e:  # one that fails takes nothing from the others
             traceback.print_exc()
             new = [Row(cell.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
+        for r in new:
+            r.cell = cell.name if r.name != cell.name else ""
         rows += new
         print(format_rows(new), flush=True)
         if args.resume or args.minutes < float("inf"):
