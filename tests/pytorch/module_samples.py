@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,21 @@ from pytorch_differs import DRAWN, MODULES_SKIPPED
 
 import tengen.pytorch as ours
 
-STEPS = 5
+STEPS, PATIENCE_S = 5, 120
+
+
+@contextmanager
+def reported(report: Report, name: str) -> Iterator[None]:
+    """What is found of one module or optimizer: it is written at the end of the block, which is a finding itself where it takes too long."""
+    signal.alarm(PATIENCE_S)
+    try:
+        yield
+    except TimeoutError:
+        report.add(name, Found("hang", name, f"longer than {PATIENCE_S} s"))
+    finally:
+        signal.alarm(0)
+    print(name, file=sys.stderr, flush=True)
+    report.write()
 
 
 def run_modules(report: Report, only: str | None) -> None:
@@ -37,8 +53,7 @@ def run_modules(report: Report, only: str | None) -> None:
         name = info.name
         if (only and only != name and only != name.rpartition(".")[2]) or name in MODULES_SKIPPED:
             continue
-        signal.alarm(120)
-        try:
+        with reported(report, name):
             for training in (True, False) if info.train_and_eval_differ else (True,):
                 torch.manual_seed(0)
                 samples = info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=True, training=training)
@@ -47,12 +62,6 @@ def run_modules(report: Report, only: str | None) -> None:
             if info.module_error_inputs_func is not None:
                 for bad in info.module_error_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=False, training=True):
                     _bad_module(report, name, info.module_cls, bad, bad.error_on is ModuleErrorEnum.FORWARD_ERROR)
-        except TimeoutError:
-            report.add(name, Found("hang", name, "longer than 120 s"))
-        finally:
-            signal.alarm(0)
-        print(name, file=sys.stderr, flush=True)
-        report.write()
 
 
 def _made(module_class: type, args: tuple, kwargs: dict, theirs: Any) -> Any:
@@ -152,19 +161,12 @@ def run_optimizers(report: Report, only: str | None) -> None:
         name = f"optim.{info.optim_cls.__name__}"
         if (only and only not in (name, info.optim_cls.__name__)) or info.only_supports_sparse_grads:
             continue
-        signal.alarm(120)
-        try:
+        with reported(report, name):
             for sample in info.optim_inputs_func(device="cpu"):
                 _one_optimizer(report, name, info, sample)
             if info.optim_error_inputs_func is not None:
                 for bad in info.optim_error_inputs_func(device="cpu", dtype=torch.float64):
                     _bad_optimizer(report, name, info, bad)
-        except TimeoutError:
-            report.add(name, Found("hang", name, "longer than 120 s"))
-        finally:
-            signal.alarm(0)
-        print(name, file=sys.stderr, flush=True)
-        report.write()
 
 
 def _one_optimizer(report: Report, name: str, info: Any, sample: Any) -> None:

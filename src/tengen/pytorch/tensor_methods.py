@@ -181,27 +181,20 @@ def _geometric(x: Tensor, p: float, *, generator: Any = None) -> Tensor:
     return REGISTRY["astype"](REGISTRY["maximum"](REGISTRY["ceil"](REGISTRY["log"](_share(x, generator)) / math.log1p(-p)), 1.0), x.dtype)
 
 
-def _method(name: str, f: Callable) -> Callable:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _called(name: str, f: Callable, says: str) -> Callable:
+    """A function of f's under another name and docstring, to which the tensor is given first."""
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`tengen.pytorch.{name}` of the tensor."
-    return method
-
-
-def _writing_function(name: str, method: Callable) -> Callable:
-    def function(input: Tensor, *args: Any, **named: Any) -> Tensor:
-        return method(input, *args, **named)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The method `{name}` of the tensor, which takes the result; returns it."
-    return function
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    return call
 
 
 def install(torch: ModuleType) -> None:
     """Puts them on Tensor. Args: torch: the package, whose functions they call."""
-    found: dict[str, Any] = {name: _method(name, getattr(torch, name)) for name in FUNCTIONS}
+    found: dict[str, Any] = {n: _called(n, getattr(torch, n), f"`tengen.pytorch.{n}` of the tensor.") for n in FUNCTIONS}
     found |= {f"{name}_": writing(f"{name}_", getattr(torch, name), f"`tengen.pytorch.{name}` of the tensor") for name in WRITING}
     plain = (
         data_ptr, is_nonzero, fill_diagonal_, get_device, storage_offset, is_same_size, is_set_to, polygamma, resize_, resize_as_, sum_to_size,
@@ -226,8 +219,9 @@ def install(torch: ModuleType) -> None:
     new = {name: f for name, f in found.items() if not _is_there(name)}
     OF_THE_DIALECT.update(new)
     put(new)
-    for name in FUNCTIONS_THAT_WRITE:
-        setattr(torch, f"{name}_", _writing_function(f"{name}_", getattr(Tensor, f"{name}_")))
+    for name in (f"{n}_" for n in FUNCTIONS_THAT_WRITE):
+        says = f"The method `{name}` of the tensor, which takes the result; returns it."
+        setattr(torch, name, _called(name, getattr(Tensor, name), says))
 
 
 def _is_there(name: str) -> bool:
