@@ -1,6 +1,6 @@
 """Which code tests run: quick code alone, which LLVM makes in a third of the time and which has the same bits, or good code alone,
 where a test is of code. In both nothing is compiled twice and no process compiles in the background, so what a test compiles does
-not depend on time. See `src/tengen/runtime/tiers.py`.
+not depend on time. See `src/tengen/runtime/tiers.py`. Artifacts are good code in both: their tests compare them with quick code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 VARIABLE, QUICK, GOOD = "TENGEN_QUICK_COMPILE", "only", "0"
 OF_CODE = (  # below tests/
-    "codegen", "compiler", "deploy", "runtime", "tuning", "numerics/test_targets.py",
+    "codegen", "compiler", "runtime", "tuning", "numerics/test_targets.py",
 )  # fmt: skip
 OF_PROGRAMS = ("runtime/test_eviction.py", "runtime/test_open_channels.py", "runtime/test_open_programs.py")  # their number, memory and bits
 _TESTS = os.path.dirname(os.path.abspath(__file__))

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from programs import apply
 from recorded import dumped
-from test_each_op import CASES, OF_ARTIFACTS, given, of_artifact
+from test_each_op import CASES, OF_ARTIFACTS, TARGETS, given, of_artifact
 from ways import agree, arrays
 
 import tengen.functional as F
@@ -45,7 +45,6 @@ from tengen.runtime.compile import load_object
 
 ALIGN, MARGIN = 64, 64
 RUNS = 2
-TARGETS = ("x86-64-v3", "aarch64")
 
 
 @dataclass
