@@ -130,6 +130,8 @@ def reductions(m):
         for correction in (1, 0, 2.5):
             yield "var.correction", (x, dim), {"correction": correction, "keepdim": keep}
     yield "sum.dim_IntList", (x, [1]), {"dtype": torch.float64}
+    yield "histc", (x, 5, -1, 1.5), {}
+    yield "histc", (x, 4), {}
     for dim, keep in (([1], False), ([0, -1], True), ([], False)):
         for name in "amax amin".split():
             yield name, (x, dim, keep), {}
@@ -244,6 +246,9 @@ def products(m):
     yield "bmm", (m.x(2, 3, 4), m.x(2, 4, 5)), {}
     yield "addmm", (m.x(5), m.x(3, 4), m.x(4, 5)), {}
     yield "addmm", (m.x(3, 5), m.x(3, 4), m.x(4, 5)), {"beta": 2, "alpha": 3}
+    for ends in ([2, 2, 7], [0, 7, 7], [7, 7, 7]):  # groups of the rows, some of them empty
+        yield "_grouped_mm", (m.x(7, 4), m.x(3, 4, 8), torch.tensor(ends, dtype=torch.int32)), {}
+    yield "_grouped_mm", (m.x(3, 2, 4), m.x(3, 4, 8)), {}
     for p in (2.0, 1.0, 0.0, 3.0, INF):
         yield "_cdist_forward", (m.x(2, 3, 4), m.x(2, 5, 4), p, None), {}
         yield "_pdist_forward", (m.x(4, 3), p), {}

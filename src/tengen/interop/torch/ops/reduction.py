@@ -240,3 +240,9 @@ def rooted(total: Tensor, order: float) -> Tensor:
     none = F.equal(total, 0)
     safe = F.where(none, F.ones_like(total), total)
     return F.where(none, 0.0, F.sqrt(safe) if order == 2 else F.pow(safe, 1 / order))
+
+
+@op("histc")
+def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """How many elements lie in each of equal bins between two numbers; both 0: the least and the largest element."""
+    return F.histc(x, bins, min, max)
