@@ -62,8 +62,6 @@ ALLOWED_INSIDE = {
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",
     ("tensor/eager.py", "tengen.tensor.batching"): "it calls ops, which `eager.py` runs; and only `vmap` needs it",
-    ("cli/main.py", "tengen.models.pretrained"): "it brings every network, and one command needs that",
-    ("cli/main.py", "tengen.cli.packing"): "it runs every network, and two commands need that",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
 

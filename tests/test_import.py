@@ -53,15 +53,30 @@ def test_few_records_are_made(loaded):
     assert len(loaded[1]) <= 20, f"the methods of {loaded[1]} are written while importing"
 
 
+def imported(*command):
+    """(the modules that a command line imports, what it prints)."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+
+
 @pytest.mark.parametrize("command", [["-m", "tengen"], [os.path.join(os.path.dirname(sys.executable), "tengen")]])
 def test_what_starts_other_processes_loads_nothing_to_compute_with(command):
-    """`tengen run` would have its processes wait for its own import."""
+    """`tengen run` would have its processes wait for its own import; nor do words that are printed wait."""
     if not (command[0] == "-m" or os.path.exists(command[0])):
         pytest.skip("Tengen is not installed in this environment")
-    done = subprocess.run([sys.executable, "-X", "importtime", *command, "run", "--help"], capture_output=True, text=True, check=True)
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "tengen.transport.mpiexec" in loaded and "Usage: " in done.stdout
-    assert not (more := loaded & {"numpy", "llvmlite", "tengen.tensor", "tengen.ops"}), f"loads {sorted(more)}"
+    for arguments in (["run", "--help"], ["--help"], ["--version"], ["completion", "bash"]):
+        found, printed = imported(*command, *arguments)
+        assert "tengen.cli.main" in found and printed
+        assert not (more := found & {"numpy", "llvmlite", "tengen.tensor", "tengen.ops"}), f"{arguments} loads {sorted(more)}"
+
+
+@pytest.mark.parametrize("arguments, most", [("info --help", 45), ("cache info", 10), ("targets", 55), ("config", 10)])
+def test_a_command_waits_for_its_own_imports_alone(arguments, most, loaded):
+    """At most so many of Tengen's modules beside those of `import tengen`; all commands together load some 320 more."""
+    found, _ = imported("-m", "tengen", *arguments.split())
+    ours = {m for m in found if m.partition(".")[0] == "tengen"} - set(loaded[0])
+    assert "tengen.tensor" in found and "tengen.cli.main" in ours
+    assert len(ours) <= most, f"loads {sorted(ours)}"
 
 
 @pytest.mark.parametrize("command", [["-m", "other", "run"], ["tengen", "run"]])

@@ -13,10 +13,10 @@ if sys.version_info < (3, 11) or sys.implementation.name != "cpython":  # from a
     raise ImportError(f"Tengen needs CPython 3.11 or newer, and this is {sys.implementation.name} {sys.version.split()[0]}")
 
 from tengen.base import inner_modules, tracebacks
-from tengen.base.lazy import NoSuchName, starts_others
+from tengen.base.lazy import NoSuchName, computes_nothing
 from tengen.base.version import VERSION as __version__
 
-if not starts_others():  # the processes that `tengen run` starts import what it would import for nothing before
+if not computes_nothing():  # what starts other processes, or prints words, would wait for this
     from tengen.tensor import (
         Parameter,
         Tensor,

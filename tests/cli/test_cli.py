@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ import tengen
 from tengen import Tensor, trace
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
+from tengen.cli.later import Later
 from tengen.cli.main import main
 from tengen.deploy.verify import Verified
 from tengen.runtime import cache
@@ -55,6 +57,36 @@ def test_help(command):
     assert text.startswith("Usage: ") and len(text.splitlines()) > 4
     for option, rest in re.findall(r"^  (?:-\w, )?(--[\w-]+)(.*(?:\n {20,}.*)*)", text, re.M):
         assert len(rest.strip()) > 10, f"{option} says nothing"
+
+
+def later(group, before=()):
+    """(its words, a command that stands for one which is imported when it is called) of all below a group."""
+    for name, command in group.commands.items():
+        words = (*before, name)
+        if isinstance(command, Later):
+            yield words, command
+            command = command.command()
+        if isinstance(command, click.Group):
+            yield from later(command, words)
+
+
+def test_what_help_and_completion_show_is_what_the_commands_say():
+    found = dict(later(main))
+    assert {("info",), ("cache",), ("cache", "pack"), ("run",)} <= found.keys()
+    for words, command in found.items():
+        there = command.command()
+        assert there.name == words[-1] and command.get_short_help_str(200) == there.get_short_help_str(200), words
+        assert isinstance(there, click.Group) or "Usage: " in run(*words, "--help")
+
+
+@pytest.mark.parametrize("words, wanted", [
+    ("in", ["info"]), ("cache c", ["clear"]), ("compile x --target wasm", ["wasm32", "wasm32-exact"]), ("info --gr", ["--graph"]),
+])  # fmt: skip
+def test_words_are_completed(words, wanted):
+    env = {**os.environ, "_TENGEN_COMPLETE": "bash_complete", "COMP_WORDS": f"tengen {words}", "COMP_CWORD": str(len(words.split()))}
+    program = "from tengen.cli.main import main; main(prog_name='tengen')"
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == wanted, done.stderr
 
 
 def test_summary(tmp_path):
@@ -111,7 +143,8 @@ def verified(model, folder, found):
 def test_verify_tells_its_answers_apart(model, tmp_path, monkeypatch):
     run("compile", model, "-o", tmp_path)
     with monkeypatch.context() as m:
-        m.setattr("tengen.cli.main.verify_artifact", lambda *_, **__: Verified("aarch64", "different", 2, 16, 3, "run 0: 1.0 here, 2.0 there"))
+        found = Verified("aarch64", "different", 2, 16, 3, "run 0: 1.0 here, 2.0 there")
+        m.setattr("tengen.cli.artifacts.verify_artifact", lambda *_, **__: found)
         text = run("verify", model, tmp_path, code=1)
         assert "16 values, 3 differ" in text and "the artifact is not the model: run 0" in text
     monkeypatch.setenv("PATH", "")
@@ -211,8 +244,7 @@ def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
     done = command("info", str(tmp_path / "none"))
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1
     if name == "tengen":  # all are one function, which need not be asked everything three times
-        done = subprocess.run([sys.executable, "-X", "importtime", "-m", name, "--version"], capture_output=True, text=True)
-        assert done.stdout == f"tengen {VERSION}\n" and "tengen.cli.run" in done.stderr and "tengen.cli.main" not in done.stderr
+        assert command("--version").stdout == f"tengen {VERSION}\n"
         assert command("no").returncode == command().returncode == 2
 
 

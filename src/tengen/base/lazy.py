@@ -100,10 +100,14 @@ def names_of(module: str, elsewhere: Mapping[str, str]) -> Callable[[str], objec
     return find
 
 
-def starts_others() -> bool:
-    """Whether this process is the command `tengen run` (or ``python -m tengen run``), which starts other processes and computes nothing
-    itself. It is asked while `tengen` is being imported, when `sys.argv` of ``python -m`` still begins with "-m"."""
-    if sys.argv[1:2] != ["run"]:
+COMPUTE_NOTHING = ("run", "completion", "--version", "--help", "-h")  # what the command `tengen` begins with where it needs no tensors
+
+
+def computes_nothing() -> bool:
+    """Whether this process is the command `tengen` (or ``python -m tengen``) with one of the words above behind it: `tengen run` starts other
+    processes, and they import the rest. It is asked while `tengen` is being imported, when `sys.argv` of ``python -m`` still begins with
+    "-m"."""
+    if not sys.argv[1:] or sys.argv[1] not in COMPUTE_NOTHING:
         return False
     if sys.argv[0] == "-m":
         n = len(sys.argv) - 1

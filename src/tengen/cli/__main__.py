@@ -1,6 +1,6 @@
 """``python -m tengen.cli``."""
 
-from tengen.cli.entry import main
+from tengen.cli.main import main
 
 if __name__ == "__main__":
     main()

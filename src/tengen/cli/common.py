@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -29,3 +29,18 @@ def plain_errors(f: Callable) -> Callable:
             raise click.ClickException("\n".join(said)) from e
 
     return wrapped
+
+
+def table(rows: Sequence[tuple[str, str]]) -> None:
+    """Prints rows of a name and what it stands for."""
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {value}")
+
+
+def size_of(n: int) -> str:
+    """A number of bytes, for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= scale:
+            return f"{n / scale:.1f} {unit}"
+    return f"{n} bytes"
