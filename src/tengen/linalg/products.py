@@ -13,6 +13,7 @@ from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.ops.linalg_factor import identity_like
+from tengen.ops.reduce import narrowed, widened
 from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.tensor import Tensor
 
@@ -161,6 +162,8 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     if not (x.dtype.is_float or x.dtype.is_complex):
         raise DTypeError(f"vector_norm: takes floats or complex numbers, got {x.dtype}; help: cast with .astype('float32')")
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)
+    if x.dtype.compute is not x.dtype:  # powers leave float16's range
+        return narrowed(vector_norm(widened(x), axis=axes, keepdims=keepdims, ord=ord), x)
     op = REGISTRY
     size = op["abs"](x)
     total = lambda v: op["sum"](v, axes, keepdims) if axes else v
