@@ -17,7 +17,7 @@ from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
 from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
-from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.numbers import Number, stepped, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
 from tengen.jit.script.variables import Variables, mapped
 from tengen.ops.define import REGISTRY
@@ -310,7 +310,7 @@ def _over_count(over: Count, body: Callable[[Any], Any], loop: Loop) -> Signal |
     def step() -> Any:
         i = position[0]
         signal = body(i)
-        position[0] = i + over.step
+        position[0] = stepped(i, over.step)
         return signal
 
     return _while(test, step, loop, (), body, position)

@@ -18,7 +18,7 @@ from tengen.base.record import record
 from tengen.jit.script.aliases import Names, Pair, Path, Place, note, pairs, places_in, refusal, refuse_shared, shared, twins
 from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import OF_ITS_OWN, UNSET, described, zeros
-from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.numbers import Number, stepped, strong
 from tengen.jit.script.signals import Signal
 from tengen.jit.script.texts import with_lists
 from tengen.jit.script.variables import Variables, copied, set_cell, value_in
@@ -381,7 +381,7 @@ def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Va
     def step() -> Any:
         i = position[0]
         signal = body(over.item(strong(i)))
-        position[0] = i + 1
+        position[0] = stepped(i, 1)
         return signal
 
     return run_while_region(lambda: position[0] < n, step, loop, variables, (key, types), last, position, n, True)
