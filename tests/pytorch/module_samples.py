@@ -198,8 +198,7 @@ def _one_optimizer(report: Report, name: str, info: Any, sample: Any) -> None:
                 else:
                     make(lambda closure=closure: second.step(closure))
             for i, (a, b) in enumerate(zip(theirs, mine)):
-                # the rate, which schedules change in running programs, is float32: 6e-8 of each step
-                if not np.allclose(b.detach().numpy(), array_of(a), rtol=1e-6, atol=1e-7):
+                if not np.allclose(b.detach().numpy(), array_of(a), rtol=1e-11, atol=1e-12):
                     raise Differs("numbers", f"parameter {i} after step {step + 1}: {b.tolist()}, PyTorch's {a.tolist()}")
 
 

@@ -122,6 +122,9 @@ EXPECTED: list[tuple[str, str, str, str]] = [
     ("complex", "not compared", "ComplexHalf", "there are no complex numbers of two float16"),
     ("batch_norm", "refused", "shape (0,)", "an empty tensor needs an axis of channels, too"),
     ("cov", "dtype", "aweights=float32", "weights are computed in the precision of the observations"),
+    ("optim.ASGD", "numbers", "", "PyTorch keeps eta and mu in float32 for parameters of float64"),
+    ("optim.NAdam", "numbers", "", "PyTorch keeps mu_product in float32 for parameters of float64"),
+    ("optim.", "other error", "param names are missing", "pairs of a name and a parameter are another error"),
     ("optim.Muon", "numbers", "", "its iteration is in the parameter's dtype: docs/pytorch.md"),
 ]
 

@@ -10,8 +10,8 @@ such a dtype the integers that stand for the numbers, rounded to nearest; of suc
 >>> x.tolist(), x.astype("float32").tolist()
 ([2, 5], [1.0, 2.5])
 
-Operations that only move elements (views, slices, `concat`, `stack`, `take`, `gather` ...) keep what the integers stand for; a filter of `dispatch`,
-which is added with the first dtype that carries a scale, hands it on. What else is computed of such integers is plain integers.
+Operations that only move elements (views, slices, `concat`, `stack`, `take`, `gather` ...) keep what the integers stand for: a filter of
+`dispatch`, which is added with the first dtype that carries a scale, hands it on. What else is computed of such integers is plain integers.
 
 >>> x[1:].astype("float32").tolist()
 [2.5]
@@ -85,7 +85,8 @@ def numbers_of(x: Any) -> Any:
 
 # ---- what only moves elements --------------------------------------------------------------------------------------------
 
-_MOVED = {"copy": slice(0, 1), "concat": slice(None), "gather": slice(0, 1), "index": slice(-1, None)}  # op, but views -> the operands that it moves
+# ops beside views -> the operands that they move
+_MOVED = {"copy": slice(0, 1), "concat": slice(None), "gather": slice(0, 1), "index": slice(-1, None)}
 
 
 def _handing_on(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,9 +116,10 @@ def _common(op: Op, moved: Sequence[Any]) -> Any:
         )
         return None
     if any(q is not first and q != first for q in found):
+        told = ", ".join("plain integers" if q is None else repr(q) for q in found)
         raise ArgumentError(
-            f"{op.name}() of integers that do not stand for the same numbers: {', '.join('plain integers' if q is None else repr(q) for q in found)}; "
-            "help: bring them to one dtype, [x.astype(qint8(scale)) for x in ...], or join what they stand for, x.astype('float32')"
+            f"{op.name}() of integers that do not stand for the same numbers: {told}; help: bring them to one dtype, "
+            "[x.astype(qint8(scale)) for x in ...], or join what they stand for, x.astype('float32')"
         )
     return first
 
