@@ -16,6 +16,7 @@ from tengen import Parameter, Tensor, amp, random, trace
 from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
+from tengen.jit.observe import Observer
 from tengen.models import resnet18
 from tengen.optimizer import SGD
 
@@ -239,6 +240,56 @@ def test_a_repeated_step_calls_nothing_for_each_module():
     assert bound == as_many <= 20
     assert step_of_few == step_of_many and not any(f.startswith(("module", "optimizer", "models")) for f in step_of_many), step_of_many
     assert "jit/direct.py" in step_of_many and not {"jit/reach.py", "jit/recordings.py"} & step_of_many
+
+
+# -- what is seen of a recording -------------------------------------------------------------------------------------------------
+
+
+def test_what_tengen_does_for_a_call_of_an_op_is_not_seen(monkeypatch):
+    """A profiler's hook takes longer than most of the calls that it sees. Of a call of an op it sees some 50, which were 140."""
+    seen, see = [], Observer._see
+
+    def counted(self, frame, event, arg):
+        seen.append(event)
+        return see(self, frame, event, arg)
+
+    def recorded(n):
+        def f(x):
+            for _ in range(n):
+                x = F.flip(F.exp(x), 1)
+            return x * SCALE
+
+        trace(f)(X)  # what the first call of all does is not counted
+        seen.clear()
+        trace(f)(X)
+        return len(seen)
+
+    monkeypatch.setattr(Observer, "_see", counted)
+    few, many = recorded(2), recorded(6)
+    assert many - few < 8 * 75, f"{(many - few) / 8} events for a call of an op"
+
+
+ROWS = 2
+
+
+class Rows:
+    def __index__(self):
+        return ROWS
+
+
+CALLS = {
+    "alone": lambda x: F.repeat(x, Rows()), "in a tuple": lambda x: F.reshape(x, (Rows(), -1)),
+    "in a tuple of tuples": lambda x: F.pad(x, ((Rows(), 0), (0, Rows()))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", CALLS)
+def test_a_global_that_a_users_number_reads_is_seen(monkeypatch, where):
+    """An op converts it, by the user's `__index__`."""
+    traced = trace(CALLS[where])
+    for n in (2, 3, 2):
+        monkeypatch.setattr(sys.modules[__name__], "ROWS", n)
+        assert bytes_of(traced(X)) == bytes_of(CALLS[where](X))
 
 
 # -- how many, and for how long --------------------------------------------------------------------------------------------------

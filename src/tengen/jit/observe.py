@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tengen.base.device import Device
+from tengen.base.dtype import DType
 from tengen.base.users import is_users
+from tengen.ops.calls import Run
 from tengen.ops.define import Op
+from tengen.tensor import Parameter, Tensor
 from tengen.tensor.recorder import Recorder
 
 
@@ -119,6 +122,12 @@ _CLOCK = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "mo
 _CHANCE = {"random", "getrandbits", "urandom"}
 _SUSPECTS = _CLOCK | _CHANCE
 
+_KNOWN = {Tensor, Parameter, DType, int, float, bool, str, type(None)}  # types whose values are converted without users' code
+
+
+def _nothing() -> None:
+    pass
+
 
 class Observer:
     """Sees the calls of the calling thread inside a ``with`` block.
@@ -132,6 +141,7 @@ class Observer:
         self.executed: list[tuple[types.CodeType, dict]] | None = []
         self.calls: list[tuple[str, str]] = []
         self._seen: dict[int, types.CodeType] = {}
+        self._inside = self._sees = False  # whether the block is entered; whether calls are seen now
 
     def __enter__(self) -> Observer:
         self._before = sys.getprofile()
@@ -139,19 +149,48 @@ class Observer:
         if self._before is not None and not isinstance(self._before, (types.FunctionType, types.MethodType)):
             self.executed = None
         else:
-            sys.setprofile(self._see)
+            self._inside = True
+            self._resume()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._inside = self._sees = False
         if self.executed is not None:
             sys.setprofile(self._before)
 
     def pause(self) -> Callable[[], None]:
-        """No calls are seen until the returned function is called."""
-        if self.executed is None:
-            return lambda: None
+        """No calls are seen until the returned function is called, or that of a pause around this one."""
+        if not self._sees:
+            return _nothing
+        self._sees = False
         sys.setprofile(self._before)
-        return lambda: sys.setprofile(self._see)
+        return self._resume
+
+    def _resume(self) -> None:
+        if self._inside:
+            self._sees = True
+            sys.setprofile(self._see)
+
+    def call_of_op(self, run: Run, op: Op, inputs: tuple, attrs: tuple) -> Any:
+        """Runs a call of an op without seeing what Tengen does for it, which is most of all calls. It is seen where it may run users' code:
+        that of an op of theirs, or of operands and attributes that are not of known types, which are converted."""
+        if "::" in op.name or op.fn.__module__[:7] != "tengen.":  # the gradient of a user's op has its name
+            return run(op, inputs, attrs)
+        for x in inputs:
+            if type(x) not in _KNOWN:
+                return run(op, inputs, attrs)
+        for a in attrs:
+            if type(a) is tuple:
+                for x in a:
+                    if type(x) not in _KNOWN:
+                        return run(op, inputs, attrs)
+            elif type(a) not in _KNOWN:
+                return run(op, inputs, attrs)
+        resume = self.pause()
+        try:
+            return run(op, inputs, attrs)
+        finally:
+            resume()
 
     def _see(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -184,15 +223,16 @@ class Observer:
 
 
 class ObservedRecorder(Recorder):
-    """A recorder whose own work for a call of an op is not observed: it runs no users' code, and observing it would take most
-    of the time."""
+    """A recorder whose own work for a call of an op is not observed, whatever its operands are: they are converted before."""
+
+    observer: Observer
 
     def __init__(self, name: str, constants: bool, observer: Observer, device: Device):
         super().__init__(name, constants=constants, device=device)
-        self._observer = observer
+        self.observer = observer
 
     def record(self, op: Op, inputs: tuple, attrs: tuple):
-        resume = self._observer.pause()
+        resume = self.observer.pause()
         try:
             return super().record(op, inputs, attrs)
         finally:

@@ -72,7 +72,7 @@ class PartsRecorder(Recorder):
 
     def __init__(self, parts: Parts, device: Device, constants: bool = False, observer: Observer | None = None):
         super().__init__(parts.name, constants=constants, device=device)
-        self._parts, self._observer, self.whole = parts, observer, observer is not None
+        self._parts, self.observer, self.whole = parts, observer, observer is not None
         self._is_recorded = self.whole  # and not called because it is known to ask for values
         self.cuts: list[str | None] = []
         self._calls = Calls()
@@ -128,12 +128,12 @@ class PartsRecorder(Recorder):
                 return out
             types = tuple([None if x is None else x._layout.type for x in inputs])
             return self._add(template(op, types, attrs, self.device), op, inputs, attrs)
-        resume = self._observer.pause() if self._observer is not None else None
+        assert self.observer is not None
+        resume = self.observer.pause()
         try:
             out = super().record(op, inputs, attrs)
         finally:
-            if resume is not None and self._observer is not None:
-                resume()
+            resume()
         for t in out if isinstance(out, tuple) else (out,):
             self._seen.append(ref(t))
         return out
@@ -250,9 +250,9 @@ class PartsRecorder(Recorder):
     # -- questions ---------------------------------------------------------------------------------------------------------
     def asked(self) -> None:
         """A value is asked for: runs what is recorded, and goes on with nothing recorded."""
-        if self._observer is not None:  # nothing of such a call is guarded
-            self._observer.__exit__()
-            self._observer = None
+        if self.observer is not None:  # nothing of such a call is guarded
+            self.observer.__exit__()
+            self.observer = None
         if self.whole:
             self._divide()
         where = user_line()

@@ -67,6 +67,12 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
 
 def run_slow(op: Op, inputs: tuple, attrs: tuple):
     """The same without a look at the table of plans: brings the call into order, and makes or finds its plan, or records it."""
+    if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.observer is not None:
+        return recorder.observer.call_of_op(_run_in_order, op, inputs, attrs)
+    return _run_in_order(op, inputs, attrs)
+
+
+def _run_in_order(op: Op, inputs: tuple, attrs: tuple):
     if (parts := parts_of(inputs)) is not None:
         return _run_placed(parts, op, inputs, attrs)
     if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.answers:

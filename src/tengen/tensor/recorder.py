@@ -131,6 +131,7 @@ class Recorder:
 
     of_a_body = False
     answers = False
+    observer: Any = None  # sees which users' code runs: `jit/observe.py`
 
     def __init__(
         self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None, graph: Graph | None = None
