@@ -69,7 +69,8 @@ def _made(module_class: type, args: tuple, kwargs: dict, theirs: Any) -> Any:
     kind = at_path(ours, f"nn.{module_class.__name__}")
     args, kwargs = list(args), dict(kwargs)
     net = make(lambda: kind(*map(as_ours, args), **as_ours(kwargs)).to(ours.float64))
-    state = {k: tensor_of(v) for k, v in theirs.state_dict().items() if not k.endswith("num_batches_tracked")}
+    known = dict(make(net.state_dict))
+    state = {k: tensor_of(v) for k, v in theirs.state_dict().items() if k in known or not k.endswith("num_batches_tracked")}
     make(lambda: net.load_state_dict(state))
     return net
 

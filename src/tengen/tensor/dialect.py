@@ -55,6 +55,10 @@ def _without_axes(x: Tensor, args: tuple, named: dict) -> bool:
     return not x._layout.shape
 
 
+def _of_bools(x: Tensor, args: tuple, named: dict) -> bool:
+    return x._layout.dtype.kind == "b"
+
+
 def _summed(x: Tensor, args: tuple, named: dict) -> bool:
     return "dtype" in named or x._layout.dtype.kind == "u"
 
@@ -89,6 +93,7 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
     **{name: (_always, "elementwise") for name in ("where", "svd")},
     **{name: (_summed, "reductions") for name in ("sum", "prod", "cumsum", "cumprod", "nansum")},
+    **{name: (_of_bools, "elementwise") for name in ("sign", "square")},
     **{name: (_of_unsigned, "reductions") for name in ("all", "any", "trace")}, "argwhere": (_without_axes, "reductions"),
     **{name: (_without_axes, "shaping") for name in (
         "gather", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_select")},

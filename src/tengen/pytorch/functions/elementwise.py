@@ -88,7 +88,6 @@ from tengen.functional import (
     sinc,
     sinh,
     sqrt,
-    square,
     tan,
     tanh,
     tensordot,
@@ -386,6 +385,11 @@ def sgn(input: Tensor) -> Tensor:
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as the elements are below, at or above 0; bools as they are."""
     return F.sign(input) if input.dtype.kind != "b" else input
+
+
+def square(input: Tensor) -> Tensor:
+    """x times x; of bools int64."""
+    return F.square(input.astype("int64") if input.dtype.kind == "b" else input)
 
 
 def signbit(input: Tensor) -> Tensor:
