@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tengen.autodiff.modes import unless_recorded
 from tengen.base.errors import ScriptError, user_line
 from tengen.jit.script.aliases import Pair, Path, Place, note, pairs, refuse_shared, shared
 from tengen.jit.script.checks import Raised, record_check
@@ -117,7 +118,7 @@ def branch(
         return tuple((lambda i=i: [pair[i]() for pair in merge.pairs]) for i in (0, 1))
 
     try:
-        made = run_cond(test, side(then), side(other), [], settle)
+        made = run_cond(test, side(then), side(other), [], settle, unless_recorded())
     finally:
         variables.restore()
     for n, (value, moved) in template["values"].items():

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from tengen.autodiff.modes import unless_recorded
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
 from tengen.base.record import record
@@ -406,7 +407,7 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
         return [*after, *stacked]
 
     try:
-        last, stacked = run_scan(step, [strong(t) for t in state.leaves], over.tensors, over.length)
+        last, stacked = run_scan(step, [strong(t) for t in state.leaves], over.tensors, over.length, hidden=unless_recorded())
     finally:
         variables.restore()
     state.put(last)
@@ -482,7 +483,7 @@ class _WhileRegion:
         counter = [] if self.position is None else [self.position[0]]
         first = [*self.state.leaves, *counter, *([Number.of(0)] if ends else []), *self.returned]
         try:
-            made = run_while(self.condition, self.step, [strong(t) for t in first], self.limit)
+            made = run_while(self.condition, self.step, [strong(t) for t in first], self.limit, unless_recorded())
         finally:
             self.state.variables.restore()
         self.state.put(made[:n])
