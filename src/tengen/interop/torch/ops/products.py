@@ -41,6 +41,18 @@ def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -
     return _plus(x, F.matmul(a, b), beta, alpha)
 
 
+@op("addmv")
+def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha a b, of a vector b."""
+    return _plus(x, F.matmul(a, b), beta, alpha)
+
+
+@op("addbmm")
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha times the sum of the products of a batch."""
+    return _plus(x, F.sum(F.matmul(a, b), 0), beta, alpha)
+
+
 @op("linear")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weight^T + bias."""
