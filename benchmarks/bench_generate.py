@@ -14,13 +14,13 @@ from compare import Case, Cell, Goal, Row
 from networks import NETWORKS, VOCABULARY
 
 import tengen
-from tengen.models.generation import Sampling
+from tengen.models.generation import SEEN, Sampling
 
 torch = compare.peer("torch")
 CONTEXT, PROMPT, NEW = 1088, 16, 128
 SIZES = {"6 x 384": {"layers": 6, "width": 384, "heads": 6}, "12 x 768": {"layers": 12, "width": 768, "heads": 12}}
 PLACES = (1, 64, 256, 512, 1023)
-FLAT = 1.25  # of a token at the first place: attention reads up to 1,024 keys and values
+FLAT = 1.1  # of a token at the first place, without the time of reading the keys and values that attention sees
 
 
 def network(size: str):
@@ -91,12 +91,20 @@ def text(size: str) -> Case:
         found["torch, growing cache"] = lambda d=TorchDecoder(theirs, False, False): d.generate(ids, NEW)
         found["torch, written cache"] = lambda d=TorchDecoder(theirs, True, False): d.generate(ids, NEW)
         found |= compare.attempt("torch.compile", lambda: lambda d=TorchDecoder(theirs, True, True): d.generate(ids, NEW))
-    work = 4.0 * NEW * sum(p.size for name, p in net.named_parameters() if name not in ("tokens.weight", "positions.weight"))
-    return Case(f"GPT {size}, {NEW} tokens", found, Goal(1.0, "fastest"), work, "B")
+    return Case(f"GPT {size}, {NEW} tokens", found, Goal(1.0, "fastest"), NEW * bytes_of_weights(net), "B")
+
+
+def bytes_of_weights(net) -> float:
+    """The weights that each token reads whole."""
+    return 4.0 * sum(p.size for name, p in net.named_parameters() if name not in ("tokens.weight", "positions.weight"))
 
 
 def places() -> list[Row]:
-    """The time of one token at some places of a text, all in turns."""
+    """The time of one token at some places of a text, all in turns.
+
+    Attention's own share is the time of reading the keys and values at that place, as quickly as the token at the first place reads the
+    weights. The rest is what has to be flat.
+    """
     net, _ = network("6 x 384")
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (1, PROMPT)).astype(np.int32)
     _, caches = net.step(tengen.Tensor(ids))
@@ -105,11 +113,15 @@ def places() -> list[Row]:
     more = tengen.Tensor(how.numbers()), tengen.Tensor(np.zeros((1, 1), np.float32))
     args = compare.arguments("generate", 4.0)
     times, _ = compare.run_rounds(Case("a token", {str(t): lambda t=t: decode(new, np.array([t]), *more) for t in PLACES}), args)
+    weights = bytes_of_weights(net)
+    read = {t: 4 * -(-(t + 1) // SEEN) * SEEN * sum(x.size // x.shape[2] for pair in caches for x in pair) for t in PLACES}
     rows = []
     for t in PLACES:
         ratio = float(np.median(np.array(times[str(t)]) / np.array(times[str(PLACES[0])])))
-        value = f"{1e3 * float(np.median(times[str(t)])):.2f} ms, {ratio:.2f} of the first"
-        rows.append(Row(f"GPT 6 x 384, the token at {t}", value=value, reached=ratio <= FLAT))
+        own = (read[t] - read[PLACES[0]]) / (read[PLACES[0]] + weights)
+        said = f"{1e3 * float(np.median(times[str(t)])):.2f} ms, {ratio:.2f} of the first"
+        value = f"{said}; {own:.2f} for keys and values, {ratio - own:.2f} without"
+        rows.append(Row(f"GPT 6 x 384, the token at {t}", value=value, reached=ratio - own <= FLAT))
     return rows
 
 

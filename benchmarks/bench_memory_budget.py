@@ -1,7 +1,7 @@
 """Training steps within a budget of memory: resident bytes above the process's own start and time of a step, each contender in a
 fresh process, beside PyTorch's `activation_memory_budget` and MegEngine's sublinear memory and DTR.
 
-    python benchmarks/bench_memory_budget.py [--rows NETWORK] [--who CONTENDER] [--quick] [--minutes N] [--again] [--file JSON]
+    python benchmarks/bench_memory_budget.py [--rows NETWORK] [--who CONTENDER] [--quick] [--minutes N] [--patience S] [--again] [--file JSON]
 
 The budgets: ResNet-50, batch 8, within 376 MiB of states and temporaries, so that the whole process grows by 400; the GPT and ViT-Tiny at
 half of what their programs need without one, or at the smallest budget that can be met, where that is more; "disk": values may also be
@@ -128,7 +128,7 @@ CHILDREN = {"tengen": tengen_side, "tengen-budget": tengen_budget, "torch": torc
 # ---- all of them ---------------------------------------------------------------------------------------------------------
 
 
-def run(who: str, name: str, how: str, patience_s: float = PATIENCE_S) -> dict:
+def run(who: str, name: str, how: str, patience_s: float) -> dict:
     """What a contender says in a process of its own; {"error": ...} where it fails."""
     script = str(HERE / ("megengine_budget.py" if who == "MegEngine" else "bench_memory_budget.py"))
     python = os.environ["MEGENGINE_PYTHON"] if who == "MegEngine" else sys.executable
@@ -183,6 +183,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--rows", default="", help="the networks whose name contains this")
     p.add_argument("--who", default="", help="the contenders whose name contains this, as 'torch' or 'tengen, none'")
     p.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing more is begun")
+    p.add_argument("--patience", type=float, default=PATIENCE_S, help=f"seconds after which a contender is stopped; default {PATIENCE_S}")
     p.add_argument("--again", action="store_true", help="measure also what the file has")
     p.add_argument("--file", type=Path, help="of the figures; default: memory_budget.THREADS.json in this machine's folder of results/")
     return p.parse_args()
@@ -203,9 +204,9 @@ def main() -> None:
             key = name, who, how
             if args.who in f"{who}, {how}" and (args.again or key not in known or "error" in known[key]):
                 spent = lambda: time.monotonic() - start
-                found = {} if spent() > 60 * args.minutes else run(who, name, how)
+                found = {} if spent() > 60 * args.minutes else run(who, name, how, args.patience)
                 if who == "tengen" and found:  # the second process finds its program in the cache
-                    found = {} if spent() > 60 * args.minutes else run(who, name, how)
+                    found = {} if spent() > 60 * args.minutes else run(who, name, how, args.patience)
                 if not found:
                     left.append(f"{name}: {who}, {how}")
                     continue

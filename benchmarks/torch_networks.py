@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+from transformers_networks import transformers_networks
 
 from tengen import Tensor
 from tengen.autodiff import GradManager
@@ -113,30 +114,6 @@ def timm_networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dict]]:
     for name in TIMM:
         side = 224 if "224" in name else 64
         yield f"timm/{name}", lambda n=name: timm.create_model(n, pretrained=False), (torch.randn(1, 3, side, side),), {}
-
-
-def transformers_networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dict]]:
-    """See `torchvision_networks`; tiny configurations."""
-    import transformers as t
-
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    ids, mask = torch.randint(0, 99, (2, 7)), torch.ones(2, 7, dtype=torch.int64)
-    mask[1, 5:] = 0
-    by_name = {"input_ids": ids, "attention_mask": mask}
-    yield "transformers/bert", lambda: t.BertModel(t.BertConfig(vocab_size=99, **small)), (), by_name
-    gpt2 = t.GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False)
-    yield "transformers/gpt2", lambda: t.GPT2LMHeadModel(gpt2), (), by_name
-    llama = t.LlamaConfig(vocab_size=99, num_key_value_heads=2, use_cache=False, **small)
-    yield "transformers/llama", lambda: t.LlamaForCausalLM(llama), (), by_name
-    image = torch.randn(2, 3, 32, 32)
-    yield "transformers/vit", lambda: t.ViTModel(t.ViTConfig(image_size=32, patch_size=8, **small)), (image,), {}
-    whisper = t.WhisperConfig(
-        vocab_size=99, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=64, decoder_ffn_dim=64, num_mel_bins=16, max_source_positions=20, max_target_positions=16, use_cache=False,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-    )  # fmt: skip
-    heard = {"input_features": torch.randn(2, 16, 40), "decoder_input_ids": ids}
-    yield "transformers/whisper", lambda: t.WhisperForConditionalGeneration(whisper), (), heard
 
 
 def networks() -> Iterator[tuple[str, Callable[[], Any], tuple, dict]]:

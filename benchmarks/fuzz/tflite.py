@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 sys.path.pop(0)  # the folder of this file, which has the name of the package that holds TFLite's schema
 import atheris
 
+from tengen.interop import onnx, torch  # noqa: F401  (what is imported before is not instrumented, which takes minutes)
+
 with atheris.instrument_imports(include=["tengen.interop.tflite"]):
     from tengen.interop.tflite import load, to_module
 

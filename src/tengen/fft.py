@@ -22,11 +22,11 @@ import numpy as np
 
 from tengen.base.dtype import dtype as named
 from tengen.base.dtype import float32, float64
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError, Undecided
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError, Undecided
 from tengen.kernels.fourier import factors
 from tengen.kernels.roots import roots_of_unity
 from tengen.loops.lang import as_int
-from tengen.ops.attributes import DeviceLike, DTypeLike
+from tengen.ops.attributes import Axes, DeviceLike, DTypeLike
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.ops.shape import normalize_axis
@@ -124,7 +124,7 @@ def _along(x: Any, n: int | None, axis: int, norm: str | None, inverse: bool) ->
 
 
 def _no_axis(x: Tensor) -> int:
-    raise ShapeError(f"a Fourier transform of a 0-d tensor, {x.dtype}[]; help: it needs an axis")
+    raise AxisError(f"a Fourier transform of a 0-d tensor, {x.dtype}[]; help: it needs an axis")
 
 
 def fft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
@@ -220,17 +220,17 @@ def _over(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str
     return _joined(parts)
 
 
-def fftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def fftn(x: Tensor, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str | None = None) -> Tensor:
     """`fft` along several axes, all by default. s: the length along each, as `n` of `fft`; without axes those of the last ones."""
     return _over(x, s, axes, norm, False)
 
 
-def ifftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def ifftn(x: Tensor, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str | None = None) -> Tensor:
     """`ifft` along several axes: the inverse of `fftn`."""
     return _over(x, s, axes, norm, True)
 
 
-def rfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def rfftn(x: Tensor, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str | None = None) -> Tensor:
     """`fftn` of real numbers: `rfft` along the last of the axes, then `fft` along the others."""
     x = dispatch.tensor(x)
     *others, (last, n) = _sizes(x, s, axes)
@@ -238,7 +238,7 @@ def rfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None 
     return y if not others else _over(y, [y.shape[a] if k is None else k for a, k in others], [a for a, _ in others], norm, False)
 
 
-def irfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def irfftn(x: Tensor, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`: `ifft` along all axes but the last one, then `irfft` along that."""
     x = dispatch.tensor(x)
     *others, (last, n) = _sizes(x, s, axes)
@@ -247,22 +247,22 @@ def irfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None
     return irfft(x, n, last, norm)
 
 
-def fft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft2(x: Tensor, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """`fftn` along two axes, the last ones by default."""
     return fftn(x, s, axes, norm)
 
 
-def ifft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def ifft2(x: Tensor, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """`ifftn` along two axes, the last ones by default."""
     return ifftn(x, s, axes, norm)
 
 
-def rfft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def rfft2(x: Tensor, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """`rfftn` along two axes, the last ones by default."""
     return rfftn(x, s, axes, norm)
 
 
-def irfft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def irfft2(x: Tensor, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """`irfftn` along two axes, the last ones by default."""
     return irfftn(x, s, axes, norm)
 

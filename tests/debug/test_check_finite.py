@@ -13,6 +13,7 @@ from tengen.base.errors import NonFiniteError
 from tengen.debug.carries import carried
 from tengen.debug.finite import Marked
 from tengen.debug.marks import largest_magnitude, marked
+from tengen.ops.define import dispatch
 from tengen.optimizer import SGD
 from tengen.passes.pipeline import optimize
 from tests.each import each
@@ -271,3 +272,32 @@ def test_what_a_loop_is_given_for_each_iteration():
     before, after = (next(n for n in g.nodes if n.op == "scan") for g in (run.graph, marked(run.graph, {})))
     ops = [[n.op for n in s.attrs["body"].nodes] for s in (before, after)]
     assert ops[1] == [*ops[0], "largest_magnitude"] and len(after.outputs) == len(before.outputs) + 1
+
+
+def test_blocks_leave_nothing_behind_and_nest_with_watch():
+    before = Tensor.__add__, dispatch.run, dispatch.slow
+    x, zero = Tensor([1.0, -1.0]), Tensor([0.0, 0.0])
+    with debug.check_finite():
+        pass
+    assert (x / zero).tolist() == [np.inf, -np.inf]  # the first call behind the block takes away what was put there
+    assert (Tensor.__add__, dispatch.run, dispatch.slow) == before
+    seen = []
+    with debug.check_finite():
+        with debug.watch("div", lambda label, value: seen.append(value.tolist())):
+            x / x
+        with pytest.raises(FloatingPointError, match="div makes an infinity"):
+            x / zero
+    with debug.watch("div", lambda label, value: seen.append(value.tolist())):
+        with debug.check_finite(), pytest.raises(FloatingPointError):
+            F.log(zero)
+        x / 2
+    assert seen == [[1.0, 1.0], [0.5, -0.5]]
+    F.log(x * x)
+    assert (Tensor.__add__, dispatch.run, dispatch.slow) == before
+    with debug.check_finite(allow_inf=True):
+        x / zero
+        with debug.check_finite(), pytest.raises(FloatingPointError):
+            x / zero
+        x / zero
+    x / zero
+    assert (Tensor.__add__, dispatch.run, dispatch.slow) == before

@@ -68,6 +68,17 @@ def test_one_program_of_all_operators(cases, tmp_path):
             assert a.tobytes() == b.tobytes(), name
 
 
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_floats_half_way_between_two_integers(asymmetric):
+    """Weights of 8 bits with floats: the numbers become integers by a scale of 1, half-way ones away from 0."""
+    ends = (-100, 155) if asymmetric else (-127, 127)
+    x = np.array([[ends[0], *np.arange(19) - 8.5, ends[1]]], np.float32)
+    weight, how = T(np.eye(21, dtype=np.int8), fixed=True, quant=(1.0, 0, 0)), {"AsymmetricQuantizeInputs": asymmetric}
+    data = to_bytes(Case("FULLY_CONNECTED", [T(x), weight], ["float32"], "FullyConnectedOptions", how, version=9))
+    got = to_module(data)(x).numpy()
+    assert got.tolist() == [[ends[0], *range(-9, 0), *range(1, 11), ends[1]]] == theirs(data, x)[0].tolist()
+
+
 def calls(name):
     """(inputs, outputs) of the calls of a file, one after the other."""
     c = 0
@@ -83,9 +94,8 @@ def test_a_file_of_tensorflow(name):
     net, model = to_module(file).eval(), load(file)
     for x, want in calls(name):
         for made in (net(*x), model(*x)):
-            assert not differ(arrays(made), want, 0, 3e-5 if "dynamic" not in name else 2e-2), differ(
-                arrays(made), want, 0, 3e-5
-            )
+            wrong = differ(arrays(made), want, 0, 3e-5)
+            assert not wrong, wrong
 
 
 def test_open_extents_stay_open():

@@ -53,6 +53,9 @@ def test_ops_give_what_pytorch_gives(family, dtype):
                 want, have = want[0], torch_cases.call(target, args, kwargs, [0])[0]
             else:
                 have = torch_cases.call(target, args, kwargs)
+            if name in ("_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"):  # LU and pivots, for PyTorch's own gradient, are None
+                assert have.count(None) == 2
+                want, have = zip(*((w, h) for w, h in zip(want, have) if h is not None))
             torch_cases.compare(want, have)
         except Exception as e:
             wrong.append(
@@ -70,6 +73,8 @@ def test_gradients_are_pytorchs(family):
         if name.startswith("var") and args[1] == []:  # PyTorch's gradient is infinite there
             continue
         if kwargs.get("dtype") is torch.float32 or "backward" in name or name == "_native_batch_norm_legit":
+            continue
+        if name in ("cholesky_solve", "cholesky_inverse"):  # PyTorch's is not 0 in the triangle that is not read
             continue
         if name == "scatter_reduce.two" and args[-1] == "prod":  # an error of Tengen's, which says why
             continue

@@ -167,6 +167,13 @@ def integer_arithmetic_of(dtype):
         f"MEAN picture {name}",
     )
     yield Case("REDUCE_MAX", [a, k([1])], [T(dtype=name, quant=a.quant)], "ReducerOptions", name=f"REDUCE_MAX {name}")
+    if name != "uint8":  # which TFLite multiplies without its scale
+        most = np.iinfo(dtype).max
+        # 4 factors of -1.3 to 1.3, and 80 of .65 to 1.3: more would not fit int32
+        for axes, low, keep in (([1], -most, False), ([0, 1], most // 2, True)):
+            x, to = q(20, 4, 25, scale=1.3 / most, zero=0, dtype=dtype, low=low), o(1.5 / most)
+            yield Case("REDUCE_PROD", [x, k(axes)], [to], "ReducerOptions", {"KeepDims": keep}, f"REDUCE_PROD {name} {axes}", version=2)
+    yield from filled_with_zeros(name, a.quant)
     yield (
         Case(
             "BATCH_MATMUL",
@@ -214,6 +221,18 @@ def integer_arithmetic_of(dtype):
         }
         for op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
             yield Case(op, [picture], [T(dtype=name, quant=picture.quant)], "Pool2DOptions", pool, f"{op} {name} {pad}")
+
+
+def filled_with_zeros(name, quant):
+    """What puts integers as they are beside the integer 0, which is not the zero point."""
+    few = lambda *s: q(*s, scale=quant[0], zero=quant[1], dtype=np.dtype(name))
+    same = T(dtype=name, quant=quant)
+    yield Case("MATRIX_DIAG", [few(2, 3)], [same], "MatrixDiagOptions", name=f"MATRIX_DIAG {name}")
+    yield Case("MATRIX_SET_DIAG", [few(2, 3, 4), few(2, 3)], [same], "MatrixSetDiagOptions", name=f"MATRIX_SET_DIAG {name}")
+    if name != "int16":  # for which TFLite has no kernel
+        yield Case("ONE_HOT", [i(5, low=-1, high=4), k(3), few(), few()], [same], "OneHotOptions", {"Axis": 0}, f"ONE_HOT {name}")
+        at = T(np.array([[1], [3], [1]], np.int32))  # one place twice
+        yield Case("SCATTER_ND", [at, few(3, 4), k([5, 4])], [same], "ScatterNdOptions", name=f"SCATTER_ND {name}")
 
 
 def integer_products():

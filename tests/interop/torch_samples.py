@@ -82,6 +82,10 @@ def elementwise(m):
         yield f"{name}.Tensor" if name not in ("maximum", "minimum") else name, (x, row), {}
     for name in "logical_and logical_or logical_xor atan2".split():
         yield name, (x, y), {}
+    for name in "and or xor".split():
+        yield f"bitwise_{name}.Scalar_Tensor", (2, x), {}
+    yield "copysign.Scalar", (x, -1.5), {}
+    yield "angle", (x,), {}
     for name in "add sub mul eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor".split():
         yield f"{name}.Scalar", (x, 2), {}
     for name in "add.Tensor sub.Tensor".split():
@@ -130,6 +134,14 @@ def reductions(m):
         for correction in (1, 0, 2.5):
             yield "var.correction", (x, dim), {"correction": correction, "keepdim": keep}
     yield "sum.dim_IntList", (x, [1]), {"dtype": torch.float64}
+    for name in "cummax cummin logcumsumexp".split():
+        yield name, (d, 1), {}
+    for name in "_is_all_true _is_any_true".split():
+        yield name, (x > -2,), {}
+    yield "bincount", (m.i(5, 20),), {}
+    yield "bincount", (m.i(5, 20), m.x(20), 8), {}
+    yield "histc", (x, 5, -1, 1.5), {}
+    yield "histc", (x, 4), {}
     for dim, keep in (([1], False), ([0, -1], True), ([], False)):
         for name in "amax amin".split():
             yield name, (x, dim, keep), {}
@@ -222,6 +234,9 @@ def indexing(m):
     yield "scatter.src", (x, 0, rows, m.x(4, 5)), {}
     yield "scatter.value", (x, 0, index, 2), {}
     yield "scatter_add", (x, 0, index, m.x(3, 5)), {}
+    for reduce in ("add", "multiply"):
+        yield "scatter.reduce", (x, 0, rows, m.x(4, 5)), {"reduce": reduce}
+        yield "scatter.value_reduce", (x, 0, rows, 2), {"reduce": reduce}
     for reduce in ("sum", "prod", "mean", "amax", "amin"):
         for include in (True, False):
             yield "scatter_reduce.two", (x, 0, index, m.x(3, 5), reduce), {"include_self": include}
@@ -236,6 +251,13 @@ def creation(m):
     yield "arange.start_step", (1, 7, 2), {} if m.dtype is torch.bool else d
     yield "arange.start_step", (0.5, 3, 0.25), {}
     yield "scalar_tensor", (2.0,), d
+    for name in "bartlett blackman hamming kaiser".split():
+        yield f"{name}_window", (7,), {}
+        yield f"{name}_window.periodic", (6, False), {"dtype": torch.float64}
+    yield "hamming_window.periodic_alpha_beta", (6, True, 0.6, 0.3), {}
+    yield "kaiser_window.beta", (6, True, 5.0), {}
+    for name in "fft_fftfreq fft_rfftfreq".split():
+        yield name, (7, 0.5), {}
 
 
 def products(m):
@@ -244,6 +266,11 @@ def products(m):
     yield "bmm", (m.x(2, 3, 4), m.x(2, 4, 5)), {}
     yield "addmm", (m.x(5), m.x(3, 4), m.x(4, 5)), {}
     yield "addmm", (m.x(3, 5), m.x(3, 4), m.x(4, 5)), {"beta": 2, "alpha": 3}
+    for ends in ([2, 2, 7], [0, 7, 7], [7, 7, 7]):  # groups of the rows, some of them empty
+        yield "_grouped_mm", (m.x(7, 4), m.x(3, 4, 8), torch.tensor(ends, dtype=torch.int32)), {}
+    yield "_grouped_mm", (m.x(3, 2, 4), m.x(3, 4, 8)), {}
+    yield "addmv", (m.x(3), m.x(3, 4), m.x(4)), {"beta": 2, "alpha": 3}
+    yield "addbmm", (m.x(3, 5), m.x(2, 3, 4), m.x(2, 4, 5)), {}
     for p in (2.0, 1.0, 0.0, 3.0, INF):
         yield "_cdist_forward", (m.x(2, 3, 4), m.x(2, 5, 4), p, None), {}
         yield "_pdist_forward", (m.x(4, 3), p), {}
@@ -321,4 +348,31 @@ def normalisations(m):
         yield "embedding_dense_backward", (m.x(2, 3, 4), m.i(5, 2, 3), 5, -1, True), {}
 
 
-FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations)
+def matrices(m):
+    """Linear algebra, of matrices that are far from singular."""
+    if not m.dtype.is_floating_point:
+        return
+    a = m.x(2, 4, 4) + 4 * torch.eye(4, dtype=m.dtype)
+    good = a @ a.mT + torch.eye(4, dtype=m.dtype)
+    for name in "_linalg_det _linalg_slogdet linalg_inv_ex linalg_matrix_exp".split():
+        yield name, (a / 4,), {}
+    yield "_linalg_det", (m.x(4, 4),), {}
+    for left in (True, False):
+        yield "_linalg_solve_ex", (a, m.x(2, 4, 4)), {"left": left}
+        for upper in (True, False):
+            yield "linalg_solve_triangular", (a, m.x(2, 4, 4)), {"upper": upper, "left": left}
+    yield "_linalg_solve_ex", (a, m.x(2, 4)), {}
+    yield "linalg_solve_triangular", (a, m.x(2, 4, 3)), {"upper": True, "unitriangular": True}
+    for upper in (True, False):
+        factor = torch.linalg.cholesky(good, upper=upper)
+        yield "linalg_cholesky_ex", (good,), {"upper": upper}
+        yield "cholesky", (good, upper), {}
+        yield "cholesky_solve", (m.x(2, 4, 3), factor, upper), {}
+        yield "cholesky_inverse", (factor, upper), {}
+    for mode in ("reduced", "complete", "r"):
+        yield "linalg_qr", (m.x(2, 5, 3), mode), {}
+    yield "_linalg_svd", (m.x(2, 4, 3), False, False), {}
+    yield "_linalg_eigh", (good, "U", False), {}
+
+
+FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations, matrices)

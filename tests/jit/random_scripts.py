@@ -4,14 +4,17 @@ In: a seed. Out: the source of a function of a vector, a matrix, a number in a t
 changed in place, loops over ranges, tensors, `zip`, `map` and `enumerate`, `while`, `break`, `continue`, `else` of loops, early returns,
 functions inside, lists and dicts that are carried or grow, tensors with other names in them, values that begin as None, divisions of ints,
 `in`, `match`, `:=`, `del`, random numbers, `with`, and annotations.
+`differs` compares these; `further` a script, its file, a trace around it, `vmap` of it, and gradients.
 As a program (``python tests/jit/random_scripts.py SECONDS FIRST_SEED``) it runs them until the time is over.
 """
 
 from __future__ import annotations
 
 import linecache
+import os
 import random
 import sys
+import tempfile
 import time
 import traceback
 
@@ -19,8 +22,8 @@ import numpy as np
 
 import tengen
 import tengen.functional as F
-from tengen import Tensor, script, trace
-from tengen.autodiff import no_grad
+from tengen import Tensor, load_graph, script, trace
+from tengen.autodiff import grad, no_grad, vmap
 from tengen.base.errors import ScriptError, TengenError
 
 
@@ -126,8 +129,9 @@ class Program:
     def statement(self, depth: int, inside: int) -> None:
         r = self.r
         deep = [self.if_, self.for_range, self.for_rows, self.while_, self.none, self.held, self.with_, self.named]
-        deep = [*deep, self.match_, self.else_, self.assigned, self.grown] if inside < 3 else []
-        flat = [self.plain] * 4 + [self.augmented, self.swap, self.item, self.drawn] + ([self.leave] * 2 if inside else [])
+        deep += [self.match_, self.else_, self.assigned, self.grown, self.mixed, self.mixed, self.tupled]
+        deep = deep if inside < 3 else []
+        flat = [self.plain] * 4 + [self.augmented, self.swap, self.item, self.drawn, self.sliced] + ([self.leave] * 2 if inside else [])
         r.choice(flat + deep * (2 if inside < 2 else 1))(depth, inside)
 
     def plain(self, depth: int, inside: int) -> None:
@@ -319,6 +323,80 @@ class Program:
         self.line(depth, f"{out} = F.stack({d}['rows']).sum(0) + F.stack({d}['sums'][0]).sum() * len({d})")
         self.names["v"].append(out)
 
+    def mixed(self, depth: int, inside: int) -> None:
+        """States of several dtypes, of one element and of none, and bools, which a loop over tensors carries."""
+        r = self.r
+        q, b, o, w, d, a, i, out = (self.fresh(k) for k in ("q", "b", "o", "w", "d", "v", "i", "v"))
+        x, y = self.pick("v"), self.pick("s")
+        first = {
+            q: f"({x} * 2).astype('{r.choice(['int32', 'int64', 'uint8'])}')", b: r.choice([f"{y} > 0", f"{x} > 0"]),
+            o: r.choice([f"{x}[:1] * 1", f"{x}[2:2] * 1", f"{x}.reshape(2, 1, 2) * 1", f"{y}.reshape(1) + 1"]),
+            w: f"({x} * 40).astype('int8')", d: f"{x}.astype('float64')",
+        }  # fmt: skip
+        for name, value in first.items():
+            self.line(depth, f"{name} = {value}")
+        self.line(depth, f"for {i}, {a} in enumerate({r.choice(['m', 'm[::-1]', f'm * {x}'])}):")
+        k = r.choice([f"{a}.sum()", y, f"{a}[{i}]"])
+        flag = [f"{k} > 0", f"{b} or {k} > 1", f"{b} and {k} < 2", f"not {k} > 0"] if first[b][0] == "s" else [f"{b} & ({a} > 0)"]
+        news = [
+            f"{q} = {r.choice([f'{q} + ({a} > 0)', f'{q} * 3 - {i}', f'{q} // 2', f'F.where({a} > 0, {q}, {q} + 1)', f'{q} % 3'])}",
+            f"{b} = {r.choice(flag)}", f"{o} = {r.choice([f'{o} * 0.5 + {k}', f'{o} - {i}', f'F.tanh({o}) + {o}'])}",
+            f"{w} = {r.choice([f'{w} + {w}', f'{w} - {i}', f'{w} * 3', f'-{w}'])}",
+            f"{d} = {r.choice([f'{d} + {a}', f'{d} * 0.1 + {i}', f'{d} + {q}'])}", f"{q}, {d} = {q} + {i}, {d} - {q}",
+            f"{o}, {d} = {o} + {d}.sum().astype('float32'), {d} + {o}.sum()",
+        ]  # fmt: skip
+        for text in r.sample(news, r.randint(2, 5)):
+            inner = depth + 1
+            if r.random() < 0.3:
+                self.line(inner, f"if {self.condition()}:")
+                inner += 1
+            self.line(inner, text)
+        if r.random() < 0.4:
+            self.loops.append("for")
+            self.leave(depth + 1, inside + 1)
+            self.loops.pop()
+        self.line(depth, f"{out} = {q} * 1.0 + {o}.sum() + {w} * 0.25 + {d}.astype('float32') + F.where({b}, {x}, {y}) + {b}")
+        self.names["v"].append(out)
+
+    def tupled(self, depth: int, inside: int) -> None:
+        """A tuple of tuples and dicts that a loop carries."""
+        r, t, a, c, out = self.r, self.fresh("t"), self.fresh("v"), self.fresh("c"), self.fresh("v")
+        self.line(depth, f"{t} = ({self.pick('v')} * 1, ({self.pick('s')} * 1, 1, 0.5), {{'k': v > 0}})")
+        self.line(depth, f"{c} = s * 0")
+        head = r.choice([f"for {a} in m:", "for _ in range(3):", f"while {c} < 3 and {self.condition(1)}:"])
+        self.line(depth, head)
+        row = a if "in m" in head else "m[1]"
+        self.line(depth + 1, f"{c} = {c} + 1")
+        x, y, n, z = f"{t}[0]", f"{t}[1][0]", f"{t}[1][1]", f"{t}[1][2]"
+        first = r.choice([f"{x} + {row}", f"{x} * 0.5", f"{x} - {y}"])
+        second = r.choice([f"{y} + {x}.sum()", f"{y} * 0.5", f"{row}.max() + {z}"])
+        kept = r.choice([f"{row} > {y}", f"{t}[2]['k'] & ({row} > 0)"])
+        new = f"{t} = ({first}, ({second}, {r.choice([f'{n} + 1', f'{n} * 2'])}, {z} * 0.5), {{'k': {kept}}})"
+        under = r.random() < 0.5
+        if under:
+            self.line(depth + 1, f"if {self.condition()}:")
+        self.line(depth + 1 + under, new)
+        if r.random() < 0.3:
+            self.line(depth + 1, f"if {self.condition()}:")
+            self.line(depth + 2, "break")
+        self.line(depth, f"{out} = {x} + {y} * {n} + {z} * {t}[2]['k']")
+        self.names["v"].append(out)
+
+    def sliced(self, depth: int, inside: int) -> None:
+        """Slices that are set, at places that are known, or that a number or a tensor says."""
+        r, u, i, k = self.r, self.fresh("v"), self.pick("i"), self.fresh("k")
+        x, y = self.pick("v"), self.pick("s")
+        self.line(depth, f"{u} = {self.pick('v')} * 1")
+        self.line(depth, f"{k} = F.argmax({x})")
+        texts = [
+            f"{u}[1:3] = {x}[:2]", f"{u}[{i} % 4] = {y}", f"{u}[{k}] = {y}", f"{u}[::2] = {y}", f"{u}[-1:] = {x}[1:2] * 2", f"{u}[{k}] += 1",
+            f"{u}[{i} % 4] -= {x}[{k}]", f"{u}[1:] = {u}[:3] + 1", f"{u}[{x} > 0] = {y}", f"{u}[...] = {u}[::-1] * 0.5",
+            f"{u} = {u} + m[{k} % 3]", f"{u} = {u} + m[{i} % 3]",
+        ]  # fmt: skip
+        for text in r.sample(texts, r.randint(1, 3)):
+            self.line(depth, text)
+        self.names["v"].append(u)
+
     def with_(self, depth: int, inside: int) -> None:
         self.line(depth, "with no_grad():")
         self.block(depth + 1, inside + 1)
@@ -406,11 +484,55 @@ def differs(seed: int, calls: int = 3) -> tuple[str, bool]:
     return "", True
 
 
+def further(seed: int, folder: str, calls: int = 3) -> str:
+    """What differs between a script and its file, a trace around it, `vmap` of it, and plain Python's gradients, or "". Programs that are
+    refused, raise errors or draw random numbers are left out."""
+    f, text = function(seed)
+    args = [arguments(seed, k) for k in range(calls)]
+    if "random." in text or any(isinstance(outcome(f, a), tuple) for a in args):
+        return ""
+    scripted = script(f)
+    try:
+        wanted = [_bits(scripted(*a)) for a in args]
+        file = os.path.join(folder, f"{seed}.tgn")
+        scripted.dump(file, arg_names=["v", "m", "s"])
+        examples = vmap(lambda *a: tuple(_tensors(scripted(*a))))(*(F.stack(list(x)) for x in zip(*args)))
+        gradients = [grad(_loss(scripted), argnums=(0, 1, 2))(*a) for a in args]
+    except TengenError as e:
+        return "" if "help: " in str(e) else f"{e}\n{text}"
+    loaded, traced = load_graph(file), trace(lambda *a: scripted(*a), symbolic=True)
+    for k, a in enumerate(args):
+        ways = {"loaded": loaded(v=a[0], m=a[1], s=a[2]), "traced": traced(*a), "vmap": [x[k] for x in examples]}
+        for way, made in ways.items():
+            if (got := _bits(made)) != wanted[k]:
+                return f"{way}, call {k}: {got}\nnot {wanted[k]}\n{text}"
+        for got, plain in zip(gradients[k], grad(_loss(f), argnums=(0, 1, 2))(*a)):
+            # a loop adds its terms in another order: some hundred roundings of the largest element
+            most = np.abs(np.nan_to_num(plain.numpy(), posinf=0, neginf=0)).max(initial=1)
+            if not np.allclose(got.numpy(), plain.numpy(), 1e-4, 1e-5 * most, equal_nan=True):
+                return f"gradient, call {k}: {got.tolist()}\nnot {plain.tolist()}\n{text}"
+    return ""
+
+
+def _tensors(made) -> list[Tensor]:
+    return [x for x in made if isinstance(x, Tensor)] if isinstance(made, (list, tuple)) else [made]
+
+
+def _bits(made) -> list:
+    return [(x.shape, x.dtype.name, np.nan_to_num(x.numpy(), nan=7e30).tobytes()) for x in _tensors(made)]
+
+
+def _loss(f):
+    return lambda *a: sum((x.astype("float32") * (i + 1)).sum() for i, x in enumerate(_tensors(f(*a))) if x.dtype.is_float)
+
+
 def main(seconds: float, first: int) -> None:
+    folder = tempfile.mkdtemp()
     end, seed, refused, reasons = time.monotonic() + seconds, first, 0, {}
     while time.monotonic() < end:
         try:
             told, compiled = differs(seed)
+            told = told or further(seed, folder)
         except Exception:
             told, compiled = f"{traceback.format_exc()}\n{function(seed)[1]}", True
         if told and compiled:

@@ -293,6 +293,18 @@ def test_gradients_by_differences_in_nested_loops():
     close(inside, 6 * x.numpy() ** 2)
 
 
+def test_gradients_past_a_loop_and_a_branch_that_give_nothing():
+    def f(x, y):
+        F.scan(lambda s, row: ((), None), (), x)
+        inner = lambda s, row: (F.cond(row.sum() > 0, lambda v: (), lambda v: (), row), (s + row.sum(), None))[1]
+        return F.scan(inner, y.sum(), x)[0]
+
+    x, y = T(3, 2), T(2)
+    for way in (f, trace(f), trace(f, symbolic=True)):
+        for got, wanted in zip(grad(way, argnums=(0, 1))(x, y), (F.ones((3, 2)), F.ones(2))):
+            equal(got, wanted)
+
+
 def test_training_through_a_loop():
     def step(net, x, y, gm, opt):
         with gm:

@@ -11,7 +11,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, autodiff, load_graph, random, trace
 from tengen.autodiff import GradManager
-from tengen.base.errors import ConfigError, ShapeError, TraceError
+from tengen.base.errors import ArgumentError, ConfigError, ShapeError, TraceError
 from tengen.codegen import llvm
 from tengen.compiler import program
 from tengen.deploy.compile import compile_model
@@ -326,6 +326,22 @@ def test_names_of_arguments():
         trace(f, dynamic_axes={0: "piece"})
     with pytest.raises(ShapeError, match="has no axis 2"):
         trace(f, dynamic_axes={"data": {2: "batch"}})(floats(2, 5), floats(2, 2))
+
+
+def test_axes_of_arguments_that_a_function_takes_by_any_name():
+    """Such as the `forward` of networks that come from PyTorch."""
+
+    def f(*args, **kwargs):
+        return args[0] + kwargs["row"]
+
+    run = trace(f, dynamic_axes={"args": {0: "batch", 1: "width"}, "row": {0: "width"}})
+    for n, m in ((2, 3), (3, 2), (4, 4)):
+        x, row = floats(n, m), floats(m)
+        assert bits(run(x, row=row)) == bits(f(x, row=row))
+    assert len(run.stats()) == 1
+    with pytest.raises(ArgumentError, match="dynamic_axes names 'column', the call has the arguments args, row"):
+        trace(f, dynamic_axes={"column": {0: "n"}})(floats(2, 3), row=floats(3))
+
 
 
 def test_methods_and_nested_arguments():

@@ -1,7 +1,9 @@
 """What a trace cannot see, and what the traced function changes by itself: which of it is warned of, once, with which words and
 line; and that neither leads to one recording after the other."""
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 import sys
 import warnings
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 import tengen
-from tengen import Tensor, trace
+from tengen import Tensor, script, trace
 from tengen import module as M
+from tengen.autodiff import no_grad
+from tengen.base.errors import TraceWarning
 
 X = Tensor(np.linspace(-1, 1, 24, dtype="float32").reshape(4, 6))
 
@@ -294,3 +298,81 @@ def test_a_profiler_keeps_its_hook():
         g(X)
     k = 3.0
     assert bytes_of(f(X)) == bytes_of(g(X)) == bytes_of(X * 3)
+
+
+# -- context managers ------------------------------------------------------------------------------------------------------------
+
+
+class Noted:
+    """Acts where it is entered."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, *exc):
+        self.log.append("out")
+
+
+@contextlib.contextmanager
+def noted_by_a_generator(log):
+    log.append("in")
+    yield
+    log.append("out")
+
+
+class Idle:
+    """Does nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+
+@contextlib.contextmanager
+def of_tengens():
+    with no_grad(), tengen.amp.autocast(enabled=False):
+        yield
+
+
+def test_a_context_manager_that_acts_while_recording_is_warned_of_once():
+    for way in (trace, functools.partial(trace, symbolic=True), script):
+        for manager in (Noted, noted_by_a_generator):
+            log = []
+
+            def f(x, manager=manager, log=log):
+                with manager(log):
+                    y = x * 2
+                return y
+
+            g = way(f)
+            with pytest.warns(TraceWarning, match=f"the context manager {manager.__name__} is entered inside a trace") as told:
+                g(X)
+            assert len(told) == 1 and told[0].lineno == f.__code__.co_firstlineno + 1 and told[0].filename == __file__
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                assert bytes_of(g(X + 1)) == bytes_of(f(X + 1)) and bytes_of(g(X[:2])) == bytes_of(f(X[:2]))
+            assert not told
+
+
+def test_context_managers_that_do_nothing_or_enter_tengens_are_not_warned_of():
+    def f(x):
+        with Idle(), of_tengens(), contextlib.nullcontext():
+            return x * 2
+
+    def in_parts(x):
+        y = x * 2 if x.sum().item() < 100 else x
+        with Noted(log):
+            return y + 1
+
+    log = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bytes_of(trace(f)(X)) == bytes_of(f(X))
+        g = trace(in_parts)
+        assert bytes_of(g(X)) == bytes_of(g(X)) == bytes_of(in_parts(X)) and log == ["in", "out"] * 3

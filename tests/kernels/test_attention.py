@@ -24,8 +24,8 @@ def samples(t, s, d, e, groups=2, dtype=np.float32):
     return [rng.standard_normal((groups, n, w)).astype(dtype) for n, w in ((t, d), (s, d), (s, e), (t, e))]
 
 
-def launched(q, k, v, g, causal=None, mask=None, target=None, interpreted=False, symbols=False):
-    """[result, log-sum-exp, gradients of q, k, v] by the kernels."""
+def launched(q, k, v, g, causal=None, mask=None, target=None, interpreted=False, symbols=False, gradients=True):
+    """[result, log-sum-exp, gradients of q, k, v] by the kernels; without `gradients` the first two alone."""
     lo = Lowering(Target.host() if target is None else target)
     results = [np.full((*q.shape[:-1], v.shape[-1]), 7, q.dtype), np.full(q.shape[:-1], 7, q.dtype)]
     results += [np.full(x.shape, 7, q.dtype) for x in (q, k, v)]
@@ -44,7 +44,8 @@ def launched(q, k, v, g, causal=None, mask=None, target=None, interpreted=False,
     m = None if mask is None else arrays[9]
     offset = {None: None, "upper_left": 0, "lower_right": b.shape[1] - a.shape[1]}[causal]
     attention(lo, a, b, c, m, out, lse, 0.3, offset)
-    attention_grad(lo, grad, None, (a, b, c), m, out, lse, grads, 0.3, offset)
+    if gradients:
+        attention_grad(lo, grad, None, (a, b, c), m, out, lse, grads, 0.3, offset)
     (run if interpreted else compile_and_run)(lo, memory, values)
     return results
 
@@ -102,6 +103,30 @@ def test_rows_do_not_know_of_each_other():
     for start, stop in ((0, 1), (63, 65), (100, 150)):
         cached = f(q[:, :, start:stop], k[:, :, :stop], v[:, :, :stop])
         assert cached.numpy().tobytes() == np.ascontiguousarray(y.numpy()[:, :, start:stop]).tobytes()
+
+
+@pytest.mark.parametrize("s, d, e, causal, kind", [
+    (3, 5, 3, "lower_right", "float"), (64, 16, 32, None, "bool"), (70, 9, 150, None, None), (150, 16, 16, "upper_left", "float"),
+    (0, 4, 4, None, None),
+])  # fmt: skip
+def test_one_query_has_the_bits_that_it_has_beside_another(s, d, e, causal, kind):
+    """The kernel of one query, whose lanes are keys, and that of two, whose lanes are queries: also where keys and values are not finite."""
+    q, k, v, g = samples(2, s, d, e)
+    mask = mask_of(kind, 2, s)
+    alone = mask
+    if causal == "lower_right":  # the first of two queries does not see the last key
+        alone = np.where(np.arange(s) == s - 1, np.float32(-np.inf), mask)
+    alone = None if alone is None else alone[:, :1].copy()
+    ways = [{}, {"symbols": True}, {"target": replace(Target.host(), vector_bytes=16, vector_registers=16)}, {"interpreted": True}]
+    for extreme in (False, True):
+        if extreme and s > 40:
+            k[0, 37], v[0, 40, 0], v[1, 33], k[1, 5] = np.inf, np.nan, np.inf, k[1, 5] * 1e20
+        two = launched(q, k, v, g, causal, mask, gradients=False)[:2]
+        for way in ways[: 4 if s < 10 else 3]:
+            one = launched(q[:, :1].copy(), k, v, g[:, :1].copy(), causal, alone, gradients=False, **way)[:2]
+            for a, b in zip(one, two):
+                a, b = (np.where(np.isnan(x), np.float32(np.nan), x) for x in (a[:, 0], b[:, 0]))
+                assert a.tobytes() == b.tobytes(), (extreme, way)
 
 
 def test_what_is_hidden_does_not_matter():

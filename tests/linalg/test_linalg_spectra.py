@@ -285,3 +285,10 @@ def test_what_cannot_be():
     with pytest.raises(GradientError, match="reduced ones have"):
         y, pull = vjp(lambda x: linalg.qr(x, mode="complete").Q.sum(), tall)
         pull(Tensor(1.0, dtype="float64"))
+
+
+def test_norms_of_orders_below_1_have_no_slope_at_0():
+    for order, want in ((-1, [0.0] * 3), (-2.5, [0.0] * 3), (0.5, [1 + 2**0.5, 0.0, -(1 + 0.5**0.5)])):
+        y, pull = vjp(lambda a, order=order: linalg.vector_norm(a, ord=order), Tensor(np.array([1.0, 0.0, -2.0])))
+        assert y.item() == pytest.approx(0.0 if order < 0 else (1 + 2**0.5) ** 2)
+        np.testing.assert_allclose(pull(Tensor(1.0, dtype="float64"))[0].numpy(), want, rtol=1e-12)

@@ -175,8 +175,8 @@ def test_ten_steps(make, formula, options, dtype):
     _, found = steps(make, options, start, grads)
     for got, want in zip(found, formula(start.astype(np.float64), grads.astype(np.float64), **options)):
         assert got.dtype == dtype
-        # Some ten roundings in each step, of numbers below 4; learning rates are float32 in either dtype. sqrt(v - a^2) cancels.
-        np.testing.assert_allclose(got, want, rtol=0, atol=STEPS * 10 * 2.0**-24)
+        # Some ten roundings in each step, of numbers below 4. sqrt(v - a^2) cancels.
+        np.testing.assert_allclose(got, want, rtol=0, atol=STEPS * 10 * float(np.finfo(dtype).eps) / 2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

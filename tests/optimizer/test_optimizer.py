@@ -267,3 +267,67 @@ def test_a_copy_of_a_network_and_its_optimizer_goes_on_alike(copied):
     other = copied((net, opt))
     first = step(net, opt)
     assert step(*other) == first and step(net, opt) != first
+
+
+def quadratic_steps(make, dtype, n=5, **options):
+    """The parameter after some steps down a quadratic, and the optimizer."""
+    p = Parameter(np.array([1.0, -2.0, 0.5], dtype))
+    opt = make([p], **options)
+    for _ in range(n):
+        p.grad = p.detach() * 3.0
+        opt.step()
+    return p, opt
+
+
+@pytest.mark.parametrize("make, formula, options", CASES)
+def test_parameters_of_float64_step_with_a_rate_of_float64(make, formula, options):
+    p, opt = quadratic_steps(make, "float64", 1, **options)
+    np.testing.assert_allclose(p.numpy(), formula(np.array([1.0, -2.0, 0.5]), [np.array([3.0, -6.0, 1.5])], **options), rtol=4e-16)
+    assert opt.param_groups[0].lr.dtype == "float64" and quadratic_steps(make, "float32", 0, **options)[1].param_groups[0].lr.dtype == "float32"
+
+
+def test_a_group_of_both_dtypes_and_a_parameter_that_becomes_float64():
+    both = [Parameter(np.ones(2, d)) for d in ("float32", "float64")]
+    opt = optim.SGD(both, lr=0.1)
+    for p in both:
+        p.grad = Tensor(np.ones(2, p.dtype.numpy))
+    trace(opt.step)()
+    assert both[0].numpy().tobytes() == (np.ones(2, "f4") - np.float32(0.1)).tobytes() and both[1].tolist() == [0.9, 0.9]
+    net = Linear(2, 1)
+    opt = optim.SGD(net.named_parameters(), lr=0.1)
+    net.to("float64")
+    net.weight.grad = net.weight.detach() * 0 + 1.0
+    want = net.weight.numpy() - 0.1
+    opt.step()
+    assert net.weight.dtype == "float64" and net.weight.numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.Adagrad, optim.RMSprop, optim.LAMB])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_tensor_as_the_rate(make, traced):
+    """It gives what the number gives, each step reads it, a schedule writes it, and a number takes its place."""
+    found = []
+    for rate in (0.25, Tensor(0.25)):
+        p = Parameter(np.array([1.0, -2.0], "f4"))
+        opt = make([p], lr=rate)
+        step = trace(opt.step) if traced else opt.step
+        schedule = optim.StepLR(opt, 1, gamma=0.5) if hasattr(optim, "StepLR") else optim.MultiStepLR(opt, [1], 0.5)
+        for _ in range(2):
+            p.grad = p.detach() * 2.0
+            step()
+            schedule.step()
+        found.append(p.numpy().copy())
+        if isinstance(rate, Tensor):
+            assert rate.item() == opt.param_groups[0]["lr"].item() == schedule.get_last_lr()[0] < 0.25
+            rate.fill_(0.0)
+            p.grad = p.detach() * 2.0
+            before = p.numpy().copy()
+            step()
+            assert p.numpy().tobytes() == before.tobytes() and opt.state_dict()["param_groups"][0]["lr"] == 0.0
+            opt.param_groups[0]["lr"] = 0.5
+            p.grad = p.detach() * 2.0
+            step()
+            assert p.numpy().tobytes() != before.tobytes() and rate.item() == 0.0
+    assert found[0].tobytes() == found[1].tobytes()
+    with pytest.raises(ValueError, match="lr=.* must be a finite number"):
+        make([p], lr=Tensor([0.1, 0.2]))

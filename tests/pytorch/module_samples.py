@@ -69,7 +69,8 @@ def _made(module_class: type, args: tuple, kwargs: dict, theirs: Any) -> Any:
     kind = at_path(ours, f"nn.{module_class.__name__}")
     args, kwargs = list(args), dict(kwargs)
     net = make(lambda: kind(*map(as_ours, args), **as_ours(kwargs)).to(ours.float64))
-    state = {k: tensor_of(v) for k, v in theirs.state_dict().items() if not k.endswith("num_batches_tracked")}
+    known = dict(make(net.state_dict))
+    state = {k: tensor_of(v) for k, v in theirs.state_dict().items() if k in known or not k.endswith("num_batches_tracked")}
     make(lambda: net.load_state_dict(state))
     return net
 
@@ -198,8 +199,7 @@ def _one_optimizer(report: Report, name: str, info: Any, sample: Any) -> None:
                 else:
                     make(lambda closure=closure: second.step(closure))
             for i, (a, b) in enumerate(zip(theirs, mine)):
-                # the rate, which schedules change in running programs, is float32: 6e-8 of each step
-                if not np.allclose(b.detach().numpy(), array_of(a), rtol=1e-6, atol=1e-7):
+                if not np.allclose(b.detach().numpy(), array_of(a), rtol=1e-11, atol=1e-12):
                     raise Differs("numbers", f"parameter {i} after step {step + 1}: {b.tolist()}, PyTorch's {a.tolist()}")
 
 

@@ -401,6 +401,17 @@ torch.put(x, torch.tensor([-1, 0]), torch.ones(2)), torch.trapz(v), torch.igamma
 F.ctc_loss(W(7, 5).log_softmax(1), torch.tensor([1, 2]), torch.tensor(7), torch.tensor(2))
 nn.CTCLoss()(W(7, 2, 5).log_softmax(2), torch.tensor([1, 2, 3]), (7, 6), (2, 1))
 torch.atleast_2d([v, x]), torch.linalg.vander(torch.tensor(3), N=2), torch.unravel_index(torch.tensor(5, dtype=torch.int32), (2, 3))
+filled(nn.MultiheadAttention(4, 2, add_bias_kv=True, add_zero_attn=True))(seq[0].T[:, None], seq[1].T[:, None], seq[1].T[:, None])
+filled(nn.MultiheadAttention(4, 2, add_bias_kv=True, batch_first=True))(*[W(2, 3, 4)] * 3, torch.ones(2, 3) < 0, False, torch.eye(3) > 0)[0]
+filled(nn.LSTM(4, 5, 2, proj_size=3, bidirectional=True))(seq.permute(2, 0, 1))
+filled(nn.LSTM(4, 5, proj_size=3))(nn.utils.rnn.pack_padded_sequence(seq.permute(2, 0, 1), torch.tensor([7, 4])))[1]
+[filled(nn.BatchNorm1d(4, momentum=None))(seq * k) for k in (1, 2)]
+averaged(nn.BatchNorm2d(4, momentum=None), img, img * 2, img * 3)
+[F.grid_sample(vol, W(1, 2, 3, 2, 3) * 0.7, "bilinear", pad, corners) for pad in ("zeros", "border", "reflection") for corners in (True, False)]
+[F.grid_sample(vol, W(1, 2, 3, 2, 3) * 0.7, "nearest", pad, corners) for pad in ("zeros", "border", "reflection") for corners in (True, False)]
+F.affine_grid(W(2, 3, 4), (2, 1, 2, 3, 4), False), F.affine_grid(W(1, 3, 4), (1, 1, 2, 1, 3), True)
+F.avg_pool2d(torch.tensor([[[-7, -8, 3], [1, 1, 5], [0, 9, 2]]]), 2, 1), F.avg_pool1d(i[None] * 7, 2), F.avg_pool2d(img, 2, out=torch.empty(0))
+b.sign(), b.square(), torch.square(b), torch.tensor([200, 100], dtype=torch.uint8).sum(), torch.sum(b.byte(), 0), b.byte().all()
 """.strip().splitlines()
 
 
@@ -418,7 +429,17 @@ def made_of(torch):
     def weights(*shape):
         return torch.from_numpy(np.random.RandomState(sum(shape)).standard_normal(shape).astype(np.float32))
 
-    return found | {"W": weights}
+    def filled(net):
+        for p in net.parameters():
+            p.data.copy_(weights(*p.shape) * 0.4)
+        return net
+
+    def averaged(net, *batches):
+        for batch in batches:
+            net(batch)
+        return net.running_mean, net.running_var, net.num_batches_tracked, net.eval()(batches[0])
+
+    return found | {"W": weights, "filled": filled, "averaged": averaged}
 
 
 def flat(value):

@@ -252,7 +252,7 @@ def main() -> None:
     """Reads the command line, runs, and prints the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="the name of an operator, module or optimizer")
-    parser.add_argument("--dtype", default=",".join(DTYPES), help="names of dtypes, with commas")
+    parser.add_argument("--dtype", default=",".join(DTYPES), help="names of dtypes, with commas; others: uint8, int16, int8, float16, bfloat16")
     parser.add_argument("--parts", default="ops,modules,optimizers")
     parser.add_argument("--most", type=int, default=12, help="samples of each operator and dtype")
     parser.add_argument("--reference", action="store_true", help="the longer lists of samples")

@@ -101,3 +101,39 @@ def test_norms_without_a_bias_and_with_running_statistics():
     net.eval()
     np.testing.assert_allclose(net(x)[0, 0].numpy(), (np.array([1.0, 3.0]) - 1.5) / np.sqrt(1.5 + 1e-5), rtol=1e-6)
     assert list(net.state_dict()) == ["running_mean", "running_var"] and nn.LayerNorm((2, 3)).state_dict()["weight"].shape == (2, 3)
+
+
+def test_sums_of_unsigned_integers_are_int64():
+    """With int64 beside them NumPy's uint64 would be float64."""
+    x = torch.tensor([[200, 100], [7, 1]], dtype=torch.uint8)
+    made = [
+        torch.sum(x), x.sum(), x.sum(0), x.prod(), torch.prod(x, 0), x.cumsum(0), x.cumprod(0), x.nansum(), torch.nansum(x), x.trace(),
+        torch.trace(x), torch.einsum("ij->", x), x.sum_to_size(1, 2), torch.tensor([True, True]).sum_to_size(1),
+    ]  # fmt: skip
+    assert {str(m.dtype) for m in made} == {"int64"} and [m.tolist() for m in made[:4]] == [308, 308, [207, 101], 140000]
+    assert made[-2].tolist() == [[207, 101]] and made[-1].tolist() == [2] and (x.sum() + torch.tensor(1)).dtype == torch.int64
+    assert x.all().dtype == torch.any(x, 0).dtype == torch.uint8 and x.any().item() == 1
+    assert torch.sum(x, dtype=torch.uint8).item() == 52
+    assert torch.add(x, x, alpha=-1).tolist() == [[0, 0], [0, 0]]
+    assert torch.index_add(x[0], 0, torch.tensor([1]), x[1, :1], alpha=-1).tolist() == [200, 93]
+    assert F.hardtanh(torch.tensor([-3, 0, 3])).tolist() == [-1, 0, 1] and F.hardtanh(torch.tensor([-3, 3]), -0.5, 2.5).tolist() == [0, 2]
+    assert F.hardtanh(torch.tensor([-3.0, 3.0]), 0.0, 0.0).tolist() == [0.0, 0.0]
+
+
+def test_tensors_without_axes_are_indexed_along_one():
+    x, first = torch.tensor(3.0, requires_grad=True), torch.tensor([0])
+    assert torch.gather(x, 0, first).shape == (1,) and torch.gather(x, 0, first[0]).shape == x.gather(-1, first[0]).shape == ()
+    assert torch.index_select(x, 0, first).shape == x.index_select(0, first).shape == ()
+    assert torch.gather(torch.ones(5), 0, torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0)
+    made = [
+        torch.index_add(x, 0, first, torch.tensor(2.0), alpha=2), x.index_copy(0, first, torch.tensor(5.0)), torch.index_fill(x, 0, first, 6.0),
+        torch.index_reduce(x, 0, first, torch.tensor(4.0), "prod"), torch.scatter(x, 0, first[0], 8.0),
+        torch.scatter_add(x, 0, first[0], torch.tensor(1.0)), x.scatter_reduce(0, first[0], torch.tensor(9.0), "amax"),
+    ]  # fmt: skip
+    assert [(m.shape, m.item()) for m in made] == [((), v) for v in (7.0, 5.0, 6.0, 12.0, 8.0, 4.0, 9.0)]
+    made[0].backward()
+    assert x.grad.item() == 1.0
+    assert torch.argwhere(x).shape == x.argwhere().shape == (1, 0)
+    assert torch.fft.fftn(torch.ones(2, 3), dim=0).real.tolist() == [[2.0] * 3, [0.0] * 3]
+    with pytest.raises(IndexError, match="needs an axis"):
+        torch.fft.fft2(x, dim=0)

@@ -10,7 +10,7 @@ from each import each
 import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, trace
-from tengen.base.errors import DTypeError
+from tengen.base.errors import ArgumentError, DTypeError
 from tengen.core.tensor import dtype as D
 from tengen.quantization import (
     Observer,
@@ -95,3 +95,24 @@ def test_quantised_layers_take_what_the_integers_stand_for():
     codes = Tensor(X).astype(made[0].act_rounding.get_quantized_dtype())
     assert made[1](codes).numpy().tobytes() == made[1](made[0](Tensor(X))).numpy().tobytes()
     assert made[2](codes).numpy().tobytes() == made[0](Tensor(X)).numpy().tobytes()
+
+
+@each("move", [
+    lambda x: x.reshape(5, 3), lambda x: x.T, lambda x: x[1:, ::2], lambda x: x[0], lambda x: x[[2, 0]], lambda x: x[x.astype("float32") > 0],
+    lambda x: F.concat([x, x], 1), lambda x: F.stack([x, x]), lambda x: F.split(x, [2], axis=1)[1], lambda x: F.flip(x, 0),
+    lambda x: F.broadcast_to(x, (2, 3, 5)), lambda x: F.tile(x, (2, 1)), lambda x: F.repeat(x, 2, 0), lambda x: F.roll(x, 1, 0),
+    lambda x: F.expand_dims(x, 0), lambda x: F.gather(x, 1, F.zeros((3, 1), dtype="int32")), lambda x: F.copy(x), lambda x: x.flatten(),
+    lambda x: x.detach(), lambda x: F.take(x, Tensor([1]), 0),
+])  # fmt: skip
+def test_what_moves_elements_keeps_what_they_stand_for(move):
+    x = Tensor(X).astype(D.quint8(0.05, 127))
+    assert move(x).qparams is x.qparams and move(x).astype("float32").tolist() == move(x.astype("float32")).tolist()
+
+
+def test_integers_of_other_scales_are_not_joined():
+    x, same, other = (Tensor(X).astype(D.qint8(s)) for s in (0.05, 0.05, 0.1))
+    assert F.concat([x, same]).qparams == x.qparams
+    for pair in ([x, other], [x, Tensor(x.numpy())]):
+        with pytest.raises(ArgumentError, match="do not stand for the same numbers: QParams.*help: bring them to one dtype"):
+            F.concat(pair)
+    assert F.concat([x, other.astype(D.qint8(0.05))]).astype("float32").shape == (6, 5) and (x + 1).qparams.scale is None

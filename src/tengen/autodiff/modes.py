@@ -66,6 +66,11 @@ class no_grad(_Mode):
         self._set(new_limit())
 
 
+def unless_recorded() -> enable_grad | None:
+    """Inside of a `no_grad`, a block in which calls are recorded; None elsewhere."""
+    return enable_grad() if limits.get(get_ident()) else None
+
+
 class enable_grad(_Mode):
     """A block, or a function, inside of `no_grad` in which calls are recorded again: PyTorch's name. It begins no recording by itself;
     ``with gm:`` does.

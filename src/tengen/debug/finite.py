@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,9 +29,12 @@ from tengen.passes.run import Pass
 from tengen.tensor import Tensor, contiguous, tensor_over, tracing
 from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
-from tengen.tensor.methods import see_operators
+from tengen.tensor.methods import see_operators, unsee_operators
 from tengen.tensor.nodes import node_of, walking
 from tengen.tensor.tensor import Buffer
+
+if TYPE_CHECKING:
+    from tengen.tensor.looking import Around
 
 KEPT = 4  # sets of what is allowed whose programs are kept
 
@@ -108,11 +111,43 @@ def _complaint(
 _here = threading.local()
 
 
-def _eager(allowed: Allowed) -> tuple[Callable[[Run], Run], Callable[[Op, tuple, Any], None]]:
-    """(a filter for calls of ops, and what is told of + - * /)."""
+class Calls:
+    """Looks at eager calls. It stays where it is put when the switch is turned off, until the next eager call takes it away: a block around
+    each traced call of a loop then changes nothing of Tensor, which would cost more than a short call itself."""
+
+    def __init__(self, allowed: Allowed):
+        self.allowed, self.on, self._is_there = allowed, False, False
+        self._around, self._look = _eager(allowed, self._looks)
+        self._lock = threading.Lock()
+
+    def put(self) -> None:
+        """From now on calls are looked at."""
+        with self._lock:
+            self.on = True
+            if not self._is_there:
+                self._is_there = True
+                dispatch.add_filter(self._around)
+                see_operators(self._look)
+
+    def take_away(self) -> None:
+        """Calls go past it again."""
+        with self._lock:
+            if self._is_there and not self.on:
+                self._is_there = False
+                unsee_operators(self._look)
+                dispatch.remove_filter(self._around)
+
+    def _looks(self) -> bool:
+        if not self.on:
+            self.take_away()
+        return self.on
+
+
+def _eager(allowed: Allowed, looks: Callable[[], bool]) -> tuple[Callable[[Run], Run], Callable[[Op, tuple, Any], None]]:
+    """(a filter for calls of ops, and what is told of + - * /). looks: whether anything is looked at."""
 
     def look(op: Op, inputs: tuple, out: Any, attrs: tuple = ()) -> None:
-        if op.kind == "view" or tracing.active is not None or getattr(_here, "busy", False):
+        if not looks() or op.kind == "view" or tracing.active is not None or getattr(_here, "busy", False):
             return
         outs = out if isinstance(out, tuple) else (out,)
         _here.busy = True
@@ -258,32 +293,30 @@ class Programs:
 
 
 class _Switch:
-    """What is on: in all threads."""
+    """What is on: in all threads. allowed: None: nothing is."""
 
     def __init__(self) -> None:
-        self.off: Callable[[], None] | None = None
+        self.allowed: Allowed | None = None
+        self._before: Around | None = None  # who looked into runs before it
+        self._calls: Calls | None = None  # the last ones
         self._programs: dict[Allowed, Programs] = {}  # by what is allowed, the last used last: a block in a loop finds its programs again
 
     def set(self, allowed: Allowed | None) -> None:
-        if self.off is not None:
-            self.off()
-            self.off = None
-        if allowed is None:
-            return
-        around, look = _eager(allowed)
-        programs = self._programs[allowed] = self._programs.pop(allowed, None) or Programs(allowed)
-        if len(self._programs) > KEPT:
-            del self._programs[next(iter(self._programs))]
-        before = looking.by(programs)
-        dispatch.add_filter(around)
-        see_operators(look)
-
-        def off() -> None:
-            see_operators(None)
-            dispatch.remove_filter(around)
-            looking.by(before)
-
-        self.off, self.allowed = off, allowed
+        """Turns it on, or off."""
+        if self.allowed is not None and self._calls is not None:
+            self._calls.on = False
+            looking.by(self._before)
+        if allowed is not None:
+            programs = self._programs[allowed] = self._programs.pop(allowed, None) or Programs(allowed)
+            if len(self._programs) > KEPT:
+                del self._programs[next(iter(self._programs))]
+            if self._calls is None or self._calls.allowed != allowed:
+                if self._calls is not None:
+                    self._calls.take_away()
+                self._calls = Calls(allowed)
+            self._before = looking.by(programs)
+            self._calls.put()
+        self.allowed = allowed
 
 
 _switch = _Switch()
@@ -319,7 +352,7 @@ def check_finite(*, allow_inf: bool = False, allow: Iterable[str] = ()) -> Itera
     Traceback (most recent call last):
     NonFiniteError: log makes an infinity: f32[2] with 1 of 2 elements infinite, the first at [1]; ...
     """
-    before = _switch.allowed if _switch.off is not None else None
+    before = _switch.allowed
     set_check_finite(allow_inf=allow_inf, allow=allow)
     try:
         yield

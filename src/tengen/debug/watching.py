@@ -15,7 +15,7 @@ from tengen.ops.define import Op, dispatch
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
-from tengen.tensor.methods import see_operators
+from tengen.tensor.methods import see_operators, unsee_operators
 from tengen.tensor.tensor import Buffer
 
 Callback = Callable[[str, Tensor], Any]
@@ -104,7 +104,7 @@ def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[st
             message = f"watch({name!r}) saw nothing: no op of this name, and no line, gave a result in its block"
             warnings.warn(UsageWarning(f"{message}; help: print(f.graph) of a trace shows its ops and lines"), stacklevel=3)
     finally:
-        see_operators(None)
+        unsee_operators(look)
         dispatch.remove_filter(around)
         looking.by(before)
 

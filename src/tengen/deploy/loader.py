@@ -55,15 +55,8 @@ def model_of(content: TensorFile) -> Model:
         fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
     if set(texts) - OPTIONAL != KEYS:
         fail(f"its metadata has the keys {[k[:60] for k in sorted(texts)[:8]]}, not {sorted(KEYS)}")
-    graph = from_json(texts["graph"], content.arrays, content.bytes)
-    _complete(graph)
+    graph = from_json(texts["graph"], content.arrays, content.bytes, _verify)
     _check_data(graph, content)
-    try:
-        verify(graph, derived_types)
-    except VerifyError as e:
-        fail(str(e))
-    except RecursionError:
-        fail("its graph is nested too deeply")
     states = {name: content.arrays[name] for name in graph.states}
     try:
         schedules = parsed(load_json(texts.get("schedules", "{}"), content.bytes, "its schedules"))
@@ -72,14 +65,15 @@ def model_of(content: TensorFile) -> Model:
     return Model(graph, states, texts["checksum"], content.bytes, schedules)
 
 
-def _complete(graph: Graph) -> None:
-    """Gives the nodes of an older file the attributes that their ops have got since."""
+def _verify(graph: Graph) -> None:
+    """Checks every rule of the IR and the ops' own, once the nodes of an older file have the attributes that their ops have got since."""
     for g in graph.graphs():
         for n in g.nodes:
             op = REGISTRY.get(n.op)
             if op is not None and any(name not in n.attrs for name in op.older):
                 known = op.older | n.attrs
                 n.attrs = {name: known.pop(name) for name in op.attrs if name in known} | known  # in the order of the op's
+    verify(graph, derived_types)
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:

@@ -16,15 +16,16 @@ op = REGISTRY
 
 
 def hardtanh(inp: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """The number, or the nearer of two limits. Errors: ArgumentError where the limits are in the wrong order.
+    """The number, or the nearer of two limits, which integers take without their fractions. Errors: ArgumentError where the limits are in the
+    wrong order.
 
     >>> from tengen import Tensor, functional as F
     >>> F.hardtanh(Tensor([-3.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
-    if not min_val < max_val:
-        raise ArgumentError(f"hardtanh: min_val={min_val} must be less than max_val={max_val}")
-    return op["clip"](inp, min_val, max_val)
+    if not min_val <= max_val:
+        raise ArgumentError(f"hardtanh: min_val={min_val} must not be above max_val={max_val}")
+    return op["clip"](inp, *((int(min_val), int(max_val)) if inp.dtype.is_int else (min_val, max_val)))
 
 
 def hardshrink(inp: Tensor, lambd: float = 0.5) -> Tensor:

@@ -17,7 +17,7 @@ from tengen.linalg.products import vector_norm
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import max_, mean, min_, sum_
+from tengen.ops.reduce import max_, mean, min_, narrowed, sum_, widened
 from tengen.tensor import Tensor
 
 op = REGISTRY
@@ -62,8 +62,8 @@ def logit(inp: Tensor, eps: float | None = None) -> Tensor:
     >>> F.logit(Tensor([0.5])).tolist()
     [0.0]
     """
-    x = inp if eps is None else op["clip"](inp, eps, 1 - eps)
-    return op["log"](x) - op["log1p"](-x)
+    x = widened(inp) if eps is None else op["clip"](widened(inp), eps, 1 - eps)
+    return narrowed(op["log"](x) - op["log1p"](-x), inp)
 
 
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
@@ -85,9 +85,11 @@ def sinc(inp: Tensor) -> Tensor:
     >>> F.sinc(Tensor([0.0])).tolist()
     [1.0]
     """
-    zero = op["equal"](inp, 0)
-    x = op["where"](zero, 1.0, inp) * math.pi
-    return op["where"](zero, 1.0 - inp * inp * (math.pi**2 / 6), op["sin"](x) / x)
+    given = widened(inp)  # of whose sine a rounded product would be another one's
+    zero = op["equal"](given, 0)
+    x = op["where"](zero, 1.0, given) * math.pi
+    y = op["where"](zero, 1.0 - given * given * (math.pi**2 / 6), op["sin"](x) / x)
+    return narrowed(y, inp)
 
 
 def deg2rad(inp: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
 from tengen.ops.linalg_factor import identity_like
-from tengen.ops.reduce import max_, min_, sum_
+from tengen.ops.reduce import max_, min_, narrowed, sum_, widened
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     >>> F.norm(Tensor([3.0, 4.0])).item()
     5.0
     """
+    if inp.dtype.compute is not inp.dtype:  # squares leave float16's range
+        return narrowed(norm(widened(inp), ord, axis, keepdims), inp)
     op = REGISTRY
     size = op["abs"](inp)
     inp = size if inp.dtype.is_complex else inp
@@ -73,7 +75,8 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
 
 def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, eps: float = 1e-12) -> Tensor:
     """inp divided by its norm along `axis`, which is taken to be at least eps."""
-    return inp / REGISTRY["maximum"](norm(inp, ord, axis, True), eps)
+    x = widened(inp)
+    return narrowed(x / REGISTRY["maximum"](norm(x, ord, axis, True), eps), inp)
 
 
 def bmm(inp: Tensor, mat2: Tensor) -> Tensor:
@@ -131,7 +134,8 @@ def cosine_similarity(x: Tensor, y: Tensor, axis: int = 1, eps: float = 1e-8) ->
     """
     if x.shape != y.shape:
         x, y = broadcast_tensors(x, y)
-    return _sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
+    a, b = widened(x), widened(y)
+    return narrowed(_sum(normalize(a, 2, axis, eps) * normalize(b, 2, axis, eps), axis), x, y)
 
 
 def matinv(inp: Tensor) -> Tensor:

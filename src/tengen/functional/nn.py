@@ -35,7 +35,7 @@ from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import extent
+from tengen.ops.reduce import extent, narrowed, widened
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
@@ -303,6 +303,7 @@ def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None,
     """x / sqrt(mean(x^2) + eps) over the last axes, which have the shape `normalized_shape`, times weight.
 
     Source: Zhang and Sennrich, arXiv 1910.07467.
+    Numerics: float16 and bfloat16 are computed in float32, where squares do not overflow, and rounded once.
     Errors: ShapeError for a normalized_shape that is not that of the last axes
 
     >>> from tengen import Tensor, functional as F
@@ -312,8 +313,9 @@ def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None,
     shape = tuple(normalized_shape)
     if not shape or tuple(inp.shape[len(inp.shape) - len(shape) :]) != shape:
         raise ShapeError(f"rms_norm: the last axes of {inp.shape} are not {shape}")
-    y = inp * REGISTRY["rsqrt"](_mean(inp * inp, tuple(range(-len(shape), 0)), True) + eps)
-    return y if weight is None else y * weight
+    x = widened(inp)
+    y = x * REGISTRY["rsqrt"](_mean(x * x, tuple(range(-len(shape), 0)), True) + eps)
+    return narrowed(y, inp) if weight is None else narrowed(y * weight, inp, weight)
 
 
 def glu(inp: Tensor, axis: int = -1) -> Tensor:
@@ -340,11 +342,12 @@ def local_response_norm(
     if kernel_size % 2 == 0 or kernel_size < 1:
         raise ValueError(f"local_response_norm: kernel_size={kernel_size} must be odd")
     half, c = kernel_size // 2, inp.shape[1]
-    squares = REGISTRY["pad"](inp * inp, ((0, 0), (half, half), (0, 0), (0, 0)))
+    x = widened(inp)
+    squares = REGISTRY["pad"](x * x, ((0, 0), (half, half), (0, 0), (0, 0)))
     total = squares[:, :c]
     for i in range(1, kernel_size):
         total = total + squares[:, i : i + c]
-    return inp / REGISTRY["pow"](k + alpha * total, beta)
+    return narrowed(x / REGISTRY["pow"](k + alpha * total, beta), inp)
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:

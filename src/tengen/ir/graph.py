@@ -327,20 +327,22 @@ def attrs_key(attrs: Mapping[str, Any]) -> Hashable:
 
 def attr_extents(attrs: Mapping[str, Any]) -> list[Expr]:
     """The extents in attributes that only a run knows."""
-    found: list[Expr] = []
-    for v in attrs.values():
-        map_attr(v, lambda a: found.append(a) if isinstance(a, Expr) and a.op != "const" else None)
-    return found
+    return [a for a in _leaves(attrs) if isinstance(a, Expr) and a.op != "const"]
 
 
 def attr_graphs(attrs: Mapping[str, Any]) -> list[Graph]:
     """The graphs directly inside attributes, in order."""
-    found: list[Graph] = []
+    return [a for a in _leaves(attrs) if isinstance(a, Graph)]
 
-    def look(a):
-        if isinstance(a, Graph):
-            found.append(a)
 
-    for v in attrs.values():
-        map_attr(v, look)
+def _leaves(attrs: Mapping[str, Any]) -> list[Any]:
+    """What attributes consist of, in order, but for most numbers and texts, which stand in nearly all of them."""
+    found: list[Any] = []
+    left = [v for v in reversed([*attrs.values()]) if type(v) not in _SIMPLE]
+    while left:
+        v = left.pop()
+        if isinstance(v, tuple):
+            left += [x for x in reversed(v) if type(x) not in _SIMPLE]
+        else:
+            found.append(v)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -205,12 +205,15 @@ class _Reader:
         _fail(f"an attribute with the tag {tag[:40]!r}")
 
 
-def from_json(text: str, data: Mapping[str, np.ndarray] | None = None, size: int | None = None) -> Graph:
-    """The graph that `to_json` wrote, verified. Nothing is executed, and ops are not looked up.
+def from_json(
+    text: str, data: Mapping[str, np.ndarray] | None = None, size: int | None = None, check: Callable[[Graph], None] = verify
+) -> Graph:
+    """The graph that `to_json` wrote, verified. Nothing is executed, and ops are not looked up, but by a `check` of the caller's.
 
     Args:
         data: the constants' arrays, by name; one that is missing leaves the constant without data. size: bytes of the file that
-            the text is in, to which time and memory are proportional; default: of the text.
+            the text is in, to which time and memory are proportional; default: of the text. check: verifies the graph, in place of
+            `verify`, which it has to do as well; its VerifyError becomes the FileFormatError.
     Errors: FileFormatError for everything else: other keys or types, names given twice, values used before they
         are made, graphs nested deeper than 64, integers beyond 64 bits.
     """
@@ -222,7 +225,7 @@ def from_json(text: str, data: Mapping[str, np.ndarray] | None = None, size: int
         _fail(f"it is {kind[:40]!r} version {version}, this Tengen reads {FORMAT!r} version {VERSION}")
     try:
         g = _Reader(data or {}).graph(graph)
-        verify(g)
+        check(g)
     except RecursionError:  # of a caller that is deep in calls itself
         _fail("nested too deeply")
     except VerifyError as e:

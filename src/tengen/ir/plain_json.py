@@ -65,7 +65,7 @@ def weigh(text: str, size: int | None = None) -> int:
 
 def _between(text: str, begin: int, end: int) -> int:
     """Bytes that what stands between two strings takes."""
-    return _cost(text[begin:end]) if end - begin < 8 else sum(text.count(c, begin, end) * n for c, n in _COSTS.items())
+    return _cost(text[begin:end]) if end - begin < 16 else sum([text.count(c, begin, end) * n for c, n in _COSTS.items()])
 
 
 @functools.lru_cache(1024)
@@ -129,13 +129,8 @@ def _load(text: object, size: int | None) -> Any:
 
 def depth(data: Any) -> int:
     """How deeply lists and objects are nested; what is in none has depth 1."""
-    deepest, stack = 0, [iter((data,))]
-    while stack:
-        for x in stack[-1]:
-            deepest = max(deepest, len(stack))
-            if isinstance(x, (dict, list)) and x:
-                stack.append(iter(x.values() if isinstance(x, dict) else x))
-                break
-        else:
-            stack.pop()
-    return deepest
+    levels, level = 0, [data]
+    while level:
+        levels += 1
+        level = [y for x in level if isinstance(x, (dict, list)) for y in (x.values() if isinstance(x, dict) else x)]
+    return levels

@@ -33,19 +33,23 @@ class DynamicAxes:
         self.names = parameters_of(function)
         if self.every and self.of:
             raise ArgumentError(f"dynamic_axes={dict(given)}: either axes of every argument, or axes by the names of arguments")
-        unknown = [k for k in self.of if self.names is not None and k not in self.names]
-        if unknown:
-            raise ArgumentError(f"dynamic_axes names {unknown[0]!r}, the function has the parameters {', '.join(self.names or ())}")
+        self.unknown = [k for k in self.of if self.names is not None and k not in self.names]  # of those that **kwargs takes
+        if self.unknown and not takes_any_name(function):
+            raise ArgumentError(f"dynamic_axes names {self.unknown[0]!r}, the function has the parameters {', '.join(self.names or ())}")
 
     def open(self, structure: Any, types: Sequence[TensorType]) -> tuple[list[TensorType], dict[str, int]]:
         """The types with names for open extents, and the number of each name.
 
-        Errors: ShapeError for two numbers under one name, or an axis that an argument has not.
+        Errors: ShapeError for two numbers under one name, or an axis that an argument has not; ArgumentError for the name of an argument
+            that the call does not have.
         """
+        leaves = self._by_leaf(structure)
+        if missing := [k for k in self.unknown if k not in (given := dict(leaves))]:
+            raise ArgumentError(f"dynamic_axes names {missing[0]!r}, the call has the arguments {', '.join(given)}")
         extents: dict[str, int] = {}
         first: dict[str, int] = {}
         found: list[TensorType] = []
-        for i, (t, (name, axes)) in enumerate(zip(types, self._by_leaf(structure))):
+        for i, (t, (name, axes)) in enumerate(zip(types, leaves)):
             shape = list(t.shape)
             for axis, e in axes.items():
                 if not -t.ndim <= axis < t.ndim:
@@ -82,6 +86,15 @@ def parameters_of(function: Callable) -> tuple[str, ...] | None:
         return tuple(inspect.signature(getattr(function, "forward", function)).parameters)
     except (TypeError, ValueError):
         return None
+
+
+def takes_any_name(function: Callable) -> bool:
+    """Whether a function has a parameter such as **kwargs."""
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def parameter_of_each(structure: Any, parameters: Sequence[str]) -> list[tuple[str, Any]]:

@@ -206,6 +206,11 @@ class Watch:
             reads.skip = skip
             now, there = changes.last, reads.walk()
         self._warn_of_chance()
+        for name, where in self.observer.entered:
+            self._warn(
+                f"with {name}", f"the context manager {name} is entered inside a trace: what it does happens when the function is recorded, "
+                "and not in runs of its program; help: enter it around the call, or cut the function by jit.exclude_from_trace", where,
+            )  # fmt: skip
         for path, name, what in there.opaque:
             self._warn_of_contents(path, name, what)
         del self._before, self._states

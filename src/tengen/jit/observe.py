@@ -8,6 +8,7 @@ clock and of random numbers are not noticed.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import random
@@ -129,17 +130,38 @@ def _nothing() -> None:
     pass
 
 
+_ENTER_OF_GENERATORS = contextlib._GeneratorContextManager.__enter__.__code__
+
+
+def _acts(code: types.CodeType, scope: dict) -> bool:
+    """Whether code has an effect of its own, as far as its names tell: it uses others than Tengen's functions, or attributes."""
+    objects: list[Any] = []  # Tengen's, that the code has named so far
+    for use in facts(code).uses:
+        found = [scope.get(use.name)] if use.kind == "global" else [getattr(x, use.name, None) for x in objects]
+        objects += (ours := list(filter(_is_tengens, found)))
+        if use.stored or not ours:
+            return True
+    return False
+
+
+def _is_tengens(x: Any) -> bool:
+    home = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
+    return isinstance(home, str) and home.partition(".")[0] == "tengen"
+
+
 class Observer:
     """Sees the calls of the calling thread inside a ``with`` block.
 
     Attributes:
         executed: (code, globals) of each piece of users' code that ran, once; None where no calls could be seen.
         calls: (what was called, "file:line") for each call of the clock or of random numbers from users' code.
+        entered: (its name, "file:line" of the `with`) for each context manager of users' code that did more than to enter Tengen's.
     """
 
     def __init__(self) -> None:
         self.executed: list[tuple[types.CodeType, dict]] | None = []
         self.calls: list[tuple[str, str]] = []
+        self.entered: list[tuple[str, str]] = []
         self._seen: dict[int, types.CodeType] = {}
         self._inside = self._sees = False  # whether the block is entered; whether calls are seen now
 
@@ -199,10 +221,23 @@ class Observer:
                 self._seen[id(code)] = code
                 if ran_for_users(code, frame.f_globals):
                     self.executed.append((code, frame.f_globals))
+                    self._entered(frame)
         elif event == "c_call" and getattr(arg, "__name__", None) in _SUSPECTS:
             self._suspect(arg, frame)
         if self._before is not None:
             self._before(frame, event, arg)
+
+    def _entered(self, frame: types.FrameType) -> None:
+        """Notes a context manager, a class or a generator, whose code is executed for the first time."""
+        at, code = frame.f_back, frame.f_code
+        if at is not None and at.f_code is _ENTER_OF_GENERATORS:
+            name, at = code.co_name, at.f_back
+        elif code.co_name == "__enter__":
+            name = type(frame.f_locals.get(code.co_varnames[0])).__name__
+        else:
+            return
+        if at is not None and ran_for_users(at.f_code, at.f_globals) and _acts(code, frame.f_globals):
+            self.entered.append((name, f"{at.f_code.co_filename}:{at.f_lineno}"))
 
     def _suspect(self, called: Any, frame: types.FrameType) -> None:
         owner, name = getattr(called, "__self__", None), called.__name__

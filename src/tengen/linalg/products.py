@@ -13,6 +13,7 @@ from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.ops.linalg_factor import identity_like
+from tengen.ops.reduce import narrowed, widened
 from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.tensor import Tensor
 
@@ -149,7 +150,7 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     """The p-norm of all elements along `axis` (default: all axes), as one vector.
 
     Args:     ord: p; 2, 1, inf, -inf, 0 (how many are not 0), or any other number
-    Gradient: 0 where the norm is 0
+    Gradient: 0 where the norm is 0, and of orders below 1 to elements that are 0
     Numerics: of the Euclidean norm, elements are divided by the largest magnitude, so squares neither overflow nor underflow
     Errors: DTypeError for integers and bools
 
@@ -161,6 +162,8 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     if not (x.dtype.is_float or x.dtype.is_complex):
         raise DTypeError(f"vector_norm: takes floats or complex numbers, got {x.dtype}; help: cast with .astype('float32')")
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)
+    if x.dtype.compute is not x.dtype:  # powers leave float16's range
+        return narrowed(vector_norm(widened(x), axis=axes, keepdims=keepdims, ord=ord), x)
     op = REGISTRY
     size = op["abs"](x)
     total = lambda v: op["sum"](v, axes, keepdims) if axes else v
@@ -177,9 +180,17 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
         return op["squeeze"](y, [x.ndim]) if keepdims else y
     if ord == 2:
         return _euclidean(x, axes, keepdims)
-    powers = total(op["pow"](size, float(ord)))
+    each = op["pow"](size, float(ord)) if ord > 1 else _powers_below_1(size, float(ord))
+    powers = total(each)
     nothing = op["equal"](powers, 0)  # where the root has no derivative
     return op["where"](nothing, 0.0 if ord > 0 else math.inf, op["pow"](op["where"](nothing, 1.0, powers), 1.0 / ord))
+
+
+def _powers_below_1(size: Tensor, ord: float) -> Tensor:
+    """Magnitudes to a power below 1, whose slope at 0 is infinite and taken to be 0."""
+    op = REGISTRY
+    zero = op["equal"](size, 0)
+    return op["where"](zero, 0.0 if ord > 0 else math.inf, op["pow"](op["where"](zero, 1.0, size), ord))
 
 
 def _euclidean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:

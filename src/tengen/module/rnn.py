@@ -171,14 +171,15 @@ class _Recurrent(Configured):
     _fixed = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size", "nonlinearity")
     _checked = counts("input_size", "hidden_size", "num_layers")
     cell: type[_Cell]
+    projects = False  # whether there are cells that make a state smaller, of proj_size elements
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0,
         bidirectional: bool = False, proj_size: int = 0, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
-        if proj_size:
-            raise ValueError("proj_size must be 0")
+        if proj_size and not self.projects:
+            raise ValueError(f"{type(self).__name__}: proj_size={proj_size} must be 0; help: tengen.pytorch.nn.LSTM has it")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional, self.proj_size = batch_first, dropout, bidirectional, proj_size
         self.cells = [[self.create_cell(layer) for _ in range(self.num_directions)] for layer in range(num_layers)]

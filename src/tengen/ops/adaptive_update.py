@@ -117,7 +117,7 @@ def rprop_update(
     (p', g, width')."""
     p, g, last, w = _wide(param, grad, previous, width)
     turned = g * last
-    w = clip(w * where(turned > 0.0, grow, where(turned < 0.0, shrink, 1.0)), least, most)
+    w = clip(where(turned > 0.0, w * grow, where(turned < 0.0, w * shrink, w)), least, most)
     g = where(turned < 0.0, 0.0, g)
     return _stored((param, p - sign(g) * w), (previous, g), (width, w))
 

@@ -15,9 +15,9 @@ from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.attributes import Count, Groups
 from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
-from tengen.ops.elementwise import add, astype, div, exp, mul, sub
+from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.indexing import outside
-from tengen.ops.reduce import count, logsumexp, max_, mean, no_elements, sum_, to_float
+from tengen.ops.reduce import count, logsumexp, max_, mean, narrowed, no_elements, sum_, to_float, widened
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def general_norm(
     inp: Tensor, axes: int | Sequence[int] | None, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """(x - mean) / sqrt(var + eps) over `axes`, times weight, plus bias (both broadcast to x)."""
-    axes = normalize_axes(axes, len(inp.shape))
-    d = sub(inp, mean(inp, axes, True))
+    axes, x = normalize_axes(axes, len(inp.shape)), widened(inp)
+    d = sub(x, mean(x, axes, True))
     y = mul(d, lookup("rsqrt")(add(mean(mul(d, d), axes, True), eps)))
     y = y if weight is None else mul(y, weight)
-    return y if bias is None else add(y, bias)
+    return narrowed(y if bias is None else add(y, bias), inp, weight, bias)
 
 
 @composite(autocast="high")
@@ -169,42 +169,42 @@ def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, ep
 
     Source: Ioffe and Szegedy, arXiv 1502.03167
     """
-    m, v = _moments(inp)
+    x = widened(inp)
+    m, v = _moments(x)
     scale = lookup("rsqrt")(add(v, eps))
     scale = scale if weight is None else mul(scale, weight)
-    y = mul(sub(inp, m), scale)
-    return (y if bias is None else add(y, bias)), m, v
+    y = mul(sub(x, m), scale)
+    return narrowed(y if bias is None else add(y, bias), inp, weight, bias), narrowed(m, inp), narrowed(v, inp)
 
 
-def _moments(inp: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of each channel, in one pass over the image.
 
     Both are taken of the distance d from a value s near the mean, m = s + mean(d) and v = mean(d^2) - mean(d)^2: what cancels
     is (m - s)^2 / v, which is about 1 / W where s is the mean of the channel's first row, of W elements (for (N, C) the mean of all).
     """
-    axes = (0, *range(2, len(inp.shape)))
-    x = inp if inp.dtype.compute is inp.dtype else astype(inp, inp.dtype.compute)
+    axes = (0, *range(2, len(x.shape)))
     row = tuple(d if i in (1, axes[-1]) or as_int(d) == 0 else 1 for i, d in enumerate(x.shape))
     first = lookup("strided_slice")(x, (0,) * len(row), row, (1,) * len(row))
     near = mean(first, axes, True)
     d = sub(x, near)
     along, square = mean(d, axes, True), mean(mul(d, d), axes, True)
     v = lookup("maximum")(sub(square, mul(along, along)), 0.0)
-    m = add(near, along)
-    return (m, v) if x is inp else (astype(m, inp.dtype), astype(v, inp.dtype))
+    return add(near, along), v
 
 
 @batch_norm_train.vjp
 def _(g, inp, weight, bias, *, out, eps):
     gy, gm, gv = (*g, None, None)[:3] if isinstance(g, tuple) else (g, None, None)
-    _, m, v = out
-    dx, dw, db = batch_norm_grad(lookup("zeros_like")(inp) if gy is None else gy, inp, m, v, weight, eps)
-    n = count(product([d for i, d in enumerate(inp.shape) if i != 1]), inp.dtype)
+    x = widened(inp)
+    _, m, v = out if x is inp else (None, *_moments(x))  # those of the result are rounded
+    dx, dw, db = batch_norm_grad(lookup("zeros_like")(x) if gy is None else widened(gy), x, m, v, weight, eps)
+    n = count(product([d for i, d in enumerate(x.shape) if i != 1]), x.dtype)
     if gm is not None:
         dx = add(dx, div(gm, n))
     if gv is not None:
-        dx = add(dx, mul(sub(inp, m), div(mul(gv, 2.0), n)))
-    return dx, None if weight is None else dw, None if bias is None else db
+        dx = add(dx, mul(sub(x, m), div(mul(gv, 2.0), n)))
+    return narrowed(dx, inp), None if weight is None else narrowed(dw, weight), None if bias is None else narrowed(db, bias)
 
 
 @composite

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
+from tengen.base.dtype import DType, bool_, float16, float32, int64, promote, uint64
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, product
@@ -286,6 +287,18 @@ def to_float(x):
     return x if x.dtype.is_float else astype(x, float32)
 
 
+def widened(x):
+    """x in the dtype that its arithmetic is done in: float16 and bfloat16 as float32, anything else as it is. A body of several ops that sums
+    squares begins with it, since squares and sums leave float16's range, and ends with `narrowed`."""
+    return x if x.dtype.compute is x.dtype else astype(x, x.dtype.compute)
+
+
+def narrowed(y, *operands):
+    """y rounded to float16 or bfloat16 where these operands promote to it (None is left out), else as it is."""
+    d = functools.reduce(promote, [x.dtype for x in operands if x is not None])
+    return y if y.dtype is d or d.compute is d else astype(y, d)
+
+
 _NO_CORRECTION = {"correction": 0}  # what a file means that does not say it
 
 
@@ -303,9 +316,10 @@ def var(
     >>> F.var(x, correction=1).item(), F.var(x, unbiased=False).item() == F.var(x).item()
     (1.0, True)
     """
-    x = to_float(inp)
+    given = to_float(inp)
+    x = widened(given)
     d = sub(x, mean(x, axis, True))
-    return mean_of(mul(d, d), axis, keepdims, correction)
+    return narrowed(mean_of(mul(d, d), axis, keepdims, correction), given)
 
 
 def mean_of(x, axis, keepdims: bool, correction: Dim):
@@ -321,7 +335,8 @@ def std(
     inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: Count = 0, unbiased: bool | None = None
 ) -> Tensor:
     """The standard deviation: the square root of `var`, which see for `correction`."""
-    return lookup("sqrt")(var(inp, axis, keepdims, correction))
+    x = to_float(inp)
+    return narrowed(lookup("sqrt")(var(widened(x), axis, keepdims, correction)), x)
 
 
 def _canon_correction(types, axis, keepdims, correction, unbiased=None):

@@ -19,7 +19,7 @@ from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, greater_equal, less, logical_or
-from tengen.ops.reduce import extent
+from tengen.ops.reduce import extent, widened
 from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ def computed_in(*dtypes: DType) -> DType:
 
 
 def as_floats(x: Tensor) -> Tensor:
-    """An image whose values can be weighed: integers of up to 16 bits as float32, which holds them exactly."""
+    """An image whose values can be weighed: integers of up to 16 bits, float16 and bfloat16 as float32, which holds them exactly."""
     if x.dtype.is_float:
-        return x
+        return widened(x)
     if not x.dtype.is_int or x.dtype.bits > 16:
         raise DTypeError(f"takes images of floats or of integers of up to 16 bits, got {x.dtype}; help: cast it to 'float32'")
     return astype(x, float32)
 
 
 def as_pixels(x: Tensor, d: DType) -> Tensor:
-    """What was computed for an image of dtype `d`: rounded to even and brought into range, if those are integers."""
+    """What was computed for an image of dtype `d`: rounded to `d`, and brought into range if those are integers."""
     if d.is_float:
-        return x
+        return x if d.compute is d else astype(x, d)
     top = (1 << (d.bits - (d.kind == "i"))) - 1
     return astype(minimum(maximum(round(x), float(-top - 1 if d.kind == "i" else 0)), float(top)), d)
 

@@ -47,7 +47,7 @@ def interpolate(
         align_corners: False: pixels are squares, and the images' edges lie on one another. True: the middles of the corner pixels
             do. Not for "nearest".
         antialias: for "bilinear" and "bicubic" with align_corners=False: a filter as wide as the step between pixels (`resample`).
-    Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded, halves to even
+    Returns:  inp's dtype; integers of up to 16 bits, float16 and bfloat16 are computed in float32 and rounded once, halves to even
     Numerics: where a pixel lies is a fraction of integers, so its weights are rounded once; then a product and an fma for each further
         pixel, rows first. As in MegEngine, and PyTorch's with recompute_scale_factor=True
     Errors:   ShapeError where the mode has another number of axes, ArgumentError unless one of size and scale_factor is given

@@ -38,9 +38,9 @@ class Adam(Optimizer):
         step._reset(step + 1.0)
         attrs = (*group["betas"], group["eps"], group["weight_decay"], self.decoupled)
         if "max_exp_avg_sq" in state:
-            tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"], step, group.lr)
+            tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"], step, group.rate(p))
             return update(amsgrad_update, tensors, attrs, (0, 2, 3, 4))
-        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], step, group.lr)
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], step, group.rate(p))
         update(adam_update, tensors, attrs, (0, 2, 3))
 
 
@@ -83,7 +83,7 @@ class SparseAdam(Optimizer):
         return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": counter()}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.rate(p))
         update(sparse_adam_update, tensors, (*group["betas"], group["eps"]), (0, 2, 3, 4))
 
 
@@ -105,7 +105,7 @@ class Adamax(Optimizer):
         return {"exp_avg": zeros(p), "exp_inf": zeros(p), "step": counter()}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["exp_avg"], state["exp_inf"], state["step"], group.lr)
+        tensors = (p, grad, state["exp_avg"], state["exp_inf"], state["step"], group.rate(p))
         update(adamax_update, tensors, (*group["betas"], group["eps"], group["weight_decay"]), (0, 2, 3, 4))
 
 
@@ -125,10 +125,10 @@ class NAdam(Optimizer):
         super().__init__(params, {"lr": lr, **values, "decoupled_weight_decay": decoupled_weight_decay}, how)
 
     def _create_state(self, p, group):
-        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "mu_product": counter(1.0), "step": counter()}
+        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "mu_product": counter(1.0, p), "step": counter()}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["mu_product"], state["step"], group.lr)
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["mu_product"], state["step"], group.rate(p))
         args = (group["eps"], group["weight_decay"], group["momentum_decay"], bool(group["decoupled_weight_decay"]))
         update(nadam_update, tensors, (*group["betas"], *args), (0, 2, 3, 4, 5))
 
@@ -153,7 +153,7 @@ class RAdam(Optimizer):
         return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": counter()}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.rate(p))
         args = (*group["betas"], group["eps"], group["weight_decay"], bool(group["decoupled_weight_decay"]))
         update(radam_update, tensors, args, (0, 2, 3, 4))
 
@@ -181,7 +181,7 @@ class LAMB(Optimizer):
 
     def _update(self, p, grad, state, group):
         master = state.get("param_fp32")
-        tensors = (p, grad, master, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        tensors = (p, grad, master, state["exp_avg"], state["exp_avg_sq"], state["step"], group.rate(p))
         args = (*group["betas"], group["eps"], group["weight_decay"], self.bias_correction, self.always_adapt)
         update(lamb_update, tensors, args, (0, 3, 4, 5) if master is None else (0, 3, 4, 5, 2))
 

@@ -22,7 +22,7 @@ class Adadelta(Optimizer):
         return {"square_avg": zeros(p), "acc_delta": zeros(p)}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["square_avg"], state["acc_delta"], group.lr)
+        tensors = (p, grad, state["square_avg"], state["acc_delta"], group.rate(p))
         update(adadelta_update, tensors, (group["rho"], group["eps"], group["weight_decay"]), (0, 2, 3))
 
 
@@ -42,7 +42,7 @@ class Adagrad(Optimizer):
         return {"square_avg": zeros(p), "step": counter()}
 
     def _update(self, p, grad, state, group):
-        tensors = (p, grad, state["square_avg"], state["step"], group.lr)
+        tensors = (p, grad, state["square_avg"], state["step"], group.rate(p))
         update(adagrad_update, tensors, (group["lr_decay"], group["eps"], group["weight_decay"]), (0, 2, 3))
 
 
@@ -73,7 +73,7 @@ class RMSprop(Optimizer):
                 state[name] = zeros(p)
         mean = state["grad_avg"] if group["centered"] else None
         velocity = state["momentum_buffer"] if group["momentum"] else None
-        tensors = (p, grad, state["square_avg"], mean, velocity, group.lr)
+        tensors = (p, grad, state["square_avg"], mean, velocity, group.rate(p))
         over = (0, 2, *[3] * (mean is not None), *[4] * (velocity is not None))
         update(rmsprop_update, tensors, (group["alpha"], group["eps"], group["weight_decay"], group["momentum"]), over)
 
@@ -118,4 +118,4 @@ class Lion(Optimizer):
         return {"exp_avg": zeros(p)}
 
     def _update(self, p, grad, state, group):
-        update(lion_update, (p, grad, state["exp_avg"], group.lr), (*group["betas"], group["weight_decay"]), (0, 2))
+        update(lion_update, (p, grad, state["exp_avg"], group.rate(p)), (*group["betas"], group["weight_decay"]), (0, 2))

@@ -137,9 +137,9 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
             for g, least in zip(self.optimizer.param_groups, self.min_lrs):
-                lr = max(g["lr"] * self.factor, least)
-                if g["lr"] - lr > self.eps:
-                    g["lr"] = lr
+                lr = max(float(g["lr"]) * self.factor, least)
+                if float(g["lr"]) - lr > self.eps:
+                    g.schedule(lr)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def _is_better(self, metric: float) -> bool:

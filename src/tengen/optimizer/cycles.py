@@ -77,7 +77,8 @@ class CyclicLR(_Cycle):
         self._momenta(optimizer, cycle_momentum, base_momentum, max_momentum)
         if last_epoch == -1:
             for g, lr in zip(optimizer.param_groups, bases):
-                g["lr"] = g["initial_lr"] = lr
+                g["initial_lr"] = lr
+                g.schedule(lr)
         super().__init__(optimizer, last_epoch)
 
     def height(self) -> float:

@@ -114,7 +114,7 @@ class LBFGS(Optimizer):
                 break
             d = m.direction(gradient, group["history_size"])
             before, start = loss, [p.detach() for p, _ in self._params()]
-            m.step = group["lr"] * (min(1.0, 1.0 / _total(gradient)) if m.iterations == 1 else 1.0)
+            m.step = float(group["lr"]) * (min(1.0, 1.0 / _total(gradient)) if m.iterations == 1 else 1.0)
             slope = _dot(gradient, d)
             if slope > -group["tolerance_change"]:
                 break

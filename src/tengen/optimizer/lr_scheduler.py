@@ -39,7 +39,7 @@ class LRScheduler(Checked):
         self.optimizer, self.current_epoch = optimizer, current_epoch
         if current_epoch == -1:
             for g in optimizer.param_groups:
-                g.setdefault("initial_lr", g["lr"])
+                g.setdefault("initial_lr", float(g["lr"]))
         if not all("initial_lr" in g for g in optimizer.param_groups):
             raise KeyError(f"{type(self).__name__}: a group has no 'initial_lr' to resume from; help: load the optimizer's state first")
         self.base_lrs = [g["initial_lr"] for g in optimizer.param_groups]
@@ -56,13 +56,13 @@ class LRScheduler(Checked):
 
     def get_last_lr(self) -> list[float]:
         """The learning rates that the groups have."""
-        return [g["lr"] for g in self.optimizer.param_groups]
+        return [float(g["lr"]) for g in self.optimizer.param_groups]
 
     def step(self, epoch: float | None = None) -> None:
         """Goes on to the next epoch (or the given one)."""
         self.current_epoch = self.current_epoch + 1 if epoch is None else epoch
         for g, lr in zip(self.optimizer.param_groups, self.get_lr()):
-            g["lr"] = lr
+            g.schedule(lr)
 
     def state_dict(self) -> dict:
         """Everything but the optimizer and functions, as plain data."""

@@ -17,7 +17,7 @@ from tengen.autodiff import GradManager, no_grad
 from tengen.autodiff.manager import attached_elsewhere
 from tengen.base.arguments import Checked
 from tengen.base.changes import Watched, WatchedDict, WatchedList, changed, same, telling
-from tengen.base.dtype import DType, float32, promote
+from tengen.base.dtype import DType, complex128, float32, float64, promote
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
@@ -30,8 +30,10 @@ from tengen.tensor.nodes import leaf_of
 
 @telling("__delitem__", "clear", "pop", "popitem")
 class ParamGroup(Watched, dict):
-    """Hyperparameters and "params". Setting "lr" also sets the tensor that steps read; another value of any other key is told to
-    the recordings of `trace`, whose programs have the numbers in them."""
+    """Hyperparameters and "params". Setting "lr" also sets the tensor that steps read (`rate`); another value of any other key is told to
+    the recordings of `trace`, whose programs have the numbers in them.
+
+    Attributes: lr: the learning rate as a tensor: float32, or float64 where a parameter is; the one that was given where "lr" is a tensor."""
 
     in_tensors = frozenset({"lr"})
     unread = frozenset({"_lr_read", "_complete", "_any"})
@@ -42,9 +44,23 @@ class ParamGroup(Watched, dict):
     def __init__(self, values: dict, takes_any: bool = False):
         super().__init__()
         self._any = takes_any
-        self.lr = Tensor(np.float32(0.0))
+        self.lr = _state_of(0.0, float64 if any(_is_wide(p) for p in values.get("params", ())) else float32)
         self.update(values)
         self._complete = True
+
+    def rate(self, p: Tensor) -> Tensor:
+        """The learning rate for a parameter: a 0-d tensor of float32, or float64 for parameters of float64."""
+        if self.lr.dtype is float32 and _is_wide(p) and not isinstance(super().__getitem__("lr"), Tensor):  # it has become one
+            super().__setattr__("lr", _state_of(super().__getitem__("lr"), float64))
+        return REGISTRY["astype"](self.lr, float32) if self.lr.dtype is not float32 and not _is_wide(p) else self.lr
+
+    def schedule(self, lr: float) -> None:
+        """Sets the learning rate; a tensor that was given for it takes the number."""
+        given = super().get("lr")
+        if isinstance(given, Tensor):
+            given._reset(Tensor(np.asarray(lr, given.dtype.numpy)))
+        else:
+            self["lr"] = lr
 
     def __setattr__(self, name, value):
         if self._complete and name not in self.unread:
@@ -57,9 +73,12 @@ class ParamGroup(Watched, dict):
             known = [k for k in self if k != "params"]
             warn_once(f"group[{key!r}] = {value!r} is read by nothing; help: {nearest(str(key), known)}", UsageWarning)
         super().__setitem__(key, value)
-        if key == "lr" and (not self._any or isinstance(value, (int, float, np.number))):
-            self.lr._reset(Tensor(np.float32(value)))
-        if (key != "lr" or self._lr_read) and not same(old, value):
+        tensor = key == "lr" and isinstance(value, Tensor)
+        if tensor or (key == "lr" and isinstance(old, Tensor)):
+            super().__setattr__("lr", value if tensor else _state_of(value, self.lr.dtype))
+        elif key == "lr" and (not self._any or isinstance(value, (int, float, np.number))):
+            self.lr._reset(Tensor(np.asarray(value, self.lr.dtype.numpy)))
+        if (key != "lr" or self._lr_read or tensor or isinstance(old, Tensor)) and not same(old, value):
             changed()
 
     def __getitem__(self, key):
@@ -88,12 +107,22 @@ class ParamGroup(Watched, dict):
         return ParamGroup, (dict(self), self._any)
 
 
+def _is_wide(p: Tensor) -> bool:
+    return p.dtype is float64 or p.dtype is complex128
+
+
+def _state_of(value: float, d: DType) -> Tensor:
+    """A number that steps read, as if it had been made before a trace that is being recorded."""
+    return tensor_over(new_buffer(np.array(value, d.numpy)), Layout((), d))
+
+
 class Optimizer(Checked, Watched):
     """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
     and states as pairs of floats, (..., 2).
 
     Args:
-        params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
+        params: parameters, pairs of a name and a parameter (`named_parameters()`), or dicts with "params" and hyperparameters of their own.
+        defaults: hyperparameters. Their "lr" is a number, or a tensor of one, which each step reads and a schedule writes.
         how: options of PyTorch's optimizers: maximize, which goes up in place of down; foreach, fused and capturable, which
             change no number and are accepted; differentiable, which is not there.
     Attributes: elementwise: whether the update of an element depends on no other one, so that parts of a parameter can be updated apart.
@@ -152,7 +181,8 @@ class Optimizer(Checked, Watched):
         if "params" not in param_group:
             refuse(self, f"a group needs 'params', got {sorted(param_group)}")
         params = param_group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+        given = [params] if isinstance(params, Tensor) else list(params)
+        params = [p[1] if isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) else p for p in given]
         own: set[int] = set()
         for p in params:
             if not isinstance(p, Parameter) and (not isinstance(p, Tensor) or leaf_of(p) is None):
@@ -168,6 +198,7 @@ class Optimizer(Checked, Watched):
         values = {**self.defaults, **param_group, "params": WatchedList(params)}
         for name in ("lr", "momentum", "weight_decay", "eps", "lr_decay", "momentum_decay", "rho", "alpha"):
             value = 0.0 if self.takes_any_setting else values.get(name, 0.0)
+            value = value.item() if name == "lr" and isinstance(value, Tensor) and value.size == 1 else value
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
         group = ParamGroup(values, self.takes_any_setting)
@@ -333,7 +364,8 @@ class Optimizer(Checked, Watched):
     def _states_as(self, form: Callable[[Tensor], Any]) -> dict[str, Any]:
         numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
         groups = [
-            {k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]}
+            {k: v.item() if k == "lr" and isinstance(v, Tensor) else v for k, v in g.items() if k != "params"}
+            | {"params": [numbers[id(p)] for p in g["params"]]}
             for g in self.param_groups
         ]
         value = lambda t: form(t) if isinstance(t, Tensor) else t
@@ -416,6 +448,6 @@ def zeros(p: Tensor, least: DType | None = None) -> Tensor:
     return filled(p, 0, least)
 
 
-def counter(first: float = 0.0) -> Tensor:
-    """State that counts or multiplies: a 0-d float32."""
-    return tensor_over(new_buffer(np.array(first, np.float32)), Layout((), float32))
+def counter(first: float = 0.0, p: Tensor | None = None) -> Tensor:
+    """State that counts or multiplies: a 0-d float32, or float64 for a parameter of float64 that is given."""
+    return _state_of(first, float64 if p is not None and _is_wide(p) else float32)

@@ -27,4 +27,4 @@ class SGD(Optimizer):
         if group["momentum"] and "momentum_buffer" not in state:  # it was 0 until now
             state["momentum_buffer"] = zeros(p)
         velocity = state.get("momentum_buffer")
-        update(sgd_update, (p, grad, velocity, group.lr), args, (0,) if velocity is None else (0, 2))
+        update(sgd_update, (p, grad, velocity, group.rate(p)), args, (0,) if velocity is None else (0, 2))

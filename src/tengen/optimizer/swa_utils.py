@@ -183,7 +183,7 @@ class SWALR(LRScheduler):
         epoch = self.current_epoch if self.anneal_epochs else max(1, self.current_epoch)
         before, now = self._share(epoch - 1), self._share(epoch)
         first = lambda lr, goal: goal if before == 1 else (lr - before * goal) / (1 - before)
-        return [goal * now + first(g["lr"], goal) * (1 - now) for g, goal in zip(self.optimizer.param_groups, self.swa_lrs)]
+        return [goal * now + first(float(g["lr"]), goal) * (1 - now) for g, goal in zip(self.optimizer.param_groups, self.swa_lrs)]
 
 
 __all__ = [

@@ -20,6 +20,7 @@ from tengen.base.lazy import NoSuchName
 from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, logit, sinc
 from tengen.functional import lgamma as gammaln
 from tengen.functional import sigmoid as expit
+from tengen.ops.reduce import narrowed, widened
 from tengen.pytorch import bessel as bessel_functions
 from tengen.pytorch import orthogonal
 from tengen.pytorch.bessel import *  # noqa: F403  (its __all__ is the table of names)
@@ -60,7 +61,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 
 def ndtr(input: Tensor) -> Tensor:
     """The cumulative function of the normal distribution."""
-    return 0.5 * F.erfc(_float(input) * -math.sqrt(0.5))
+    x = _float(input)
+    return narrowed(0.5 * F.erfc(widened(x) * -math.sqrt(0.5)), x)
 
 
 def multigammaln(input: Tensor, p: int) -> Tensor:
@@ -123,12 +125,14 @@ def i0(input: Tensor) -> Tensor:
 
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) I_1(x)."""
-    return bessel.i1e(_float(input))
+    x = _float(input)
+    return narrowed(bessel.i1e(x), x)
 
 
 def i1(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return bessel.i1(_float(input))
+    x = _float(input)
+    return narrowed(bessel.i1(x), x)
 
 
 def _narrow(x: Any, f: Callable[[Tensor], Tensor]) -> Tensor:

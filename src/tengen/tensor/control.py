@@ -10,6 +10,7 @@ kept, or to which it runs again, computes the body once more, and goes back thro
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,6 +58,9 @@ def _false() -> Tensor:
     return as_tensor(False)
 
 
+Hidden = contextlib.AbstractContextManager | None
+
+
 def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, function: str = "") -> list[Tensor]:
     """The first `made` results of a call; on the tape, it keeps what its gradient needs. function: of a body; see `Region`."""
     wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_inexact and _taped(x))
@@ -72,6 +76,19 @@ def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, 
         attrs["keep"] = bool(attrs.get("keep") or (wants and attrs.get("limit", 0) is not None))  # a node that is replayed may have kept them
     out = dispatch.run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
     return list(out if isinstance(out, tuple) else (out,))[:made]
+
+
+def _shown(hidden: Hidden, *bodies: Graph) -> contextlib.AbstractContextManager:
+    """The block in which a call is recorded, where a body gives what it was given, by another way than `detach`."""
+    return hidden if hidden is not None and any(map(_passes_on, bodies)) else contextlib.nullcontext()
+
+
+def _passes_on(body: Graph) -> bool:
+    live = {v for v in body.inputs if v.type.dtype.is_inexact}
+    for n in body.nodes:
+        if n.op != "detach" and not live.isdisjoint(n.inputs):
+            live.update(v for v in n.outputs if v.type.dtype.is_inexact)
+    return not live.isdisjoint(body.outputs)
 
 
 def _counted(operands: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], dict[str, Any]]:
@@ -106,15 +123,15 @@ def _check_state(what: str, before: Sequence[TensorType], after: Sequence[Value]
 
 
 def run_scan(
-    body: Body, state: Sequence[Tensor], sliced: Sequence[Tensor], length: Any, reverse: bool = False
+    body: Body, state: Sequence[Tensor], sliced: Sequence[Tensor], length: Any, reverse: bool = False, hidden: Hidden = None
 ) -> tuple[list[Tensor], list[Tensor]]:
     """(the last state, what the iterations made, stacked.)
 
     Args:
-        body: (state and slices, one after another) -> the next state, and what is stacked.
+        body: (state and slices, one after another) -> the next state, and what is stacked. hidden: see `run_cond`.
     """
     n, types = len(state), [x._layout.type for x in state]
-    r = recorded("scan", body, [*types, *(TensorType(x._layout.type.shape[1:], x.dtype) for x in sliced)])
+    r = recorded("scan", body, [*types, *(TensorType(x._layout.type.shape[1:], x.dtype) for x in sliced)], hidden is not None)
     _check_state("scan", types, r.results[:n])
     before, now = r.noted()
     same = [pair for key, pair in r.outside.items() if key not in r.changes]
@@ -123,7 +140,8 @@ def run_scan(
     graph = r.closed([*carried, *r.arguments[n:], *(v for _, v in same)], [*after, *r.results[n:]])
     operands = [*state, *(t for t, _ in r.changes.values()), *(_false() for _ in now), *sliced, *(t for t, _ in same)]
     attrs = {"body": graph, "carries": len(carried), "slices": len(sliced), "length": length, "reverse": reverse}
-    out = _call(REGISTRY["scan"], operands, attrs, len(graph.outputs), r.function)
+    with _shown(hidden, graph):
+        out = _call(REGISTRY["scan"], operands, attrs, len(graph.outputs), r.function)
     _finish(r, out[n : len(carried)])
     return out[:n], out[len(carried) :]
 
@@ -135,8 +153,10 @@ def _finish(r: Recorded, out: Sequence[Tensor]) -> None:
     _report(r.checks, out[len(r.changes) :])
 
 
-def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Sequence[Tensor], limit: Any = None) -> list[Tensor]:
-    """The state for which the condition is false, or that after `limit` iterations."""
+def run_while(
+    condition: Callable[[list[Tensor]], Tensor], body: Body, state: Sequence[Tensor], limit: Any = None, hidden: Hidden = None
+) -> list[Tensor]:
+    """The state for which the condition is false, or that after `limit` iterations. hidden: see `run_cond`."""
     n, types = len(state), [x._layout.type for x in state]
 
     def step(xs: list[Tensor]) -> list[Tensor]:
@@ -145,7 +165,7 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
 
     count = [] if limit is None else [Tensor(0, dtype="int64")]
     first = [decision("the condition of while_loop", condition(list(state))), *state, *count]
-    r = recorded("while_loop", step, [x._layout.type for x in first])
+    r = recorded("while_loop", step, [x._layout.type for x in first], hidden is not None)
     _check_state("while_loop", types, r.results[1 : len(r.results) - len(count)])
     before, now = r.noted()
     r.results[0] = r.none_of(r.results[0], now)  # what a check forbids ends the loop
@@ -155,7 +175,8 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
     after = [*r.results[: n + 1], *(v for _, v in r.changes.values()), *now, *counts[1]]
     graph = r.closed([*carried, *(v for _, v in same)], after)
     operands = [*first[: n + 1], *(t for t, _ in r.changes.values()), *(_false() for _ in now), *count, *(t for t, _ in same)]
-    out = _call(REGISTRY["while_loop"], operands, {"body": graph, "carries": len(carried), "limit": limit}, len(carried), r.function)
+    with _shown(hidden, graph):
+        out = _call(REGISTRY["while_loop"], operands, {"body": graph, "carries": len(carried), "limit": limit}, len(carried), r.function)
     _finish(r, out[n + 1 : len(carried) - len(count)])
     return out[1 : n + 1]
 
@@ -177,15 +198,18 @@ def decision(what: str, x: Any) -> Tensor:
 def run_cond(
     pred: Tensor, then: Callable[[list[Tensor]], Any], otherwise: Callable[[list[Tensor]], Any], operands: Sequence[Tensor],
     settle: Callable[[Any, Any], tuple[Callable[[], Sequence[Tensor]], Callable[[], Sequence[Tensor]]]] | None = None,
+    hidden: Hidden = None,
 ) -> list[Tensor]:  # fmt: skip
     """What one of two bodies makes of the operands.
 
     Args:
         settle: of what both bodies returned, gives for each a function that makes its results, which is called inside of it. None:
             the bodies return them.
+        hidden: inside of a `no_grad`, a block in which calls are recorded: what the bodies compute is off the tape, and a tensor from outside
+            that one of them gives keeps its gradient, as plain Python's variables do. None: nothing keeps one.
     """
     types = [x._layout.type for x in operands]
-    drafts = [Draft(name, f, types) for name, f in (("then", then), ("otherwise", otherwise))]
+    drafts = [Draft(name, f, types, hidden is not None) for name, f in (("then", then), ("otherwise", otherwise))]
     results = [d.made for d in drafts] if settle is None else settle(drafts[0].made, drafts[1].made)
     parts = [d.finished(made) for d, made in zip(drafts, results)]
     a, b = ([v.type for v in r.results] for r in parts)
@@ -207,7 +231,8 @@ def run_cond(
     if not graphs[0].outputs:
         return []  # neither of the two does anything
     attrs = {"then": graphs[0], "otherwise": graphs[1]}
-    out = _call(REGISTRY["cond"], given, attrs, len(graphs[0].outputs), parts[0].function or parts[1].function)
+    with _shown(hidden, *graphs):
+        out = _call(REGISTRY["cond"], given, attrs, len(graphs[0].outputs), parts[0].function or parts[1].function)
     n = len(a)
     for t, new in zip(changes.values(), out[n:]):
         assign(t, new)
@@ -290,7 +315,7 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
         if recorder is not None:
             for made in recorder.graph.nodes[known:]:
                 made.where = n.where or made.where
-            on = node_of(outs[0])[0]
+            on = node_of(outs[0])[0] if outs else None
             if on is not None:
                 on.where = n.where
     return [at[v] for v in graph.outputs]

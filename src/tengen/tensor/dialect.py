@@ -28,32 +28,48 @@ from tengen.tensor.writes import NAMELESS, assigns
 
 DIALECT = "tengen.pytorch"
 NUMPYS_WORDS = {"axis", "axes", "keepdims"}
-Differs = Callable[[tuple, dict], bool]
+Differs = Callable[[Tensor, tuple, dict], bool]
 
 
-def _of_an_axis(args: tuple, named: dict) -> bool:
+def _of_an_axis(x: Tensor, args: tuple, named: dict) -> bool:
     return bool(args) or "dim" in named
 
 
-def _unless_spread(args: tuple, named: dict) -> bool:
+def _unless_spread(x: Tensor, args: tuple, named: dict) -> bool:
     return not {"correction", "unbiased"} & named.keys()
 
 
-def _of_two(args: tuple, named: dict) -> bool:
+def _of_two(x: Tensor, args: tuple, named: dict) -> bool:
     return (len(args) == 2 and all(isinstance(a, int) for a in args)) or "dim0" in named or "dim1" in named
 
 
-def _with_dtype(args: tuple, named: dict) -> bool:
+def _with_dtype(x: Tensor, args: tuple, named: dict) -> bool:
     return "dtype" in named
 
 
-def _always(args: tuple, named: dict) -> bool:
+def _of_unsigned(x: Tensor, args: tuple, named: dict) -> bool:
+    return x._layout.dtype.kind == "u"
+
+
+def _without_axes(x: Tensor, args: tuple, named: dict) -> bool:
+    return not x._layout.shape
+
+
+def _of_bools(x: Tensor, args: tuple, named: dict) -> bool:
+    return x._layout.dtype.kind == "b"
+
+
+def _summed(x: Tensor, args: tuple, named: dict) -> bool:
+    return "dtype" in named or x._layout.dtype.kind == "u"
+
+
+def _always(x: Tensor, args: tuple, named: dict) -> bool:
     return True
 
 
 def _with_words(*words: str) -> Differs:
     """Whether a call has one of PyTorch's names of parameters, which mean nothing elsewhere."""
-    return lambda args, named: not named.keys().isdisjoint(words)
+    return lambda x, args, named: not named.keys().isdisjoint(words)
 
 
 # method -> (whether a call differs in its numbers, what it means here, what PyTorch means and how to write it)
@@ -76,7 +92,12 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split", "masked_scatter", "take_along_dim")},
     "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
     **{name: (_always, "elementwise") for name in ("where", "svd")},
-    **{name: (_with_dtype, "reductions") for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean", "norm")},
+    **{name: (_summed, "reductions") for name in ("sum", "prod", "cumsum", "cumprod", "nansum")},
+    **{name: (_of_bools, "elementwise") for name in ("sign", "square")},
+    **{name: (_of_unsigned, "reductions") for name in ("all", "any", "trace")}, "argwhere": (_without_axes, "reductions"),
+    **{name: (_without_axes, "shaping") for name in (
+        "gather", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_select")},
+    **{name: (_with_dtype, "reductions") for name in ("mean", "nanmean", "norm")},
     **{name: (_with_dtype, "elementwise") for name in ("softmax", "log_softmax")},
     **{name: (_with_words("alpha", "other"), "elementwise") for name in ("add", "sub")},
     **{name: (_with_words("other", "rounding_mode", "exponent", "mat2", "vec", "tensor"), "elementwise") for name in (
@@ -84,7 +105,8 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     "scatter": (_with_words("src", "value", "reduce"), "shaping"), "diagonal": (_with_words("dim1", "dim2"), "shaping"),
     **{name: (_with_words("dims", "size", "shape", "axis0", "axis1", "dim0", "dim1"), "shaping") for name in (
         "permute", "reshape", "swapaxes", "expand")},
-    "flip": (lambda args, named: len(args) > 1, "shaping"), "tile": (lambda args, named: len(args) > 1 or "dims" in named, "shaping"),
+    "flip": (lambda x, args, named: len(args) > 1, "shaping"),
+    "tile": (lambda x, args, named: len(args) > 1 or "dims" in named, "shaping"),
 }  # fmt: skip
 # methods whose function takes other arguments
 _UNDER = {"where": "where_of_value", "flip": "flip_of_axes", "expand": "expand_to", "tile": "tile_of_axes"}
@@ -120,12 +142,12 @@ def _looking_who_calls(name: str, method: Callable[..., Any]) -> Callable[..., A
     @functools.wraps(method)
     def call(self: Any, *args: Any, **named: Any) -> Any:
         if leaves.parameters and not NUMPYS_WORDS & named.keys():
-            if spoken(args, named) and speaks_pytorch(sys._getframe(1)):
+            if spoken(self, args, named) and speaks_pytorch(sys._getframe(1)):
                 if view is not None:
                     relaid(self)
                 made = pytorchs(self, *args, **named)
                 return made if view is None else view(self, made, pytorchs, args, named)
-            if refused is not None and refused[0](args, named):
+            if refused is not None and refused[0](self, args, named):
                 here, there = refused[1:]
                 raise ArgumentError(f"x.{name}() of {self._layout.type!r} with these arguments means {here} here; PyTorch means {there}")
         if view is None or not leaves.parameters or not _speaks(sys._getframe(1)):

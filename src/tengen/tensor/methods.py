@@ -190,10 +190,25 @@ def put(methods: Mapping[str, Callable | property]) -> None:
         setattr(Tensor, name, f)
 
 
-def see_operators(seen: Callable[[Op, tuple, Any], None] | None) -> None:
-    """From now on `seen(op, operands, result)` is told of each call of + - * /, which goes past `dispatch`; None: nobody is."""
+_seeing: list[Callable[[Op, tuple, Any], None]] = []  # who is told of + - * /, the last one first
+
+
+def see_operators(seen: Callable[[Op, tuple, Any], None]) -> None:
+    """From now on `seen(op, operands, result)` is told of each call of + - * /, which goes past `dispatch`, until `unsee_operators`; it stands
+    in for those that were told before."""
+    _seeing.append(seen)
+    _put_operators()
+
+
+def unsee_operators(seen: Callable[[Op, tuple, Any], None]) -> None:
+    """Takes back one `see_operators`."""
+    _seeing.remove(seen)
+    _put_operators()
+
+
+def _put_operators() -> None:
     for name, (way, op) in OPERATORS.items():
-        setattr(Tensor, name, way if seen is None else _seen_by(seen, way, op))
+        setattr(Tensor, name, _seen_by(_seeing[-1], way, op) if _seeing else way)
 
 
 def _seen_by(seen: Callable[[Op, tuple, Any], None], way: Callable, op: Op) -> Callable:

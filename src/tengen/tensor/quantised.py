@@ -9,19 +9,26 @@ such a dtype the integers that stand for the numbers, rounded to nearest; of suc
 >>> x = Tensor([1.0, 2.26]).astype(qint8(0.5))
 >>> x.tolist(), x.astype("float32").tolist()
 ([2, 5], [1.0, 2.5])
+
+Operations that only move elements (views, slices, `concat`, `stack`, `take`, `gather` ...) keep what the integers stand for: a filter of
+`dispatch`, which is added with the first dtype that carries a scale, hands it on. What else is computed of such integers is plain integers.
+
+>>> x[1:].astype("float32").tolist()
+[2.5]
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.dtype import is_quantised
-from tengen.ops.define import REGISTRY
+from tengen.base.errors import ArgumentError, UsageWarning, warn_once
+from tengen.ops.define import REGISTRY, Op, dispatch
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor import Tensor
@@ -36,7 +43,14 @@ class Meaning:
 
     def install(self, of: Callable, codes: Callable, values: Callable) -> None:
         """Installs the functions."""
-        self.of, self.codes, self.values = of, codes, values
+
+        def first(d: np.dtype) -> Any:
+            if self.of is first:
+                dispatch.add_filter(_handing_on)
+                self.of = of
+            return of(d)
+
+        self.of, self.codes, self.values = first, codes, values
 
 
 meaning = Meaning()
@@ -67,6 +81,47 @@ def holds_codes(x: Tensor) -> bool:
 def numbers_of(x: Any) -> Any:
     """What integers stand for, as a float32 tensor that knows its `qparams`; anything else as it is."""
     return meaning.values(x, x._qparams) if hasattr(x, "_layout") and holds_codes(x) else x
+
+
+# ---- what only moves elements --------------------------------------------------------------------------------------------
+
+# ops beside views -> the operands that they move
+_MOVED = {"copy": slice(0, 1), "concat": slice(None), "gather": slice(0, 1), "index": slice(-1, None)}
+
+
+def _handing_on(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that runs ops, whose results know what their integers stand for where an op only moves elements."""
+
+    def call(op: Op, inputs: tuple, attrs: tuple) -> Any:
+        moved = slice(0, 1) if op.kind == "view" else _MOVED.get(op.name)
+        q = None if moved is None else _common(op, inputs[moved])
+        out = run(op, inputs, attrs)
+        if q is not None:
+            out._qparams = q
+        return out
+
+    return call
+
+
+def _common(op: Op, moved: Sequence[Any]) -> Any:
+    """The `qparams` of operands that an op moves; None where they are plain. Errors: ArgumentError where they stand for other numbers."""
+    found = [x._qparams if hasattr(x, "_layout") and holds_codes(x) else None for x in moved]
+    first = next((q for q in found if q is not None), None)
+    if first is None:
+        return None
+    if first.scale.size > 1 and op.name != "copy":
+        warn_once(
+            f"{op.name}() of integers with {first.scale.size} scales gives plain integers; help: move what they stand for, x.astype('float32')",
+            UsageWarning,
+        )
+        return None
+    if any(q is not first and q != first for q in found):
+        told = ", ".join("plain integers" if q is None else repr(q) for q in found)
+        raise ArgumentError(
+            f"{op.name}() of integers that do not stand for the same numbers: {told}; help: bring them to one dtype, "
+            "[x.astype(qint8(scale)) for x in ...], or join what they stand for, x.astype('float32')"
+        )
+    return first
 
 
 _astype = REGISTRY["astype"].call

@@ -244,7 +244,8 @@ class Recorder:
             node = self.graph.add_node(op.name, values, canonical, out_types, self._line() if self.lines else None)
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
-        if any(x is not None and x._node is not None for x in inputs):
+        is_empty = isinstance(out, tuple) and not out  # of a loop or a branch that nobody reads
+        if not is_empty and any(x is not None and x._node is not None for x in inputs):
             put_on_tape(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
             first = node_of(out[0] if isinstance(out, tuple) else out)[0]
             if self.lines and first is not None and walking.node is None:

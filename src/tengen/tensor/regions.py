@@ -36,6 +36,7 @@ class Region(Recorder):
             which it gives another value. begun: the order of what is put on the tape from its beginning on. around: the runs of `vmap` that it
             is inside of. function: what was called in
             it whose own gradient a graph does not hold (a function with `jit.ignore`, or an `autodiff.Function` by its rule for vmap).
+        detaches: whether its results are detached also where a `no_grad` around the body is in force.
     """
 
     of_a_body = True
@@ -47,7 +48,7 @@ class Region(Recorder):
         self.changed: dict[int, Tensor] = {}
         self.begun = new_limit()
         self.around = mappings()
-        self.function = ""
+        self.function, self.detaches = "", False
 
     def take(self, t: TensorType) -> Tensor:
         """A new argument of the body."""
@@ -77,7 +78,8 @@ class Region(Recorder):
 
     def record(self, op: Op, inputs: tuple, attrs: tuple) -> Any:
         out = super().record(op, tuple(None if x is None else self.here(x) for x in inputs), attrs)
-        if op.why_no_vjp is None and limits.get(get_ident(), 0) > self.begun:  # in a `no_grad` of the body
+        limit = limits.get(get_ident(), 0)
+        if op.why_no_vjp is None and limit and (self.detaches or limit > self.begun):  # in a `no_grad`, of the body without `detaches`
             return tuple(t.detach() for t in out) if isinstance(out, tuple) else out.detach()
         return out
 
@@ -181,9 +183,9 @@ class Recorded:
         return self.outside[key][1] if key in self.outside else self.graph.add_input(name, t._layout.type)
 
 
-def recorded(name: str, body: Body, types: Sequence[TensorType]) -> Recorded:
+def recorded(name: str, body: Body, types: Sequence[TensorType], detaches: bool = False) -> Recorded:
     """Calls a body once, with tensors of these types."""
-    draft = Draft(name, body, types)
+    draft = Draft(name, body, types, detaches)
     return draft.finished(draft.made)
 
 
@@ -192,10 +194,13 @@ class Draft:
 
     Attributes:
         made: what the body returned.
+
+    Args: detaches: see `Region`.
     """
 
-    def __init__(self, name: str, body: Callable[[list[Tensor]], Any], types: Sequence[TensorType]):
+    def __init__(self, name: str, body: Callable[[list[Tensor]], Any], types: Sequence[TensorType], detaches: bool = False):
         self.region = Region(name)
+        self.region.detaches = detaches
         with self.region as region:
             self.arguments = [region.take(t) for t in types]
             made = body(list(self.arguments))

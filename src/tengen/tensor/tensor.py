@@ -196,7 +196,10 @@ class Tensor(Values, TensorMethods):
             return tensor_over(self._data.detach(), self._layout)
         if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.of_a_body:
             return REGISTRY["stop_gradient"](self)
-        return self._off_tape()
+        t = self._off_tape()
+        if (q := getattr(self, "_qparams", None)) is not None:
+            t._qparams = q
+        return t
 
     def _off_tape(self) -> Tensor:
         """The same tensor without its place on the tape. An example of a `vmap` leaves the tape of its function alone: the tensor

@@ -22,6 +22,7 @@ SAME = {"largest": 1, "allowzero": 0, "reduction": b"none", "steps": 1}  # attri
 LIGHT = 1 << 12  # bytes
 LAST = 11  # the opset since which negative axes count from the end
 AXES = ("axis", "axes", "scan_input_axes", "scan_output_axes")
+HARD_SWISH = 14  # the opset since which there is one
 SOFTMAX = 13  # the opset since which a softmax has one axis; before, all from it on, which for the last one is the same
 
 
@@ -35,6 +36,8 @@ def in_opset(proto: Any, opset: int, types: Mapping[str, int] | None = None) -> 
 
     made = onnx.ModelProto()
     made.CopyFrom(proto)
+    for g in graphs(made.graph):
+        taken_apart(g, opset)
     known = {t.name: t for t in proto.graph.initializer}
     types = element_types(without_weights(proto)) if types is None else types
     problems = [
@@ -49,6 +52,25 @@ def in_opset(proto: Any, opset: int, types: Mapping[str, int] | None = None) -> 
         if t.name not in read:
             del made.graph.initializer[i]
     return made, problems
+
+
+def taken_apart(graph: Any, opset: int) -> None:
+    """Writes operators of a graph as several where an opset is older than they are: x HardSigmoid(x) for HardSwish."""
+    import onnx
+
+    if opset >= HARD_SWISH or all(n.op_type != "HardSwish" for n in graph.node):
+        return
+    found = []
+    for n in graph.node:
+        if n.op_type != "HardSwish":
+            found.append(n)
+            continue
+        x, y, gate = n.input[0], n.output[0], f"{n.output[0]}/gate"
+        found.append(onnx.helper.make_node("HardSigmoid", [x], [gate], name=f"{n.name}/gate", alpha=1 / 6, beta=0.5))
+        found.append(onnx.helper.make_node("Mul", [x, gate], [y], name=n.name))
+    made = [onnx.NodeProto.FromString(n.SerializeToString()) for n in found]
+    del graph.node[:]
+    graph.node.extend(made)
 
 
 def lowest(proto: Any) -> Any:

@@ -11,13 +11,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tengen.autodiff.modes import unless_recorded
 from tengen.base.errors import ScriptError, user_line
 from tengen.jit.script.aliases import Pair, Path, Place, note, pairs, refuse_shared, shared
 from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
 from tengen.jit.script.loops import Unstable, memo, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
-from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.numbers import Number, stepped, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, continued, returned
 from tengen.jit.script.variables import Variables, mapped
 from tengen.ops.define import REGISTRY
@@ -117,7 +118,7 @@ def branch(
         return tuple((lambda i=i: [pair[i]() for pair in merge.pairs]) for i in (0, 1))
 
     try:
-        made = run_cond(test, side(then), side(other), [], settle)
+        made = run_cond(test, side(then), side(other), [], settle, unless_recorded())
     finally:
         variables.restore()
     for n, (value, moved) in template["values"].items():
@@ -310,7 +311,7 @@ def _over_count(over: Count, body: Callable[[Any], Any], loop: Loop) -> Signal |
     def step() -> Any:
         i = position[0]
         signal = body(i)
-        position[0] = i + over.step
+        position[0] = stepped(i, over.step)
         return signal
 
     return _while(test, step, loop, (), body, position)

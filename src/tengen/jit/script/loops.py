@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from tengen.autodiff.modes import unless_recorded
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
 from tengen.base.record import record
 from tengen.jit.script.aliases import Names, Pair, Path, Place, note, pairs, places_in, refusal, refuse_shared, shared, twins
 from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import OF_ITS_OWN, UNSET, described, zeros
-from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.numbers import Number, stepped, strong
 from tengen.jit.script.signals import Signal
 from tengen.jit.script.texts import with_lists
 from tengen.jit.script.variables import Variables, copied, set_cell, value_in
@@ -381,7 +382,7 @@ def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Va
     def step() -> Any:
         i = position[0]
         signal = body(over.item(strong(i)))
-        position[0] = i + 1
+        position[0] = stepped(i, 1)
         return signal
 
     return run_while_region(lambda: position[0] < n, step, loop, variables, (key, types), last, position, n, True)
@@ -406,7 +407,7 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
         return [*after, *stacked]
 
     try:
-        last, stacked = run_scan(step, [strong(t) for t in state.leaves], over.tensors, over.length)
+        last, stacked = run_scan(step, [strong(t) for t in state.leaves], over.tensors, over.length, hidden=unless_recorded())
     finally:
         variables.restore()
     state.put(last)
@@ -482,7 +483,7 @@ class _WhileRegion:
         counter = [] if self.position is None else [self.position[0]]
         first = [*self.state.leaves, *counter, *([Number.of(0)] if ends else []), *self.returned]
         try:
-            made = run_while(self.condition, self.step, [strong(t) for t in first], self.limit)
+            made = run_while(self.condition, self.step, [strong(t) for t in first], self.limit, unless_recorded())
         finally:
             self.state.variables.restore()
         self.state.put(made[:n])

@@ -7,6 +7,7 @@ float64 with an operand dtype that is the other operand's, so the bits are those
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float64, int64, promote_scalar
@@ -20,8 +21,25 @@ NUMBERS = (bool, int, float)
 DTYPES = {bool: bool_, int: int64, float: float64}
 
 
+LARGE = 2.0**62  # a wrapped integer is a multiple of 2^64 from what it should be, a float64 that stands for that less than 2^52
+EXACT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # operations that may leave 64 bits, in float64
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow, "lshift": lambda a, b: a * 2.0**b,
+    "neg": lambda a, _: -a, "abs": lambda a, _: abs(a),
+}  # fmt: skip
+
+
 class Number(Tensor):
     """A weak tensor []."""
+
+    def __round__(self, digits: int | None = None) -> Tensor:
+        if digits is None:
+            return to_int(REGISTRY["round"](strong(self))) if self.dtype.is_float else self
+        if not self.dtype.is_float and isinstance(digits, int) and digits >= 0:
+            return self
+        raise ScriptError(
+            f"{user_line()}: round() to decimal digits of a number that the program has, which Python rounds by its digits; help: "
+            "round(x * 100) / 100, or jit.ignore"
+        )
 
     @staticmethod
     def of(x: Any) -> Tensor:
@@ -47,6 +65,11 @@ def strong(x: Any) -> Any:
     t = tensor_over(x._data, x._layout)
     t._node = x._node
     return t
+
+
+def stepped(i: Any, step: Any) -> Any:
+    """The number behind i in a range, which is no more than a step beyond the end: without the check that it has 64 bits."""
+    return _weak(strong(i) + strong(step)) if isinstance(i, Number) else i + step
 
 
 def resolved(args: list[Any]) -> list[Any]:
@@ -85,6 +108,15 @@ def _check_power(a: Tensor, b: Tensor, made: Tensor) -> None:
     _check(REGISTRY["logical_and"](finite, made.abs() == float("inf")), "OverflowError", "(34, 'Numerical result out of range')")
 
 
+def _check_bits(operation: str, a: Tensor, b: Tensor, made: Tensor) -> None:
+    """An error where an int is beyond 64 bits: plain Python's has more, the program's has wrapped."""
+    if operation == "lshift":
+        _check(b < 0, "ValueError", "negative shift count")
+    if exact := EXACT.get(operation):
+        off = exact(a.astype(float64), b.astype(float64)) - made.astype(float64)
+        _check(REGISTRY["logical_not"](off.abs() < LARGE), "OverflowError", "an int beyond 64 bits; help: a float")
+
+
 def to_int(x: Tensor) -> Tensor:
     """``int(x)`` of a tensor. The program raises what Python raises of NaN and inf, and an OverflowError where Python's int has more than 64
     bits."""
@@ -113,6 +145,8 @@ def _operator(name: str) -> Any:
         if isinstance(other, Tensor) and not isinstance(other, Number):
             return plain(self.beside(other.dtype), other)
         if isinstance(other, (bool, int, float)):
+            if isinstance(other, int) and not -(2**63) <= other < 2**63:
+                raise ScriptError(f"{user_line()}: an int beyond 64 bits beside a number that the program has; help: a float")
             other = number(other, float64 if isinstance(other, float) or self.dtype.is_float else int64)
         if isinstance(other, (str, bytes, list, tuple)):
             return NotImplemented if operation in ("eq", "ne") else _refuse(type(other).__name__)
@@ -123,8 +157,12 @@ def _operator(name: str) -> Any:
         if "truediv" in name:
             mine, other = mine.astype(float64), strong(other).astype(float64)
         made = plain(mine, *([strong(other)] if others else []))
-        if not isinstance(made, Tensor) or made.dtype is bool_:
+        if not isinstance(made, Tensor):
             return made
+        if made.dtype is bool_:
+            return Truth.of(made)
+        if made.dtype is int64:
+            _check_bits(operation, *(strong(a if isinstance(a, Tensor) else self), strong(b if isinstance(b, Tensor) else self)), made)
         if operation == "pow" and made.dtype.is_float:
             _check_power(a, b, made)
         return _weak(made if made.dtype in (int64, float64) else made.astype(float64))
@@ -133,12 +171,41 @@ def _operator(name: str) -> Any:
     return apply
 
 
-for _name in "add sub mul truediv floordiv mod pow lt le gt ge eq ne neg pos abs".split():
+class Truth(Tensor):
+    """A bool of plain Python: in arithmetic with other numbers it is an int."""
+
+    @staticmethod
+    def of(x: Any) -> Any:
+        """A bool[] as one; anything else as it is."""
+        if not isinstance(x, Tensor) or x.dtype is not bool_:
+            return x
+        made = Truth.__new__(Truth)
+        made._data, made._layout, made._node = x._data, x._layout, x._node
+        return made
+
+
+def _operator_of_truth(name: str) -> Any:
+    plain, of_numbers = getattr(Tensor, name), getattr(Number, name)
+
+    def apply(self: Truth, *others: Any) -> Any:
+        if others and isinstance(others[0], Tensor) and not isinstance(others[0], (Number, Truth)):
+            return plain(self, *others)
+        return of_numbers(_weak(self.astype(int64)), *(_weak(x.astype(int64)) if isinstance(x, Truth) else x for x in others))
+
+    return apply
+
+
+ARITHMETIC = "add sub mul truediv floordiv mod pow neg pos abs lshift rshift".split()
+for _name in [*ARITHMETIC, *"and or xor invert lt le gt ge eq ne".split()]:
     for _full in (f"__{_name}__", f"__r{_name}__"):
         if hasattr(Tensor, _full):
             setattr(Number, _full, _operator(_full))
+            if _name in ARITHMETIC:
+                setattr(Truth, _full, _operator_of_truth(_full))
     if hasattr(Tensor, f"__i{_name}__"):
         setattr(Number, f"__i{_name}__", getattr(Number, f"__{_name}__"))  # it is another number, as in Python
+        if _name in ARITHMETIC:
+            setattr(Truth, f"__i{_name}__", getattr(Truth, f"__{_name}__"))
 
 
 def _no_key(self: Number) -> int:

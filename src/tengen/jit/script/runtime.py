@@ -28,7 +28,7 @@ from tengen.jit.script.flow import after, choose, for_, if_, value, while_
 from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, mapped_over, unknown, zipped
 from tengen.jit.script.lanes import pieces as pieces_of
 from tengen.jit.script.liveness import MUTATORS
-from tengen.jit.script.numbers import Number, resolved, strong, to_int
+from tengen.jit.script.numbers import Number, Truth, resolved, strong, to_int
 from tengen.jit.script.python_calls import printed
 from tengen.jit.script.signals import BREAK, NEXT, returned
 from tengen.jit.script.texts import Text, formatted, joined, modulo, shown, text
@@ -74,7 +74,7 @@ def _is_bool(x: Tensor) -> bool:
 
 def not_(a: Any) -> Any:
     """``not a``"""
-    return REGISTRY["logical_not"].call(decision("what `not` is asked of", a)) if unknown(a) else not a
+    return Truth.of(REGISTRY["logical_not"].call(decision("what `not` is asked of", a))) if unknown(a) else not a
 
 
 def chain(a: Any, b: Any, compares: tuple[Callable, ...], rest: tuple[Callable, ...]) -> Any:
@@ -360,7 +360,7 @@ def _to_float(*args: Any) -> Any:
 
 
 def _to_bool(*args: Any) -> Any:
-    return decision("what bool() is asked of", args[0]) if args and unknown(args[0]) else bool(*args)
+    return Truth.of(decision("what bool() is asked of", args[0])) if args and unknown(args[0]) else bool(*args)
 
 
 def _to_str(*args: Any, **keywords: Any) -> Any:

@@ -133,7 +133,7 @@ class Blocks:
             def read(i: Index) -> Expr:
                 here = start + minimum(lane + i, last) * a.strides[-2]
                 some = None if count == LANES else const(count)
-                return cast(k.load(src, _vector_index(here, d, a.strides[-1]), LANES, some), self.compute)
+                return cast(k.load(src, vector_index(here, d, a.strides[-1]), LANES, some), self.compute)
 
             loops = count == LANES and as_int(self.lanes) is None
             xs = [] if loops else [read(i) for i in range(LANES)]
@@ -188,7 +188,7 @@ class Blocks:
             here, there, by = k.let(start + i * a.strides[-2]), k.let(base + i * pitch), k.let(splat(factor(i)))
             for d, count in k.vector_loop(0, features, "d"):
                 x = k.load(src, there + d, LANES) * by
-                k.store(dst, _vector_index(here, d, a.strides[-1]), cast(x, a.dtype), count)
+                k.store(dst, vector_index(here, d, a.strides[-1]), cast(x, a.dtype), count)
 
     # ---- rows
 
@@ -219,7 +219,7 @@ class Blocks:
         with k.loop(0, n, name="row") as i:
             here, there = k.let(base + i * a.strides[-2]), k.let(i * r.pitch)
             for d, count in k.vector_loop(0, r.features, "d"):  # r[i, vector d] = a[start + i, vector d]
-                x = k.load(src, _vector_index(here, d, a.strides[-1]), LANES, count)
+                x = k.load(src, vector_index(here, d, a.strides[-1]), LANES, count)
                 k.store(r.buffer, there + d, cast(x, self.compute))
         with k.if_(n < r.count), k.loop(n * r.pitch, r.count * r.pitch, LANES) as i:
             k.store(r.buffer, i, self.zero())
@@ -241,6 +241,6 @@ class Blocks:
         return a
 
 
-def _vector_index(base: Expr, i: Index, stride: Index) -> Expr:
+def vector_index(base: Expr, i: Index, stride: Index) -> Expr:
     """The index of 16 elements that lie `stride` apart: elements i .. i + 15 of a row whose first element has index `base`."""
     return base + i if as_int(stride) == 1 else ramp() * stride + (base + i * stride)

@@ -25,6 +25,7 @@ from functools import partial
 
 from tengen.kernels import numerics
 from tengen.kernels.attention.blocks import Block, Rows
+from tengen.kernels.attention.one_query import one_query
 from tengen.kernels.attention.sizes import choose, features_of
 from tengen.kernels.attention.tiles import Tiles, weight
 from tengen.kernels.lowering import Array, Lowering
@@ -62,6 +63,8 @@ def attention(
     if as_int(v.shape[-1]) == 0:  # the log-sum-exp alone, beside one feature that nobody reads
         v, out = lo.temp(v.dtype, (*v.shape[:-1], 1)), lo.temp(out.dtype, (*out.shape[:-1], 1))
         pointwise(lo, [Literal(0, v.dtype)], [v], f"{name}_zero")
+    if as_int(q.shape[-2]) == 1:
+        return one_query(lo, q, k, v, mask, out, lse, scale, offset, name)
     z = choose(lo, name, q, k, features_of(q, v), dt.size)
     t = Tiles(lo, name, q.shape[:-2], q.shape[-2], z, dt, mask, offset, False)
     w = _Forward(t, t.transposed("queries", q), t.rows("keys", k), t.rows("values", v), scale)

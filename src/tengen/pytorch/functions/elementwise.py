@@ -88,7 +88,6 @@ from tengen.functional import (
     sinc,
     sinh,
     sqrt,
-    square,
     tan,
     tanh,
     tensordot,
@@ -115,14 +114,20 @@ def as_operand(x: Any, like: Any = None) -> Tensor:
     return made if not made.dtype.is_float else made.astype(like.dtype if like is not None and like.dtype.is_float else get_default_dtype())
 
 
+def times(other: Any, alpha: Any) -> Any:
+    """alpha * other; unsigned integers wrap, as in PyTorch."""
+    wraps = isinstance(other, Tensor) and other.dtype.kind == "u" and isinstance(alpha, int) and alpha < 0
+    return other if alpha == 1 else F.neg(other * -alpha) if wraps else other * alpha
+
+
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other."""
-    return F.add(input, other if alpha == 1 else other * alpha)
+    return F.add(input, times(other, alpha))
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other."""
-    return F.sub(input, other if alpha == 1 else other * alpha)
+    return F.sub(input, times(other, alpha))
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -312,6 +317,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         return F.einsum("->".join([",".join(letters), *result]), *parts[: 2 * len(letters) : 2])
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     made = F.einsum(equation, *given)
+    made = made.astype("int64") if made.dtype == "uint64" and given[0].dtype != "uint64" else made  # a sum of one tensor's elements
     axes, arrow, result = equation.replace(" ", "").partition("->")
     return not_written(given[0], made, einsum, (), {}) if len(given) == 1 and arrow and set(axes) == set(result) else made
 
@@ -379,6 +385,11 @@ def sgn(input: Tensor) -> Tensor:
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as the elements are below, at or above 0; bools as they are."""
     return F.sign(input) if input.dtype.kind != "b" else input
+
+
+def square(input: Tensor) -> Tensor:
+    """x times x; of bools int64."""
+    return F.square(input.astype("int64") if input.dtype.kind == "b" else input)
 
 
 def signbit(input: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tengen.functional import combinations, trapezoid
+from tengen.ops.reduce import narrowed, widened
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -38,8 +39,8 @@ def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = 
 
 
 def _summed(made: Tensor, dtype: Any) -> Tensor:
-    """A sum in the dtype that is asked for: integers are summed in int64."""
-    return made if dtype is None else _in(made, dtype)
+    """A sum in the dtype that is asked for; of integers, also of unsigned ones, in int64."""
+    return _in(made, "int64" if dtype is None and made.dtype == "uint64" else dtype)
 
 
 def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -88,7 +89,7 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
 def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None) -> Tensor:
     """The root of `var`."""
-    return F.sqrt(_spread(input, dim, unbiased, correction, keepdim)[0])
+    return narrowed(F.sqrt(_spread(widened(input), dim, unbiased, correction, keepdim)[0]), input)
 
 
 def var_mean(
@@ -103,8 +104,8 @@ def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(`std`, `mean`)."""
-    found, axes = _spread(input, dim, unbiased, correction, keepdim)
-    return F.sqrt(found), F.mean(input, axes, keepdim)
+    found, axes = _spread(widened(input), dim, unbiased, correction, keepdim)
+    return narrowed(F.sqrt(found), input), F.mean(input, axes, keepdim)
 
 
 def _extreme(pick: Any, best: Any, input: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
@@ -168,13 +169,17 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements along axes are true."""
-    return F.all(_bools(input), dim, keepdim)
+    """Whether all elements along axes are true; of uint8 a uint8, as in PyTorch."""
+    return _flags(F.all(_bools(input), dim, keepdim), input)
 
 
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether some element along axes is true."""
-    return F.any(_bools(input), dim, keepdim)
+    """Whether some element along axes is true; of uint8 a uint8, as in PyTorch."""
+    return _flags(F.any(_bools(input), dim, keepdim), input)
+
+
+def _flags(made: Tensor, input: Tensor) -> Tensor:
+    return made.astype("uint8") if input.dtype == "uint8" else made
 
 
 def _bools(x: Tensor) -> Tensor:
@@ -482,14 +487,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 def argwhere(input: Tensor) -> Tensor:
     """The indices of what is not 0, (n, ndim)."""
-    return F.non_zero(input)
+    return nonzero(input)
 
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal. Errors: ShapeError for what is no matrix"""
     if input.ndim != 2:
         raise ShapeError(f"trace takes a matrix, got shape {input.shape}; help: torch.diagonal(x, dim1=-2, dim2=-1).sum(-1)")
-    return _linalg.trace(input)
+    return _summed(_linalg.trace(input), None)
 
 
 __all__ = [

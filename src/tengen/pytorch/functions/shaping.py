@@ -26,6 +26,7 @@ from tengen.functional import (
 )
 from tengen.ops.define import broadcast_shapes as shape_of_all
 from tengen.pytorch.functions import in_words
+from tengen.pytorch.functions.elementwise import times
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import in_memory, views_of_each
 
@@ -241,8 +242,18 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """out[i][j] = input[i][index[i][j]] for dim=1, and so on."""
-    return F.gather(input, dim, index)
+    """out[i][j] = input[i][index[i][j]] for dim=1, and so on; of no index no element."""
+    if not index.size:
+        return F.zeros(index.shape, input.dtype)
+    return _with_axis(F.gather, input, dim, index, shape=index.shape)
+
+
+def _with_axis(f: Any, input: Tensor, dim: int, index: Tensor, *more: Any, shape: Sequence[int] = ()) -> Tensor:
+    """f(input, dim, index, ...); a tensor without axes is taken for one of one element along one axis, as in PyTorch, and the result gets
+    this shape."""
+    if input.ndim:
+        return f(input, dim, index, *more)
+    return f(input.reshape(1), dim, index.reshape(-1), *(m.reshape(-1) if isinstance(m, Tensor) else m for m in more)).reshape(shape)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -264,7 +275,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The elements at these indices of an axis."""
-    return F.index_select(input, dim, index)
+    return _with_axis(F.index_select, input, dim, index)
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -308,37 +319,37 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     modes: dict[Any, Any] = {None: "set", "add": "add", "multiply": "mul"}
     if reduce not in modes:
         raise ValueError(f"scatter: reduce={reduce!r} must be 'add' or 'multiply'; help: torch.scatter_reduce")
-    return F.scatter(input, dim, index, _source(src, value, index, input), modes[reduce])
+    return _with_axis(F.scatter, input, dim, index, _source(src, value, index, input), modes[reduce])
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Elements of `src` added to the places of `index` along an axis."""
-    return F.scatter_add(input, dim, index, _within(src, index))
+    return _with_axis(F.scatter_add, input, dim, index, _within(src, index))
 
 
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: Any, *, include_self: bool = True) -> Tensor:
     """Elements of `src` reduced at the places of `index`: "sum", "prod", "mean", "amax" or "amin"."""
-    return F.scatter_reduce(input, dim, index, _within(src, index), reduce, include_self)
+    return _with_axis(F.scatter_reduce, input, dim, index, _within(src, index), reduce, include_self)
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """alpha * source added at the indices of an axis."""
-    return F.index_add(input, dim, index, source, alpha)
+    return _with_axis(F.index_add, input, dim, index, times(source, alpha))
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """source written at the indices of an axis."""
-    return F.index_copy(input, dim, index, source)
+    return _with_axis(F.index_copy, input, dim, index, source)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A number written at the indices of an axis."""
-    return F.index_fill(input, dim, index, value)
+    return _with_axis(F.index_fill, input, dim, index, value)
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: Any, *, include_self: bool = True) -> Tensor:
     """source reduced at the indices of an axis."""
-    return F.index_reduce(input, dim, index, source, reduce, include_self)
+    return _with_axis(F.index_reduce, input, dim, index, source, reduce, include_self)
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:

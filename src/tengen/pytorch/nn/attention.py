@@ -48,7 +48,7 @@ class MultiheadAttention(Module):
     Shapes: query (T, N, E), key and value (S, N, E); with batch_first (N, T, E), (N, S, E) -> the query's, and the weights (N, T, S),
     or (N, heads, T, S) with average_attn_weights=False; None with need_weights=False.
     Args: attn_mask, key_padding_mask: of bools True hides; floats are added.
-    Errors: ArgumentError for add_bias_kv and add_zero_attn.
+        add_bias_kv: one more key and value for all, the parameters bias_k and bias_v. add_zero_attn: one more of zeros.
     """
 
     def __init__(
@@ -56,8 +56,6 @@ class MultiheadAttention(Module):
         kdim: int | None = None, vdim: int | None = None, batch_first: bool = False, device: Any = None, dtype: Any = None,
     ):  # fmt: skip
         super().__init__()
-        if add_bias_kv or add_zero_attn:
-            raise ArgumentError("MultiheadAttention: add_bias_kv and add_zero_attn must be False")
         if embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: {embed_dim} features cannot be shared out to {num_heads} heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
@@ -70,6 +68,9 @@ class MultiheadAttention(Module):
             self.v_proj_weight = Parameter(F.zeros((embed_dim, self.vdim)))
             self.in_proj_weight = None
         self.in_proj_bias = Parameter(F.zeros((3 * embed_dim,))) if bias else None
+        self.bias_k = Parameter(F.zeros((1, 1, embed_dim))) if add_bias_kv else None
+        self.bias_v = Parameter(F.zeros((1, 1, embed_dim))) if add_bias_kv else None
+        self.add_zero_attn = add_zero_attn
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         self._reset_parameters()
         finished(self, device, dtype)
@@ -80,6 +81,9 @@ class MultiheadAttention(Module):
         for p in (self.in_proj_bias, self.out_proj.bias):
             if p is not None:
                 M.init.zeros_(p)
+        for p in (self.bias_k, self.bias_v):
+            if p is not None:
+                M.init.xavier_normal_(p)
 
     def _weights(self) -> list[Parameter]:
         whole = self.in_proj_weight
@@ -94,7 +98,20 @@ class MultiheadAttention(Module):
             weights = F.split(weights[0], 3, 0) if len(weights) == 1 else weights
             biases = [None] * 3 if self.in_proj_bias is None else F.split(self.in_proj_bias, 3, 0)
             made = [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
-        return [F.permute(x.reshape((*x.shape[:2], self.num_heads, -1)), (0, 2, 1, 3)) for x in made]
+        return [self._heads(x) for x in made]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return F.permute(x.reshape((*x.shape[:2], self.num_heads, -1)), (0, 2, 1, 3))
+
+    def _further(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Keys and values with those that all queries see besides, and how many these are."""
+        before = k.shape[2]
+        if self.bias_k is not None and self.bias_v is not None:
+            more = [F.broadcast_to(self._heads(b), (k.shape[0], self.num_heads, 1, k.shape[3])) for b in (self.bias_k, self.bias_v)]
+            k, v = (F.concat([x, m], 2) for x, m in zip((k, v), more))
+        if self.add_zero_attn:
+            k, v = (F.concat([x, F.zeros((*x.shape[:2], 1, x.shape[3]), x.dtype)], 2) for x in (k, v))
+        return k, v, k.shape[2] - before
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
@@ -108,6 +125,9 @@ class MultiheadAttention(Module):
         if key_padding_mask is not None and single:
             key_padding_mask = F.expand_dims(key_padding_mask, 0)
         q, k, v = self._projected(query, key, value)
+        k, v, further = self._further(k, v)
+        if further:
+            attn_mask, key_padding_mask = (_longer(m, further) for m in (attn_mask, key_padding_mask))
         seen = visible(attn_mask, key_padding_mask, self.num_heads, q.dtype)
         share = self.dropout if self.training else 0.0
         if need_weights:
@@ -120,6 +140,11 @@ class MultiheadAttention(Module):
         if single:
             return y[0], None if weights is None else weights[0]
         return (y if self.batch_first else F.swapaxes(y, 0, 1)), weights
+
+
+def _longer(mask: Tensor | None, n: int) -> Tensor | None:
+    """A mask with n more keys, which are seen."""
+    return None if mask is None else F.concat([mask, F.zeros((*mask.shape[:-1], n), mask.dtype)], -1)
 
 
 def _scores(q: Tensor, k: Tensor, seen: Tensor | None) -> Tensor:

@@ -9,7 +9,6 @@ from tengen import functional as F
 from tengen import random as _random
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional import (
-    affine_grid,
     bilinear,
     channel_shuffle,
     cosine_similarity,
@@ -31,8 +30,8 @@ from tengen.functional import (
 )
 from tengen.functional.resized import cubic, factors_decide, nearest
 from tengen.functional.resized import linear as linear_resized
-from tengen.functional.vision import grid_sample
-from tengen.ops.calls import all_with_line
+from tengen.ops.calls import all_with_line, also_called
+from tengen.ops.reduce import narrowed, widened
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.elementwise import prelu
 from tengen.pytorch.nn.losses import (
@@ -90,7 +89,9 @@ from tengen.pytorch.nn.rare import (
     rrelu,
     shorten_rows,
 )
+from tengen.pytorch.nn.volumes import affine_grid, grid_sample
 from tengen.tensor import Tensor
+from tengen.tensor.in_place import written_to
 
 # ---- activations ---------------------------------------------------------------------------------------------------------
 
@@ -387,9 +388,10 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     if input.ndim < 3:
         raise ShapeError(f"local_response_norm: {input.shape} has no axes behind the channels; help: (N, C, L) or more")
     around = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (input.ndim - 2)]
-    squares, channels = F.pad(input * input, around), input.shape[1]
+    x, channels = widened(input), input.shape[1]
+    squares = F.pad(x * x, around)
     total = sum((squares[:, i : i + channels] for i in range(1, size)), squares[:, :channels])
-    return input / (k + alpha / size * total) ** beta
+    return narrowed(x / (k + alpha / size * total) ** beta, input)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -523,3 +525,5 @@ __all__ = [
     "threshold", "triplet_margin_loss", "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip
 all_with_line(globals(), __all__)
+for _name in ("avg_pool2d", "avg_pool3d", "gelu", "linear", "logsigmoid", "softplus", "softshrink"):  # those that have out= in PyTorch
+    globals()[_name] = also_called(globals()[_name], [("out", written_to)])

@@ -261,6 +261,47 @@ class LSTMCell(_Cell, M.LSTMCell):
     """`tengen.module.LSTMCell`."""
 
 
+class _ProjectedLSTMCell(M.LSTMCell):
+    """An LSTM cell whose hidden state a matrix makes smaller: h' = weight_hr (o tanh(c')).
+
+    Source: Sak, Senior and Beaufays, arXiv 1402.1128
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, proj_size: int, bias: bool):
+        super().__init__(input_size, hidden_size, bias)
+        self.proj_size = proj_size
+        self.weight_hh = M.init.blank(4 * hidden_size, proj_size)
+        self.weight_hr = M.init.blank(proj_size, hidden_size)
+        self.reset_parameters()
+
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        """PyTorch's order: the biases stand before `weight_hr`."""
+        found = dict(super()._attributes())
+        yield from ((name, found.pop(name)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr") if name in found)
+        yield from found.items()
+
+    def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step from the projected input."""
+        h, c = super().step(projected, state)
+        return F.linear(h, self.weight_hr), c
+
+    def start(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The state before the first step."""
+        return F.zeros((x.shape[0], self.proj_size), dtype=x.dtype), self._zeros(x)
+
+    def run(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All steps, one by one."""
+        return super(M.LSTMCell, self).run(projected, state, reverse)
+
+    def states(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The states after each step."""
+        found = []
+        for t in range(projected.shape[0]):
+            state = self.step(projected[t], state)
+            found.append(state)
+        return tuple(F.stack(each, 0) for each in zip(*found))
+
+
 class GRUCell(_Cell, M.GRUCell):
     """`tengen.module.GRUCell`."""
 
@@ -306,11 +347,24 @@ class RNN(_Recurrent, M.RNN):
 class LSTM(_Recurrent, M.LSTM):
     """`tengen.module.LSTM` with PyTorch's names of parameters.
 
+    Args: proj_size: of the outputs and hidden states, which a matrix `weight_hr_l0` makes of hidden_size elements; 0: it is not there.
+    Errors: ValueError for a proj_size that is not below hidden_size
+
     >>> [name for name, _ in LSTM(3, 4).named_parameters()]
     ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
 
     cell = LSTMCell
+    projects = True
+
+    def create_cell(self, layer: int) -> Any:
+        """A cell for a layer."""
+        if not self.proj_size:
+            return super().create_cell(layer)
+        if not 0 < self.proj_size < self.hidden_size:
+            raise ValueError(f"LSTM: proj_size={self.proj_size} must be positive and below hidden_size={self.hidden_size}")
+        size = self.input_size if layer == 0 else self.proj_size * self.num_directions
+        return _ProjectedLSTMCell(size, self.hidden_size, self.proj_size, self.bias)
 
 
 class GRU(_Recurrent, M.GRU):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen import module as M
-from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.errors import ShapeError
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.nn import functional
 from tengen.pytorch.nn.module import Module, finished
@@ -21,22 +21,21 @@ def _reset(layer: Any) -> None:
 
 
 class _BatchNorm(Module):
-    """momentum: the share of the batch's statistics that the running ones take, as in PyTorch (Tengen's own is the share that is kept).
-
-    Errors: ArgumentError for momentum=None, PyTorch's mean of all batches
-    """
+    """momentum: the share of the batch's statistics that the running ones take, as in PyTorch (Tengen's own is the share that is kept); None:
+    they are the means over all batches, whose number is kept as `num_batches_tracked`."""
 
     num_features: int
-    momentum: float
+    momentum: float | None
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
         device: Any = None, dtype: Any = None, *, bias: bool = True,
     ):  # fmt: skip
-        if momentum is None:
-            raise ArgumentError(f"{type(self).__name__}: momentum=None is not there; help: a number, or nn.utils' update_bn after training")
         super().__init__(num_features, eps, 0.9, affine, track_running_stats)  # type: ignore[call-arg]  # the layer beside it
         self.momentum = momentum
+        if momentum is None and track_running_stats:
+            self._unused_states = ()
+            self.register_buffer("num_batches_tracked", F.zeros((), "int64"))
         for name in ("weight", "bias", "running_mean", "running_var"):
             t = getattr(self, name)
             if t is not None:
@@ -52,12 +51,16 @@ class _BatchNorm(Module):
     def _normalised(self, x: Tensor, mean: Any, var: Any, w: Any, b: Any, use_batch: bool) -> Tensor:
         if use_batch and any(type(n) is int and n == 0 for n in x.shape):  # an empty batch has no statistics; open extents are not asked
             mean = var = None
+        if self.momentum is None and use_batch and mean is not None:
+            self.num_batches_tracked._reset(self.num_batches_tracked + 1)
         return super()._normalised(x, mean, var, w, b, use_batch)
 
     @property
-    def kept(self) -> float:
-        """The share of the running statistics that an update keeps."""
-        return 1 - self.momentum
+    def kept(self) -> Any:
+        """The share of the running statistics that an update keeps: a tensor for means over all batches."""
+        if self.momentum is not None:
+            return 1 - self.momentum
+        return 1.0 - 1.0 / F.maximum(self.num_batches_tracked, 1).astype("float32") if self.track_running_stats else 0.0
 
     @kept.setter
     def kept(self, share: float) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
+from tengen.ops.calls import all_with_line
 from tengen.pytorch.nn.rare import with_indices
 from tengen.tensor import Tensor
 
@@ -46,11 +47,19 @@ def max_pool3d(
     return F.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+def _means(pool: Any, input: Tensor, kernel_size: Any, stride: Any, padding: Any, how: dict[str, Any]) -> Tensor:
+    """Means of windows; of integers without their fractions, as in PyTorch."""
+    if not input.dtype.is_int:
+        return pool(input, kernel_size, stride, padding, **how)
+    return F.trunc(pool(input.astype("float64"), kernel_size, stride, padding, **how)).astype(input.dtype)
+
+
 def avg_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True
 ) -> Tensor:
     """The mean of each window of (N, C, L); the padding counts unless count_include_pad=False."""
-    return F.avg_pool1d(input, kernel_size, stride, padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+    how = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+    return _means(F.avg_pool1d, input, kernel_size, stride, padding, how)
 
 
 def avg_pool2d(
@@ -63,7 +72,7 @@ def avg_pool2d(
     0.25
     """
     how = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
-    return F.avg_pool2d(input, kernel_size, stride, padding, **how)
+    return _means(F.avg_pool2d, input, kernel_size, stride, padding, how)
 
 
 def avg_pool3d(
@@ -72,7 +81,7 @@ def avg_pool3d(
 ) -> Tensor:  # fmt: skip
     """The mean of each window of (N, C, D, H, W); the padding counts unless count_include_pad=False."""
     how = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
-    return F.avg_pool3d(input, kernel_size, stride, padding, **how)
+    return _means(F.avg_pool3d, input, kernel_size, stride, padding, how)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -105,6 +114,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     return F.adaptive_max_pool3d(input, output_size, return_indices)
 
 
+all_with_line(globals(), [name for name in globals() if name[0] != "_"])
 max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(with_indices, (max_pool1d, max_pool2d, max_pool3d))
 adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = map(
     with_indices, (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)

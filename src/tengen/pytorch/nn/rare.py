@@ -39,10 +39,10 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels of (N, C, ...): those that are dropped become selu's limit, and all are scaled so that mean and
     variance stay. Errors: ShapeError for fewer than two axes"""
-    if input.ndim < 2:
-        raise ShapeError(f"feature_alpha_dropout takes (N, C, ...), got shape {input.shape}")
     if not training or p == 0:
         return input
+    if input.ndim < 2:
+        raise ShapeError(f"feature_alpha_dropout takes (N, C, ...), got shape {input.shape}")
     kept = F.dropout(F.ones((*input.shape[:2], *(1 for _ in input.shape[2:])), dtype=input.dtype), p) * (1 - p)  # 1 or 0
     limit = -1.7580993408473766
     a = (1 - p + p * (1 - p) * limit**2) ** -0.5 if p < 1 else 0.0

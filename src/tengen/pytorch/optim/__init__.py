@@ -66,7 +66,7 @@ class SGD(O.SGD):
         damped = state["momentum_buffer"] * group["momentum"] + grad * (1 - group["dampening"])
         state["momentum_buffer"]._reset(REGISTRY["where"](state["step"] == 0, grad, damped))
         state["step"]._reset(state["step"] + 1.0)
-        p._reset(p.detach() - group.lr * state["momentum_buffer"])
+        p._reset(p.detach() - group.rate(p) * state["momentum_buffer"])
 
 
 class Adagrad(O.Optimizer):
@@ -89,7 +89,8 @@ class Adagrad(O.Optimizer):
         state["step"]._reset(state["step"] + 1.0)
         grad = grad + p.detach() * group["weight_decay"] if group["weight_decay"] else grad
         state["sum"]._reset(state["sum"] + grad * grad)
-        lr = group.lr / (1.0 + (state["step"] - 1.0) * group["lr_decay"])
+        rate = group.rate(p)
+        lr = rate / (1.0 + (state["step"].astype(rate.dtype) - 1.0) * group["lr_decay"])
         p._reset(p.detach() - lr * grad / (REGISTRY["sqrt"](state["sum"]) + group["eps"]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ops.define import REGISTRY
 from tengen.optimizer import Optimizer
-from tengen.optimizer.optimizer import zeros
+from tengen.optimizer.optimizer import counter, zeros
 from tengen.tensor import Tensor
 
 
@@ -29,7 +29,7 @@ class ASGD(Optimizer):
         super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}, how)
 
     def _create_state(self, p: Any, group: Any) -> dict[str, Tensor]:
-        return {"step": Tensor(0.0), "eta": Tensor(float(group["lr"])), "mu": Tensor(1.0), "ax": zeros(p)}
+        return {"step": counter(0.0, p), "eta": counter(float(group["lr"]), p), "mu": counter(1.0, p), "ax": zeros(p)}
 
     def _update(self, p: Any, grad: Tensor, state: dict[str, Tensor], group: Any) -> None:
         step, maximum = _counted(state), REGISTRY["maximum"]
@@ -37,7 +37,8 @@ class ASGD(Optimizer):
         grad = grad + x * group["weight_decay"] if group["weight_decay"] else grad
         x = x * (1.0 - group["lambd"] * state["eta"]) - state["eta"] * grad
         state["ax"]._reset(state["ax"] + (x - state["ax"]) * state["mu"])
-        state["eta"]._reset(group.lr / REGISTRY["pow"](1.0 + group["lambd"] * group.lr * step, group["alpha"]))
+        rate = group.rate(p)
+        state["eta"]._reset(rate / REGISTRY["pow"](1.0 + group["lambd"] * rate * step, group["alpha"]))
         state["mu"]._reset(1.0 / maximum(step - group["t0"], 1.0))
         p._reset(x)
 
@@ -63,19 +64,19 @@ class Adafactor(Optimizer):
         super().__init__(params, {"lr": lr, "beta2_decay": beta2_decay, "d": d, "weight_decay": weight_decay}, how)
 
     def _create_state(self, p: Any, group: Any) -> dict[str, Tensor]:
-        state = {"step": Tensor(0.0)}
+        state = {"step": counter(0.0, p)}
         if p.ndim > 1:
             return state | {"row_var": zeros(p)[..., :1], "col_var": zeros(p)[..., :1, :]}
         return state | {"variance": zeros(p)}
 
     def _update(self, p: Any, grad: Tensor, state: dict[str, Tensor], group: Any) -> None:
         mean, sqrt, maximum = REGISTRY["mean"], REGISTRY["sqrt"], REGISTRY["maximum"]
-        step, x = _counted(state), p.detach()
+        step, x, rate = _counted(state), p.detach(), group.rate(p)
         least = float(_EPS[x.dtype.name]) if self._eps[0] is None else self._eps[0]
         share = REGISTRY["pow"](step, group["beta2_decay"])  # 1 - beta2
-        rho = REGISTRY["minimum"](group.lr, 1.0 / sqrt(step))
+        rho = REGISTRY["minimum"](rate, 1.0 / sqrt(step))
         alpha = maximum(sqrt(mean(x * x)), self._eps[1]) * rho
-        x = x * (1.0 - group.lr * group["weight_decay"]) if group["weight_decay"] else x
+        x = x * (1.0 - rate * group["weight_decay"]) if group["weight_decay"] else x
         g2 = grad * grad
         if x.ndim > 1:
             for name, axis in (("row_var", -1), ("col_var", -2)):
@@ -138,7 +139,8 @@ class Muon(Optimizer):
         update = _orthogonal(grad + (m - grad) * share if self._nesterov else m, *self._iteration)
         rows, columns = p.shape
         factor = 0.2 * math.sqrt(max(rows, columns)) if self._adjust == "match_rms_adamw" else math.sqrt(max(1, rows / columns))
-        p._reset(p.detach() * (1.0 - group.lr * group["weight_decay"]) - group.lr * factor * update)
+        rate = group.rate(p)
+        p._reset(p.detach() * (1.0 - rate * group["weight_decay"]) - rate * factor * update)
 
 
 __all__ = ["ASGD", "Adafactor", "Muon"]

@@ -42,7 +42,7 @@ class _Onward(LRScheduler):
             return
         floor = self.floor
         for g, rate, old, new in zip(self.optimizer.param_groups, now, before, self.get_last_lr()):
-            g["lr"] = new if old == floor else floor + (rate - floor) * (new - floor) / (old - floor)
+            g.schedule(new if old == floor else floor + (rate - floor) * (new - floor) / (old - floor))
 
 
 class StepLR(_Onward, own.StepLR):

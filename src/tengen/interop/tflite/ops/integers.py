@@ -267,6 +267,25 @@ def mean(n: OpOf, x: Any, axes: Any) -> Tensor:
     return finished(n, multiplied(reduced(t, F.sum, over, bool(n.get("KeepDims", False))), m, shift))
 
 
+@quantised("REDUCE_PROD")
+def product_of_elements(n: OpOf, x: Any, axes: Any) -> Tensor:
+    """One element after the other; each step is rounded, after a factor whose power of the count is that from the scales to the output's."""
+    s, z = quant_of(n.of(0)), quant_of(n.out())
+    t = centred(x, n.of(0))
+    over, keep = axes_of(t, axes), bool(n.get("KeepDims", False))
+    stay = [a for a in range(len(t.shape)) if a not in over]
+    shape = [1 if a in over else e for a, e in enumerate(t.shape) if keep or a not in over]
+    count = product([t.shape[a] for a in over])
+    if not isinstance(count, int) or not count:
+        raise ValueError(f"a product over {count} elements")
+    rows = F.transpose(t, [*over, *stay]).reshape(count, *shape)
+    by = quantised_multiplier(s.scale / z.scale ** (1 / count))
+    total = rows[0]
+    if count > 1:
+        total = F.scan(lambda total, row: (multiplied_wide(total * row, *by), ()), total, rows[1:])[0]
+    return finished(n, multiplied_wide(total, *by))
+
+
 @quantised("AVERAGE_POOL_2D")
 def average_pool(n: OpOf, x: Any) -> Tensor:
     """The mean of what lies under a window, halves away from zero."""

@@ -55,7 +55,7 @@ def asymmetric(t: Tensor, axes: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     zero = F.clip(nearest(F.where(nearer, from_low, from_high)), -128, 127)
     zero = F.where(none, F.zeros_like(zero), zero)
     single = scale.astype("float32")
-    q = F.clip(nearest(zero.astype("float32") + t * (1.0 / single)), -128, 127)
+    q = F.clip(zero.astype("float32") + nearest(t * (1.0 / single)), -128, 127)  # what is half-way goes away from 0, not from the zero point
     q = F.where(none, F.zeros_like(q), q)
     return q.astype("int32"), single, zero.astype("int32")
 

@@ -8,6 +8,7 @@ from tengen.interop.torch.ops import (
     drawing,
     elementwise,
     indexing,
+    linalg,
     normalization,
     numbers,
     ordering,
@@ -21,8 +22,8 @@ from tengen.interop.torch.ops import (
 from tengen.interop.torch.registry import OPS, op
 
 FAMILIES = (
-    backward, control, convolution, creation, drawing, elementwise, indexing, normalization, numbers, ordering, pooling, products, reduction,
-    resize, shapes, vision,
+    backward, control, convolution, creation, drawing, elementwise, indexing, linalg, normalization, numbers, ordering, pooling, products,
+    reduction, resize, shapes, vision,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tengen.functional as F
+from tengen import fft
 from tengen.base.dtype import bool_, float32, int64
 from tengen.interop.torch.dtypes import named, of, tensor
 from tengen.interop.torch.registry import op
@@ -95,6 +96,28 @@ def arange_start(start: Any, end: Any, *, dtype: str | None = None) -> Tensor:
 def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> Tensor:
     """Evenly spaced numbers."""
     return F.linspace(start, end, steps, named(dtype))
+
+
+for _name, _window in {"bartlett": F.bartlett_window, "blackman": F.blackman_window}.items():
+    op(f"{_name}_window", f"{_name}_window.periodic")(
+        lambda n, periodic=True, *, dtype=None, window=_window: window(n, periodic, dtype=named(dtype))
+    )
+
+
+@op("hamming_window", "hamming_window.periodic", "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta")
+def hamming_window(n: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: str | None = None) -> Tensor:
+    """alpha - beta cos."""
+    return F.hamming_window(n, periodic, alpha, beta, named(dtype))
+
+
+@op("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta")
+def kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, *, dtype: str | None = None) -> Tensor:
+    """By Bessel functions of order 0."""
+    return F.kaiser_window(n, periodic, beta, named(dtype))
+
+
+op("fft_fftfreq")(lambda n, d=1.0, *, dtype=None: of(fft.fftfreq(n, d=d), named(dtype)))
+op("fft_rfftfreq")(lambda n, d=1.0, *, dtype=None: of(fft.rfftfreq(n, d=d), named(dtype)))
 
 
 @op("eye", "eye.m")

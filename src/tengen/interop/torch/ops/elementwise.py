@@ -190,7 +190,7 @@ for name, binary in {
     op(f"{name}.Tensor", f"{name}.Scalar")(lambda x, y, f=binary: f(*alike(x, y)))
 
 for name, binary in {"and": F.bitwise_and, "or": F.bitwise_or, "xor": F.bitwise_xor}.items():
-    op(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar")(lambda x, y, f=binary: f(*alike(x, y)))
+    op(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar", f"bitwise_{name}.Scalar_Tensor")(lambda x, y, f=binary: f(*alike(x, y)))
 
 for name, binary in {"and": F.logical_and, "or": F.logical_or, "xor": F.logical_xor}.items():
     op(f"logical_{name}")(lambda x, y, f=binary: f(x, y))
@@ -216,11 +216,15 @@ for name, binary in {"fmax": (F.maximum, -math.inf), "fmin": (F.minimum, math.in
 
 for name, binary in {
     "copysign.Tensor": F.copysign,
+    "copysign.Scalar": F.copysign,
     "hypot": F.hypot,
     "logaddexp": F.logaddexp,
     "nextafter": F.nextafter,
 }.items():
     op(name)(lambda x, y, f=binary: f(*_floats(x, y)))
+
+
+op("angle")(lambda x: F.angle(floating(x)))
 
 
 @op("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

@@ -130,6 +130,12 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _scattered(x, dim, index, source, "add")
 
 
+@op("scatter.reduce", "scatter.value_reduce")
+def scatter_with(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    """A copy of x with elements added to, or multiplied by, at places of an axis."""
+    return _scattered(x, dim, index, source, {"add": "add", "multiply": "mul"}[reduce])
+
+
 _MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 import tengen.functional as F
 from tengen import fft
-from tengen.interop.torch.dtypes import of
+from tengen.base.errors import ArgumentError
+from tengen.interop.torch.dtypes import named, of
 from tengen.interop.torch.ops.reduction import rooted
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import as_int
@@ -40,6 +41,18 @@ def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -
     return _plus(x, F.matmul(a, b), beta, alpha)
 
 
+@op("addmv")
+def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha a b, of a vector b."""
+    return _plus(x, F.matmul(a, b), beta, alpha)
+
+
+@op("addbmm")
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha times the sum of the products of a batch."""
+    return _plus(x, F.sum(F.matmul(a, b), 0), beta, alpha)
+
+
 @op("linear")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weight^T + bias."""
@@ -49,6 +62,33 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.ndim == 1:
         return F.linear(x.reshape(1, -1), weight, bias).reshape(-1)
     return F.linear(x, weight, bias)
+
+
+@op("_grouped_mm")
+@op("grouped_mm_fallback", domain="transformers")
+def grouped(
+    x: Tensor, weights: Tensor, ends: Tensor | None = None, bias: Tensor | None = None, out_dtype: str | None = None
+) -> Tensor:
+    """The rows of x up to ends[0] times weights[0], those up to ends[1] times weights[1], and so on: the experts of a mixture. Rows behind
+    the last end, which PyTorch leaves as they are, are 0.
+
+    The shapes do not depend on the ends: each matrix multiplies all rows, of which its own are kept.
+    """
+    if ends is None:
+        y = F.matmul(x, weights)
+    elif x.ndim != 2 or weights.ndim != 3:
+        raise ArgumentError(f"groups of {tuple(x.shape)} by {tuple(weights.shape)}; known are rows of a matrix by a matrix for each group")
+    else:
+        row = F.arange(x.shape[0], dtype=ends.dtype).reshape(-1, 1)
+        starts = F.concat([F.zeros((1,), ends.dtype), ends[:-1]])
+
+        def of_group(y: Tensor, group: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, None]:
+            weight, start, end = group
+            return F.where(F.logical_and(F.greater_equal(row, start), F.less(row, end)), F.matmul(x, weight), y), None
+
+        y, _ = F.scan(of_group, F.zeros((x.shape[0], weights.shape[2]), x.dtype), (weights, starts, ends))
+    y = y if bias is None else y + bias
+    return y if out_dtype is None else of(y, named(out_dtype))
 
 
 @op("scaled_dot_product_attention")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import tengen.functional as F
-from tengen.base.dtype import bool_, float64, uint8
+from tengen.base.dtype import bool_, float32, float64, uint8
 from tengen.interop.torch.dtypes import named, of
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import as_int, maximum
@@ -77,14 +77,14 @@ op("max")(lambda x: F.max(x))
 op("min")(lambda x: F.min(x))
 
 
-@op("any", "any.dim", "any.dims")
+@op("any", "any.dim", "any.dims", "_is_any_true")
 def any_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether one is not 0; of uint8, PyTorch gives uint8."""
     y = F.any(x, axes_of(x, dim), keepdim and x.ndim > 0)
     return y.astype(uint8) if x.dtype is uint8 else y
 
 
-@op("all", "all.dim", "all.dims")
+@op("all", "all.dim", "all.dims", "_is_all_true")
 def all_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether none is 0; of uint8, PyTorch gives uint8."""
     y = F.all(x, axes_of(x, dim), keepdim and x.ndim > 0)
@@ -195,6 +195,37 @@ def cumprod(x: Tensor, dim: int, *, dtype: str | None = None) -> Tensor:
     return _running(F.cumprod, x, dim, dtype)
 
 
+@op("logcumsumexp", "_logcumsumexp")
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Logarithms of running sums of exponentials."""
+    return F.logcumsumexp(x, dim % x.ndim) if x.ndim else x
+
+
+def _best_so_far(f: Any, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    if not x.ndim:
+        return x, F.zeros((), "int64")
+    y, places = f(x.astype(uint8) if x.dtype is bool_ else x, dim % x.ndim)
+    return y.astype(x.dtype), places
+
+
+@op("cummax")
+def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """(The largest so far, the position of the last one that is as large)."""
+    return _best_so_far(F.cummax, x, dim)
+
+
+@op("cummin")
+def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """(The smallest so far, the position of the last one that is as small)."""
+    return _best_so_far(F.cummin, x, dim)
+
+
+@op("bincount")
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 on occurs, or the sums of its weights. How many there are depends on the values."""
+    return F.bincount(x, weights if weights is None or weights.dtype is float32 else weights.astype(float64), minlength)
+
+
 @op("logsumexp")
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x)))."""
@@ -240,3 +271,9 @@ def rooted(total: Tensor, order: float) -> Tensor:
     none = F.equal(total, 0)
     safe = F.where(none, F.ones_like(total), total)
     return F.where(none, 0.0, F.sqrt(safe) if order == 2 else F.pow(safe, 1 / order))
+
+
+@op("histc")
+def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """How many elements lie in each of equal bins between two numbers; both 0: the least and the largest element."""
+    return F.histc(x, bins, min, max)

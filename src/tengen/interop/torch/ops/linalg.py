@@ -1,0 +1,117 @@
+"""Linear algebra: determinants, systems, factorisations of matrices.
+
+What PyTorch's operators return for their own gradients alone (the factors of an LU decomposition, with its pivots) is None here: a program
+that was exported forward does not read it. Codes of success are 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tengen.functional as F
+from tengen import linalg
+from tengen.base.errors import ArgumentError
+from tengen.interop.torch.registry import op
+from tengen.tensor import Tensor
+
+
+def _code(a: Tensor) -> Tensor:
+    """That all matrices of a batch were factorised."""
+    return F.zeros(a.shape[:-2], "int32")
+
+
+def _triangle(a: Tensor, upper: bool) -> Tensor:
+    """The Hermitian matrices of which one triangle is read. Gradients are those of whole Hermitian matrices, as PyTorch's."""
+    x = a.detach()
+    half = F.triu(x, 1) if upper else F.tril(x, -1)
+    whole = half + half.mH + F.expand_dims(F.real(F.diagonal(x, 0, -2, -1)), -1) * F.eye(x.shape[-1], dtype=x.dtype)
+    return F.straight_through(whole, a) if a.requires_grad else whole
+
+
+@op("_linalg_det")
+def det(a: Tensor) -> tuple[Tensor, None, None]:
+    """(Determinants, LU, pivots)."""
+    return linalg.det(a), None, None
+
+
+@op("_linalg_slogdet")
+def slogdet(a: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    """(Signs of determinants, logarithms of their sizes, LU, pivots)."""
+    sign, log = linalg.slogdet(a)
+    return sign, log, None, None
+
+
+@op("_linalg_solve_ex")
+def solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, None, None, Tensor]:
+    """(x with a x = b, or x a = b where not `left`; LU, pivots, code). b: matrices, or a vector for each matrix."""
+    vectors = b.ndim == 1 or a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1])
+    b = F.expand_dims(b, -1) if vectors else b
+    x = linalg.solve(a, b) if left or vectors else linalg.solve(a.mT, b.mT).mT
+    return (F.squeeze(x, -1) if vectors else x), None, None, _code(a)
+
+
+@op("linalg_inv_ex")
+def inv(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """(Inverses, code)."""
+    return linalg.inv(a), _code(a)
+
+
+@op("linalg_cholesky_ex")
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """(Triangular factors, code); one triangle is read."""
+    return linalg.cholesky(_triangle(a, upper), upper=upper), _code(a)
+
+
+@op("cholesky")
+def cholesky(a: Tensor, upper: bool = False) -> Tensor:
+    """Triangular factors; one triangle is read."""
+    return linalg.cholesky(_triangle(a, upper), upper=upper)
+
+
+@op("cholesky_solve")
+def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    """x with a x = b, of the triangular factor of a."""
+    return linalg.cho_solve(factor, b, upper=upper)
+
+
+@op("cholesky_inverse")
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of a, of its triangular factor."""
+    return linalg.cho_solve(factor, F.eye(factor.shape[-1], dtype=factor.dtype), upper=upper)
+
+
+@op("linalg_solve_triangular")
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """x with a x = b, or x a = b where not `left`; one triangle of a is read."""
+    if left:
+        return linalg.solve_triangular(a, b, upper=upper, unitriangular=unitriangular)
+    return linalg.solve_triangular(a.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
+
+
+@op("linalg_qr")
+def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    """(Q, R); mode "r": without Q, which is empty."""
+    if mode == "r":
+        return F.zeros((0,), a.dtype), linalg.qr(a).R
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(f"mode={mode!r} must be 'reduced', 'complete' or 'r'")
+    return tuple(linalg.qr(a, mode="complete" if mode == "complete" else "reduced"))
+
+
+@op("_linalg_svd")
+def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V^H); without vectors U and V^H are empty."""
+    if not compute_uv:
+        return F.zeros((0,), a.dtype), linalg.svdvals(a), F.zeros((0,), a.dtype)
+    return tuple(linalg.svd(a, full_matrices=full_matrices))
+
+
+@op("_linalg_eigh")
+def eigh(a: Tensor, triangle: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
+    """(Eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read; without vectors these are empty."""
+    whole = _triangle(a, triangle == "U")
+    return tuple(linalg.eigh(whole)) if compute_v else (linalg.eigvalsh(whole), F.zeros((0,), a.dtype))
+
+
+op("linalg_matrix_exp")(linalg.matrix_exp)
+op("_linalg_check_errors")(lambda *_, **__: None)
