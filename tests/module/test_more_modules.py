@@ -180,7 +180,7 @@ def test_spectral_norm():
     np.testing.assert_allclose(net.eval().weight.numpy(), w / sigma, rtol=1e-4, atol=1e-6)
     before = net.weight_u.numpy()
     net(x)
-    assert net.weight_u.numpy().tobytes() == before.tobytes() and sorted(net.state_dict()) == ["bias", "weight_orig", "weight_u"]
+    assert net.weight_u.numpy().tobytes() == before.tobytes() and sorted(net.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]
     _, grads = step(net.train(), x)
     assert set(grads) == {"bias", "weight_orig"} and np.isfinite(grads["weight_orig"]).all()
     twin = copy.deepcopy(net)
