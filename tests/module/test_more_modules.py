@@ -180,7 +180,7 @@ def test_spectral_norm():
     np.testing.assert_allclose(net.eval().weight.numpy(), w / sigma, rtol=1e-4, atol=1e-6)
     before = net.weight_u.numpy()
     net(x)
-    assert net.weight_u.numpy().tobytes() == before.tobytes() and sorted(net.state_dict()) == ["bias", "weight_orig", "weight_u"]
+    assert net.weight_u.numpy().tobytes() == before.tobytes() and sorted(net.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]
     _, grads = step(net.train(), x)
     assert set(grads) == {"bias", "weight_orig"} and np.isfinite(grads["weight_orig"]).all()
     twin = copy.deepcopy(net)
@@ -191,3 +191,21 @@ def test_spectral_norm():
     assert type(net) is M.Conv2d and sorted(net.state_dict()) == ["bias", "weight"]
     with pytest.raises(ValueError, match="n_power_iterations=0"):
         M.spectral_norm(net, n_power_iterations=0)
+
+
+def test_a_module_has_the_name_that_it_was_given():
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__(name="net")
+            self.fc = M.Linear(1, 1, name="first")
+
+    class Named(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.name = M.Linear(1, 1)
+
+    net = Net()
+    assert (net.name, net.fc.name, M.ReLU().name) == ("net", "first", None)
+    assert [n for n, _ in Named().named_parameters()] == ["name.bias", "name.weight"] and type(Named().name) is M.Linear
+    net.register_buffer("name", Tensor([1.0]))
+    assert net.name.tolist() == [1.0] and "name" in net.state_dict()

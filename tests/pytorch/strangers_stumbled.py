@@ -147,4 +147,100 @@ def small_gpt(torch):
     return [float(0.01 < spread < 0.03), loss.item(), net.head.weight.grad.norm().item(), net.qkv.weight.grad.norm().item()]
 
 
-PROGRAMS = [averaged_and_calibrated, double_backward, lion, noise_schedule, small_gpt]
+def spectral_norms(torch):
+    """A GAN whose critic has `nn.utils.spectral_norm`, with given singular vectors, and whose generator has means over all batches."""
+    nn, F = torch.nn, torch.nn.functional
+    sn, slope = torch.nn.utils.spectral_norm, lambda: nn.LeakyReLU(0.1, True)
+    critic = nn.Sequential(sn(nn.Conv2d(1, 4, 3, 2, 1)), slope(), sn(nn.Conv2d(4, 8, 3, 2, 1)), slope(), nn.Flatten(), sn(nn.Linear(32, 1)))
+    maker = nn.Sequential(
+        nn.Linear(4, 32), nn.Unflatten(1, (8, 2, 2)), nn.Upsample(scale_factor=2), nn.Conv2d(8, 4, 3, 1, 1, bias=False),
+        nn.BatchNorm2d(4, momentum=None), nn.ReLU(True), nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False),
+        nn.Conv2d(4, 1, 3, 1, 1), nn.Tanh(),
+    )  # fmt: skip
+    begin(torch, critic)
+    begin(torch, maker, 1)
+    for m in critic:
+        if hasattr(m, "weight_u"):
+            with torch.no_grad():
+                m.weight_u.copy_(F.normalize(torch.ones_like(m.weight_u) + torch.arange(m.weight_u.numel()) * 0.1, dim=0))
+                m.weight_v.copy_(F.normalize(torch.ones_like(m.weight_v), dim=0))
+    steps = [torch.optim.Adam(net.parameters(), lr, (0.0, 0.9)) for net, lr in ((critic, 4e-3), (maker, 1e-3))]
+    out = []
+    for i in range(3):
+        real, z = some(torch, 6, 1, 8, 8, seed=i), some(torch, 6, 4, seed=10 + i)
+        steps[0].zero_grad()
+        loss = F.relu(1 - critic(real)).mean() + F.relu(1 + critic(maker(z).detach())).mean()
+        loss.backward()
+        steps[0].step()
+        steps[1].zero_grad()
+        fooled = -critic(maker(z)).mean()
+        fooled.backward()
+        steps[1].step()
+        out += [loss.item(), fooled.item()]
+    return [*out, maker.eval()(z).sum().item(), int(maker[4].num_batches_tracked), critic.eval()(real).sum().item()]
+
+
+def experts(torch):
+    """A mixture of experts: gates by topk, the tokens of each expert by `where`, `index_add_`, and a loss for even use."""
+    nn, F = torch.nn, torch.nn.functional
+
+    class Experts(nn.Module):
+        def __init__(self, d, n, k):
+            super().__init__()
+            self.gate, self.n, self.k = nn.Linear(d, n, bias=False), n, k
+            self.each = nn.ModuleList([nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d)) for _ in range(n)])
+
+        def forward(self, x):
+            h = x.view(-1, x.size(-1))
+            logits = self.gate(h)
+            share, chosen = torch.topk(F.softmax(logits, dim=1, dtype=torch.float), self.k, dim=-1)
+            share = share / share.sum(dim=-1, keepdim=True)
+            y = torch.zeros(h.shape, dtype=h.dtype, device=h.device)
+            mask = F.one_hot(chosen, num_classes=self.n).permute(2, 1, 0)
+            for e, net in enumerate(self.each):
+                place, token = torch.where(mask[e])
+                y.index_add_(0, token, (net(h[None, token].reshape(-1, h.size(1))) * share[token, place, None]).to(h.dtype))
+            return y.view_as(x), self.n * (F.softmax(logits, -1).mean(0) * F.one_hot(chosen[:, 0], self.n).float().mean(0)).sum()
+
+    net = begin(torch, Experts(6, 4, 2))
+    optimizer, x, out = torch.optim.NAdam(net.parameters(), lr=torch.tensor(0.01)), some(torch, 2, 5, 6), []
+    for _ in range(3):
+        y, even = net(x)
+        loss = ((y - x.roll(1, 1)) ** 2).mean() + 0.01 * even
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        out += [loss.item(), even.item()]
+    return out
+
+
+def volumes(torch):
+    """A spatial transformer of volumes (`affine_grid`, `grid_sample`), transposed convolutions, and Dice's loss."""
+    nn, F = torch.nn, torch.nn.functional
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.where = nn.Sequential(nn.Conv3d(1, 3, 3), nn.MaxPool3d(2), nn.PReLU(3), nn.Flatten(), nn.Linear(24, 12))
+            self.down, self.up, self.out = nn.Conv3d(1, 4, 3, padding=1), nn.ConvTranspose3d(4, 2, 2, 2), nn.Conv3d(3, 1, 1)
+
+        def forward(self, x):
+            theta = self.where(x).view(-1, 3, 4) * 0.1 + torch.eye(3, 4)
+            x = F.grid_sample(x, F.affine_grid(theta, x.size(), align_corners=False), align_corners=False)
+            return torch.sigmoid(self.out(torch.cat([x, self.up(F.max_pool3d(F.instance_norm(self.down(x)), 2))], dim=1)))
+
+    net = begin(torch, Net())
+    optimizer, out = torch.optim.RAdam(net.parameters(), lr=0.02), []
+    x, y = some(torch, 2, 1, 6, 6, 6), (some(torch, 2, 1, 6, 6, 6, seed=7) > 0).float()
+    for _ in range(3):
+        p = net(x)
+        both = (p * y).sum(dim=(2, 3, 4))
+        loss = 1 - ((2 * both + 1) / (p.sum((2, 3, 4)) + y.sum((2, 3, 4)) + 1)).mean() + F.binary_cross_entropy(p, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        out.append(loss.item())
+    return out
+
+
+PROGRAMS = [averaged_and_calibrated, double_backward, experts, lion, noise_schedule, small_gpt, spectral_norms, volumes]

@@ -10,7 +10,7 @@ from each import each
 import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, trace
-from tengen.base.errors import ArgumentError, DTypeError
+from tengen.base.errors import ArgumentError, DTypeError, TraceError
 from tengen.core.tensor import dtype as D
 from tengen.quantization import (
     Observer,
@@ -116,3 +116,13 @@ def test_integers_of_other_scales_are_not_joined():
         with pytest.raises(ArgumentError, match="do not stand for the same numbers: QParams.*help: bring them to one dtype"):
             F.concat(pair)
     assert F.concat([x, other.astype(D.qint8(0.05))]).astype("float32").shape == (6, 5) and (x + 1).qparams.scale is None
+
+
+def test_a_program_takes_no_scale():
+    """It would compute with the integers, and with those of another scale the next time."""
+    x = Tensor(X).astype(D.qint8(0.05))
+    with pytest.raises(TraceError, match=r"a quantised dtype, whose scale .*help: give what it stands for, x.astype\('float32'\)"):
+        trace(lambda x: x.astype("float32"))(x)
+    assert trace(lambda x: x + 1)(Tensor(x.numpy())).tolist() == (x + 1).tolist()
+    moved = trace(lambda x: x.astype(D.qint8(0.05)).T[1:].astype("float32"))
+    assert moved(Tensor(X)).numpy().tobytes() == x.T[1:].astype("float32").numpy().tobytes()

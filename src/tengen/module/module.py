@@ -52,6 +52,13 @@ class LoadedKeys(NamedTuple):
         return f"LoadedKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
+class _GivenName:
+    """`Module.name`: what the constructor was given, unless the module has an attribute of that name, which may be anything."""
+
+    def __get__(self, module: Any, owner: type) -> Any:
+        return self if module is None else module._name
+
+
 class Module(Watched):
     """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.
 
@@ -90,6 +97,8 @@ class Module(Watched):
     quantize_disabled = False  # see `disable_quantize`
     has_parameters = False  # whether its constructor takes `device` and `dtype`
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
+
+    name = _GivenName()
 
     def __init__(self, name: str | None = None):
         self._name = name
@@ -212,7 +221,8 @@ class Module(Watched):
             raise KeyError(f"{type(self).__name__}: {name!r} is no name of an attribute")
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{type(self).__name__}.{name} must be a {kind.__name__} or None, got a {type(value).__name__}")
-        if hasattr(type(self), name) or (name in self.__dict__ and not isinstance(self.__dict__[name], (Tensor, Module, type(None)))):
+        other = name in self.__dict__ and not isinstance(self.__dict__[name], (Tensor, Module, type(None)))
+        if (hasattr(type(self), name) and name != "name") or other:
             raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
         setattr(self, name, value)
 

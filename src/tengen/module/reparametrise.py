@@ -79,7 +79,8 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
 
 def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int = 0) -> Module:
     """The weight divided by its largest singular value, as a matrix whose rows lie along `dim`; that is followed by power iterations, of
-    which each reading of the weight in training makes some. ``weight_orig`` is trained, ``weight_u`` is a buffer.
+    which each reading of the weight in training makes some. ``weight_orig`` is trained; ``weight_u`` and ``weight_v``, the singular vectors,
+    are buffers, as in PyTorch.
 
     Args: name: of the parameter. n_power_iterations: at each reading. eps: the least norm of a vector.
     Errors: ValueError where there is no such parameter.
@@ -91,7 +92,6 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
     rows = w.shape[dim]
     setattr(module, f"{name}_orig", Parameter(w.detach()))
     u = normal(0.0, 1.0, (rows,)).astype(w.dtype)
-    setattr(module, f"{name}_u", u / REGISTRY["maximum"](_norms(u, None), eps))
 
     def matrix(w: Tensor) -> Tensor:
         order = (dim % w.ndim, *(i for i in range(w.ndim) if i != dim % w.ndim))
@@ -100,20 +100,24 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
     def unit(v: Tensor) -> Tensor:
         return v / REGISTRY["maximum"](_norms(v, None), eps)
 
+    setattr(module, f"{name}_u", unit(u))
+    setattr(module, f"{name}_v", unit(REGISTRY["matmul"](matrix(w.detach()), unit(u), True)))
+
     def compute(m: Any) -> Tensor:
-        w, u = getattr(m, f"{name}_orig"), getattr(m, f"{name}_u")
+        w, kept = getattr(m, f"{name}_orig"), [getattr(m, f"{name}_{part}") for part in "uv"]
         a = matrix(w)
-        fixed, now = a.detach(), u.detach()
+        fixed, u, v = a.detach(), *(t.detach() for t in kept)
         for _ in range(n_power_iterations if m.training else 0):
-            now = unit(REGISTRY["matmul"](fixed, unit(REGISTRY["matmul"](fixed, now, True))))
+            v = unit(REGISTRY["matmul"](fixed, u, True))
+            u = unit(REGISTRY["matmul"](fixed, v))
         if m.training:
-            u._reset(now)
-        v = unit(REGISTRY["matmul"](fixed, now, True))
-        return w / REGISTRY["sum"](now * REGISTRY["matmul"](a, v))
+            for t, now in zip(kept, (u, v)):
+                t._reset(now)
+        return w / REGISTRY["sum"](u * REGISTRY["matmul"](a, v))
 
     return _computed(module, name, "spectral_norm", compute)
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Makes the weight a parameter again, of its value now."""
-    return _removed(module, name, "spectral_norm", ("orig", "u"))
+    return _removed(module, name, "spectral_norm", ("orig", "u", "v"))

@@ -36,6 +36,7 @@ from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans, set_asid
 from tengen.tensor.elsewhere import Elsewhere, whole
 from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
+from tengen.tensor.quantised import holds_codes
 from tengen.tensor.recording import tracing
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import Tensor, settled, tensor_on_tape, tensor_over
@@ -198,7 +199,12 @@ class Recorder:
 
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
         """A stand-in for an argument of the traced function, which lies on the recorder's device. type_: if extents of it are
-        open."""
+        open. Errors: TraceError for integers that stand for numbers: a program has types of arguments, and no scales."""
+        if getattr(like, "_qparams", None) is not None and holds_codes(like):
+            raise TraceError(
+                f"{name}, {like._layout.type!r}, is of a quantised dtype, whose scale no program's argument has; help: give what it stands "
+                "for, x.astype('float32'), and x.astype(qint8(scale)) inside of the function; or its integers, Tensor(x.numpy())"
+            )
         t = traced(self.graph.add_input(name, type_ or like._layout.type))
         t._node = like._node if on_tape(like) else None
         t._grad = getattr(like, "_grad", None)
