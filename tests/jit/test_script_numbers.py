@@ -23,12 +23,14 @@ def beside_tensors(x):
     weak = [a * (n & 1), a + (n << 2), a + ~n, a | n, a * round(n * 0.75), a + (few + many), many + few + a, (few + many) * a]
     asked = [bool(a[0] > 0) + bool(x[1, 0] > 0), (not a[0] > 0) + 1]
     bools = [few + many, few * 2.5, -few, few / 2, sum([few, few, many]), +few, many - few]
-    return (*weak, *asked, *bools, few & many, n ^ 3, n >> 1, 1 << n, round(n), round(n, 2), round(n * 0.5), [5, 6, 7][few + many])
+    kinds = [isinstance(few, bool), isinstance(not a[0] > 0, int), type(many) is bool, isinstance(a[0] > 0, Tensor), isinstance(n, bool)]
+    return (*weak, *asked, *bools, *kinds, few & many, n ^ 3, n >> 1, 1 << n, round(n), round(n, 2), round(n * 0.5), [5, 6, 7][few + many])
 
 
 def test_numbers_keep_pythons_dtypes_and_values():
     for x in (X, -X, X.astype("int8")):
         for got, wanted in zip(script(beside_tensors)(x), beside_tensors(x), strict=True):
+            got = got if isinstance(got, Tensor) else Tensor(got)  # what is known
             assert got.tolist() == (wanted.tolist() if isinstance(wanted, Tensor) else wanted)
             assert not isinstance(wanted, Tensor) or got.dtype is wanted.dtype
             assert isinstance(wanted, Tensor) or type(got.item()) is type(wanted)

@@ -424,12 +424,14 @@ def _reduce(f: Any, *args: Any) -> Any:
 
 
 def _isinstance(x: Any, kinds: Any) -> bool:
-    return issubclass(_type(x), kinds) if isinstance(x, Number) else isinstance(x, kinds)
+    return issubclass(_type(x), kinds) if isinstance(x, (Number, Truth)) else isinstance(x, kinds)
 
 
 def _type(*args: Any) -> Any:
-    """`type`: a number of the program is an int or a float, as it is in plain Python."""
-    return type(*args) if len(args) != 1 or not isinstance(args[0], Number) else float if args[0].dtype.is_float else int
+    """`type`: a number of the program is a bool, an int or a float, as it is in plain Python."""
+    if len(args) != 1 or not isinstance(args[0], (Number, Truth)):
+        return type(*args)
+    return bool if isinstance(args[0], Truth) else float if args[0].dtype.is_float else int
 
 
 def _setattr(x: Any, name: str, value: Any) -> None:
