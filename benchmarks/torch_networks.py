@@ -188,7 +188,7 @@ def gradients(module: Any, net: Any, args: tuple, kwargs: dict) -> float:
             loss = part if loss is None else loss + part
         gm.backward(loss)
     found = dict(net.named_parameters())
-    largest = max(float(np.abs(g).max()) for g in want.values())
+    largest = max(1e-30, *(float(np.abs(g).max()) for g in want.values()))
     return max(float(np.abs(g - found[n].grad.numpy()).max()) / largest for n, g in want.items() if n in found)
 
 

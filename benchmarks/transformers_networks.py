@@ -59,10 +59,6 @@ PICTURES: list[tuple[str, str, dict]] = [  # (family, what follows in the class'
     ("ConvNextV2", "ForImageClassification", {"hidden_sizes": [8, 8, 16, 16], "depths": [1] * 4}),
     ("PoolFormer", "ForImageClassification", {"hidden_sizes": [8, 8, 16, 16], "depths": [1] * 4}),
     ("Yolos", "ForObjectDetection", {**SIZE, "image_size": [32, 32], "patch_size": 8, "num_detection_tokens": 5}),
-    ("DPT", "ForDepthEstimation", {
-        **PATCHES, **SIZE, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 8, 16, 16],
-        "fusion_hidden_size": 8,
-    }),
 ]  # fmt: skip
 SOUNDS: list[tuple[str, str, dict]] = [
     ("Wav2Vec2", "ForCTC", WORDS), ("Hubert", "Model", {}), ("WavLM", "Model", {}),

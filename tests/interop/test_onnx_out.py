@@ -198,6 +198,8 @@ def test_the_lowest_opset_that_can_say_it():
             close([load(proto)(x).numpy()], want)
     with pytest.raises(ArgumentError, match=r"does not fit opset 13:\n  Mish .*: opset 13 has no such operator"):
         to_proto(traced(lambda x: F.mish(x)), opset=13)
+    with pytest.raises(ArgumentError, match=r"HardSwish_node: it has no operator HardSigmoid \[at .*test_onnx_out.py"):
+        to_proto(traced(lambda x: F.hswish(x)), runtime="mace")
     with pytest.raises(ArgumentError, match="is an attribute, and here it is computed"):
         to_proto(trace(lambda x: x[:, : x.shape[0]], dynamic_axes={"x": {0: "n"}}, symbolic=True, example_input=Tensor(x)), opset=9)
 

@@ -66,8 +66,8 @@ def taken_apart(graph: Any, opset: int) -> None:
             found.append(n)
             continue
         x, y, gate = n.input[0], n.output[0], f"{n.output[0]}/gate"
-        found.append(onnx.helper.make_node("HardSigmoid", [x], [gate], name=f"{n.name}/gate", alpha=1 / 6, beta=0.5))
-        found.append(onnx.helper.make_node("Mul", [x, gate], [y], name=n.name))
+        found.append(onnx.helper.make_node("HardSigmoid", [x], [gate], name=n.name, alpha=1 / 6, beta=0.5))
+        found.append(onnx.helper.make_node("Mul", [x, gate], [y], name=f"{n.name}/product"))
     made = [onnx.NodeProto.FromString(n.SerializeToString()) for n in found]
     del graph.node[:]
     graph.node.extend(made)
