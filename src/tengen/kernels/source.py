@@ -7,6 +7,7 @@ epilogue of a contraction) computes the whole expression in its own loops.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
@@ -14,6 +15,8 @@ from tengen.base.dtype import DType
 from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
+
+MOST_LEAVES = 64  # of more each array is named once: operands that share what they read would name it 4^n times behind n softmaxes
 
 
 @record(eq=False)
@@ -158,14 +161,18 @@ class Elementwise(Source):
     def reads(self, at):
         return [x for s in self.operands for x in s.reads(at)]
 
-    def leaves(self):
+    @functools.cached_property
+    def _leaves(self) -> list[Array] | None:
         out: list[Array] = []
         for s in self.operands:
             inner = s.leaves()
             if inner is None:
                 return None
             out += inner
-        return out
+        return out if len(out) <= MOST_LEAVES else list(dict.fromkeys(out))
+
+    def leaves(self):  # asked once, of each of the sources that share this one
+        return self._leaves
 
     def rebind(self, arrays):
         if self not in arrays:
