@@ -53,8 +53,9 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     axes = normalize_axes(axis, len(inp.shape))
     if no_elements(inp.shape, axes):
         return exp(inp)
-    e = exp(sub(inp, max_(inp, axes, True)))
-    return div(e, sum_(e, axes, True))
+    x = widened(inp)
+    e = exp(sub(x, max_(x, axes, True)))
+    return narrowed(div(e, sum_(e, axes, True)), inp)
 
 
 @softmax.vjp
@@ -76,8 +77,9 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     axes = normalize_axes(axis, len(inp.shape))
     if no_elements(inp.shape, axes):
         return exp(inp)
-    shifted = sub(inp, max_(inp, axes, True))
-    return sub(shifted, lookup("log")(sum_(exp(shifted), axes, True)))
+    x = widened(inp)
+    shifted = sub(x, max_(x, axes, True))
+    return narrowed(sub(shifted, lookup("log")(sum_(exp(shifted), axes, True))), inp)
 
 
 @logsoftmax.vjp
@@ -299,18 +301,18 @@ def cross_entropy_each(
     pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0.0
 ) -> Tensor:
     """-log(probability of the label), one value per sample; see `functional.loss.cross_entropy`."""
-    axis = normalize_axis(axis, len(pred.shape))
-    zero = lookup("zeros_like")(pred)
-    hit = sum_(lookup("where")(class_mask(label, pred, axis), pred, zero), axis)
+    axis, x = normalize_axis(axis, len(pred.shape)), widened(pred)
+    zero = lookup("zeros_like")(x)
+    hit = sum_(lookup("where")(class_mask(label, x, axis), x, zero), axis)
     if not with_logits:
         if label_smooth:
-            smooth = mul(mean(lookup("log")(pred), axis), label_smooth)
-            return lookup("neg")(add(mul(lookup("log")(hit), 1.0 - label_smooth), smooth))
-        return lookup("neg")(lookup("log")(hit))
-    total = logsumexp(pred, axis)
+            smooth = mul(mean(lookup("log")(x), axis), label_smooth)
+            return narrowed(lookup("neg")(add(mul(lookup("log")(hit), 1.0 - label_smooth), smooth)), pred)
+        return narrowed(lookup("neg")(lookup("log")(hit)), pred)
+    total = logsumexp(x, axis)
     if label_smooth:
-        hit = add(mul(hit, 1.0 - label_smooth), mul(mean(pred, axis), label_smooth))
-    return sub(total, hit)
+        hit = add(mul(hit, 1.0 - label_smooth), mul(mean(x, axis), label_smooth))
+    return narrowed(sub(total, hit), pred)
 
 
 @cross_entropy_each.check

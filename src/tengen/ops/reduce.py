@@ -351,14 +351,15 @@ for _op in (var, std):
 @composite(functional="nn", autocast="high")
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
-    inp = to_float(inp)
-    axes = normalize_axes(axis, len(inp.shape))
-    if no_elements(inp.shape, axes):
-        return lookup("log")(sum_(lookup("exp")(inp), axes, keepdims))
-    m = max_(inp, axes, True).detach()
+    given = to_float(inp)
+    x = widened(given)
+    axes = normalize_axes(axis, len(x.shape))
+    if no_elements(x.shape, axes):
+        return narrowed(lookup("log")(sum_(lookup("exp")(x), axes, keepdims)), given)
+    m = max_(x, axes, True).detach()
     finite = lookup("where")(lookup("isfinite")(m), m, lookup("zeros_like")(m))
-    s = lookup("add")(lookup("log")(sum_(lookup("exp")(sub(inp, finite)), axes, True)), finite)
-    return s if keepdims else reshape(s, _reduced_shape(inp.shape, axes, False))
+    s = narrowed(lookup("add")(lookup("log")(sum_(lookup("exp")(sub(x, finite)), axes, True)), finite), given)
+    return s if keepdims else reshape(s, _reduced_shape(x.shape, axes, False))
 
 
 for _op, _f in (
