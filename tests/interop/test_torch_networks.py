@@ -271,6 +271,29 @@ class Foreign(nn.Module):
         return a + torch.nn.functional.fractional_max_pool2d(x[None], 2, output_size=1).sum()
 
 
+class Solver(nn.Module):
+    def forward(self, x):
+        a = x @ x.mT + torch.eye(3, dtype=x.dtype)
+        return torch.linalg.solve(a, x), torch.linalg.inv(a), torch.linalg.cholesky(a), torch.linalg.slogdet(a)[1], torch.linalg.svdvals(x)
+
+
+def test_linear_algebra():
+    """What checks whether it succeeded is in an order, by tokens, in PyTorch's programs; how it failed is not told."""
+    x = torch.randn(2, 3, 3, dtype=torch.float64)
+    net = to_module(Solver(), (x,), training=False)
+    for have in (net(from_torch(x)), trace(net)(from_torch(x))):
+        for h, w in zip(have, Solver()(x), strict=True):
+            close(h, w, 1e-9)
+
+    class Told(nn.Module):
+        def forward(self, x):
+            return torch.linalg.inv_ex(x).info + 1
+
+    with pytest.raises(TypeError) as e:
+        to_module(Told(), (x,), training=False)(from_torch(x))
+    assert any("inv_ex(x).info + 1" in n for n in e.value.__notes__)
+
+
 def test_unknown_ops_are_told_at_once_with_the_users_lines():
     with pytest.raises(ArgumentError) as e:
         to_module(Foreign(), (torch.eye(3),))

@@ -278,11 +278,13 @@ def product_of_elements(n: OpOf, x: Any, axes: Any) -> Tensor:
     count = product([t.shape[a] for a in over])
     if not isinstance(count, int) or not count:
         raise ValueError(f"a product over {count} elements")
+    if n.of(0).kind == "UINT8":
+        raise ValueError("TFLite multiplies elements of UINT8 as plain integers, without their scale")
     rows = F.transpose(t, [*over, *stay]).reshape(count, *shape)
     by = quantised_multiplier(s.scale / z.scale ** (1 / count))
     total = rows[0]
     if count > 1:
-        total = F.scan(lambda total, row: (multiplied_wide(total * row, *by), ()), total, rows[1:])[0]
+        total = F.scan(lambda total, row: (multiplied_wide(total * row, *by), None), total, rows[1:])[0]
     return finished(n, multiplied_wide(total, *by))
 
 

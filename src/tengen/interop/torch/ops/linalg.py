@@ -1,7 +1,8 @@
 """Linear algebra: determinants, systems, factorisations of matrices.
 
-What PyTorch's operators return for their own gradients alone (the factors of an LU decomposition, with its pivots) is None here: a program
-that was exported forward does not read it. Codes of success are 0.
+What PyTorch's operators return for their own gradients and errors (the factors of an LU decomposition with its pivots, and the place where a
+factorisation fails) is None here: programs read it by `_linalg_check_errors` alone, which does nothing here, since Tengen's functions
+check what they factorise. Other nodes that read it are errors.
 """
 
 from __future__ import annotations
@@ -13,11 +14,6 @@ from tengen import linalg
 from tengen.base.errors import ArgumentError
 from tengen.interop.torch.registry import op
 from tengen.tensor import Tensor
-
-
-def _code(a: Tensor) -> Tensor:
-    """That all matrices of a batch were factorised."""
-    return F.zeros(a.shape[:-2], "int32")
 
 
 def _triangle(a: Tensor, upper: bool) -> Tensor:
@@ -42,24 +38,24 @@ def slogdet(a: Tensor) -> tuple[Tensor, Tensor, None, None]:
 
 
 @op("_linalg_solve_ex")
-def solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, None, None, Tensor]:
-    """(x with a x = b, or x a = b where not `left`; LU, pivots, code). b: matrices, or a vector for each matrix."""
+def solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, None, None, None]:
+    """(x with a x = b, or x a = b where not `left`; LU, pivots, place of failure). b: matrices, or a vector for each matrix."""
     vectors = b.ndim == 1 or a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1])
     b = F.expand_dims(b, -1) if vectors else b
     x = linalg.solve(a, b) if left or vectors else linalg.solve(a.mT, b.mT).mT
-    return (F.squeeze(x, -1) if vectors else x), None, None, _code(a)
+    return (F.squeeze(x, -1) if vectors else x), None, None, None
 
 
 @op("linalg_inv_ex")
-def inv(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """(Inverses, code)."""
-    return linalg.inv(a), _code(a)
+def inv(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, None]:
+    """(Inverses, place of failure)."""
+    return linalg.inv(a), None
 
 
 @op("linalg_cholesky_ex")
-def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """(Triangular factors, code); one triangle is read."""
-    return linalg.cholesky(_triangle(a, upper), upper=upper), _code(a)
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, None]:
+    """(Triangular factors, place of failure); one triangle is read."""
+    return linalg.cholesky(_triangle(a, upper), upper=upper), None
 
 
 @op("cholesky")
