@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,11 +120,24 @@ def test_integers_of_other_scales_are_not_joined():
     assert F.concat([x, other.astype(D.qint8(0.05))]).astype("float32").shape == (6, 5) and (x + 1).qparams.scale is None
 
 
+def test_a_tensor_that_another_process_has_pickled(tmp_path):
+    """Here no dtype was asked for its scale before."""
+    file = tmp_path / "x.pickle"
+    file.write_bytes(pickle.dumps(Tensor(X).astype(D.qint8(0.05))))
+    code = f"import pickle; x = pickle.load(open({str(file)!r}, 'rb')); print((x[1:].qparams.scale.item(), x.T.astype('float32')[0, 0].item()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str((np.float32(0.05).item(), Tensor(X).astype(D.qint8(0.05)).astype("float32")[0, 0].item()))
+
+
 def test_a_program_takes_no_scale():
     """It would compute with the integers, and with those of another scale the next time."""
     x = Tensor(X).astype(D.qint8(0.05))
     with pytest.raises(TraceError, match=r"a quantised dtype, whose scale .*help: give what it stands for, x.astype\('float32'\)"):
         trace(lambda x: x.astype("float32"))(x)
-    assert trace(lambda x: x + 1)(Tensor(x.numpy())).tolist() == (x + 1).tolist()
+    traced = trace(lambda x: x.astype("float32"))
+    for _ in range(3):  # the first is recorded, and the others are called directly
+        assert traced(Tensor(x.numpy())).tolist() == x.numpy().tolist()
+        with pytest.raises(TraceError, match="a quantised dtype, whose scale"):
+            traced(x)
     moved = trace(lambda x: x.astype(D.qint8(0.05)).T[1:].astype("float32"))
     assert moved(Tensor(X)).numpy().tobytes() == x.T[1:].astype("float32").numpy().tobytes()

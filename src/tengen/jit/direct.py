@@ -17,6 +17,7 @@ from tengen.tensor import Tensor
 from tengen.tensor.assignment import own
 from tengen.tensor.casting import casting
 from tengen.tensor.nodes import leaf_of
+from tengen.tensor.quantised import meaning
 from tengen.tensor.structure import builder
 
 if TYPE_CHECKING:
@@ -103,9 +104,10 @@ class DirectCall:
     def _checks(self, leaves: Sequence[Tensor]) -> Callable[[Sequence[Any]], list[Any] | None]:
         r, n = self.recording, len(leaves)
         bound: dict[str, Any] = {f"l{i}": x._layout for i, x in enumerate(leaves)}
-        bound |= {"casting": casting, "key": casting.key, "read": r.read}
+        bound |= {"casting": casting, "key": casting.key, "read": r.read, "meaning": meaning}
         args = _numbered("x", n)
         terms = [f"{x}._layout is l{i} and {x}._node is None" for i, x in enumerate(args)]
+        terms += [f"(not meaning.begun or getattr({a}, '_qparams', None) is None)" for a, x in zip(args, leaves) if x._layout.dtype.is_int]
         terms += ["casting.key == key", "(read.quick() or read.hold())"]
         if r.guards:
             bound["gradients"] = _gradients(r.guards)

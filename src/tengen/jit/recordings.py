@@ -35,6 +35,7 @@ from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.host import calls_python, for_files
 from tengen.tensor.nodes import new_limit, on_tape
+from tengen.tensor.quantised import holds_codes, meaning
 from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten, has_array, objects_of, unflatten
 from tengen.tensor.tensor import settled
@@ -179,6 +180,8 @@ class Recordings:
                 device = common_device(x._layout.device for x in leaves)
                 break
         key = (structure, tuple(types), casting.key, device)
+        if meaning.begun and any(map(holds_codes, leaves)):
+            self._record(key, leaves, extents)  # an error, also where plain integers were recorded before
         found = self._fitting(key, leaves, extents or None)
         if found is None and answers and self._parts:
             copies = None

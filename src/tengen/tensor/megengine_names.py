@@ -10,6 +10,7 @@ import numpy as np
 from tengen.ops.define import REGISTRY
 from tengen.tensor import leaves
 from tengen.tensor.parts import data_of, set_data
+from tengen.tensor.quantised import meaning
 from tengen.tensor.tensor import Tensor
 
 
@@ -25,11 +26,13 @@ def _set_name(self: Tensor, value: str | None) -> None:
 def _qparams(self: Tensor) -> Any:
     """What the numbers were rounded to, or the integers stand for (`quantization.QParams`); without a scale where nobody said."""
     if getattr(self, "_qparams", None) is None:
-        self._qparams = importlib.import_module("tengen.quantization.qparams").create_qparams()
+        _set_qparams(self, importlib.import_module("tengen.quantization.qparams").create_qparams())
     return self._qparams
 
 
 def _set_qparams(self: Tensor, value: Any) -> None:
+    if self._layout.dtype.is_int:  # a float's say what it was rounded to, and its numbers are what they are
+        meaning.begin()
     self._qparams = value
 
 

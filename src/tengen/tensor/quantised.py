@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 
 class Meaning:
-    """`of`: a dtype's `QParams`. `codes`: the integers that stand for a tensor's numbers, by `QParams`. `values`: what integers stand for."""
+    """`of`: a dtype's `QParams`. `codes`: the integers that stand for a tensor's numbers, by `QParams`. `values`: what integers stand for.
+    `begun`: whether integers of any tensor may stand for numbers."""
 
+    begun = False
     of: Callable[[np.dtype], Any]
     codes: Callable[[Tensor, Any], Tensor]
     values: Callable[[Tensor, Any], Tensor]
@@ -45,12 +47,17 @@ class Meaning:
         """Installs the functions."""
 
         def first(d: np.dtype) -> Any:
-            if self.of is first:
-                dispatch.add_filter(_handing_on)
-                self.of = of
+            self.begin()
+            self.of = of
             return of(d)
 
         self.of, self.codes, self.values = first, codes, values
+
+    def begin(self) -> None:
+        """Is called before a tensor gets its first `qparams`: from then on what moves elements hands them on, and traces look for them."""
+        if not self.begun:
+            self.begun = True
+            dispatch.add_filter(_handing_on)
 
 
 meaning = Meaning()

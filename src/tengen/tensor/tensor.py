@@ -252,6 +252,7 @@ def _rebuild(cls, array, state, q=None):
     if state:
         t.__dict__.update(state)
     if q is not None:
+        quantised.meaning.begin()
         t._qparams = q
     return t
 
