@@ -13,7 +13,7 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.reduction import rows
 from tengen.kernels.reduction.reduce import Reduced, Spread
 from tengen.kernels.reduction.rows import rowwise
-from tengen.kernels.source import MOST_LEAVES, Elementwise, Leaf, broadcast
+from tengen.kernels.source import MOST_INPUTS, Elementwise, Leaf, broadcast
 from tengen.loops.lang import as_int, call
 from tengen.loops.text import print_kernel
 
@@ -148,7 +148,7 @@ def test_operands_that_share_what_they_read_name_it_few_times():
     x = source = Leaf(array_of(np.zeros((4, 9), np.float32), "x")[0])
     for i in range(16):
         source = ew(lambda a, b: a + b, source, Spread(Reduced("add", source, (1,)), source.shape) if i % 2 else source)
-    assert {*source.leaves()} == {x.array} and len(source.leaves()) <= MOST_LEAVES
+    assert {*source.leaves()} == {x.array} and len(source.leaves()) <= MOST_INPUTS
 
 
 @pytest.mark.parametrize("length", [9, 40])

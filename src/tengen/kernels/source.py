@@ -16,7 +16,7 @@ from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
-MOST_LEAVES = 64  # of more each array is named once: operands that share what they read would name it 4^n times behind n softmaxes
+MOST_INPUTS = 64  # of more each array is named once: operands that share what they read would name it 4^n times behind n softmaxes
 
 
 @record(eq=False)
@@ -169,7 +169,7 @@ class Elementwise(Source):
             if inner is None:
                 return None
             out += inner
-        return out if len(out) <= MOST_LEAVES else list(dict.fromkeys(out))
+        return out if len(out) <= MOST_INPUTS else list(dict.fromkeys(out))
 
     def leaves(self):  # asked once, of each of the sources that share this one
         return self._leaves

@@ -48,7 +48,7 @@ from tengen.loops.lang import (
 )
 
 CHUNK = numerics.CHUNK_ROWS
-MOST_SUMS = 8  # vectors of features whose sums are kept in registers together, at most
+MOST_VECTORS = 8  # vectors of features whose sums are kept in registers together, at most
 
 
 def one_query(
@@ -169,7 +169,7 @@ class _OneQuery:
         k, a = self.k, self.values
         src, base = k.read(a), self._base(a, start)
         registers = machine(k.target)[1] // registers_of(self.dt.size, k.target)
-        most = max(1, min(MOST_SUMS, registers // 2))
+        most = max(1, min(MOST_VECTORS, registers // 2))
         whole, rest = divmod(self.results, LANES)
 
         def add(first: Index, counts: list[Expr | None]) -> None:

@@ -149,7 +149,7 @@ def fully_connected(n: OpOf, x: Any, w: Any, b: Any = None) -> Tensor:
     t, weight = operands(n, x, w, 0, 1)
     total = multiply(rows_of(n, t, weight), weight, transpose_b=True)
     total = total if b is None else total + as_tensor(b).astype(dtype)
-    return requantised(n, total, *factors(n, 0, 1, n.of(0).kind == "UINT8"), multiplied_once)
+    return requantised(n, total, *factors(n, 0, 1, False), multiplied_once)
 
 
 @quantised("BATCH_MATMUL")

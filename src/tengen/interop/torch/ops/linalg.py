@@ -88,7 +88,8 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """(Q, R); mode "r": without Q, which is empty."""
     if mode == "r":
-        return F.zeros((0,), a.dtype), linalg.qr(a).R
+        _, r = linalg.qr(a)
+        return F.zeros((0,), a.dtype), r
     if mode not in ("reduced", "complete"):
         raise ArgumentError(f"mode={mode!r} must be 'reduced', 'complete' or 'r'")
     return tuple(linalg.qr(a, mode="complete" if mode == "complete" else "reduced"))
