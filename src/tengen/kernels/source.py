@@ -16,7 +16,9 @@ from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
-MOST_INPUTS = 64  # of more each array is named once: operands that share what they read would name it 4^n times behind n softmaxes
+# A list of a source's arrays that is longer than this names each array once. An array that is read by several operands stands in the list
+# once for each of them, and behind n softmaxes that would be 4^n times.
+MOST_INPUTS = 64
 
 
 @record(eq=False)

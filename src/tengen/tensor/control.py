@@ -84,6 +84,7 @@ def _shown(hidden: Hidden, *bodies: Graph) -> contextlib.AbstractContextManager:
 
 
 def _passes_on(body: Graph) -> bool:
+    """Whether a float of a body's operands reaches one of its results on a way without `detach`."""
     live = {v for v in body.inputs if v.type.dtype.is_inexact}
     for n in body.nodes:
         if n.op != "detach" and not live.isdisjoint(n.inputs):
