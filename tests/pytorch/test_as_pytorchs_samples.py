@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tengen.pytorch as torch
-from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
 from tengen.pytorch import nn
 
 F, ONE = nn.functional, torch.eye(2, dtype=torch.float64)
@@ -32,6 +32,23 @@ def test_out_takes_the_result_and_its_shape():
         torch.sqrt(x, out=[0.0, 0.0])
     with pytest.raises(ShapeError, match="would give the shape"):
         torch.sqrt(x, out=torch.zeros(4)[1:])
+
+
+def test_what_is_written_along_the_axis_of_a_number():
+    """A tensor without axes counts as one element along an axis, in place too; the values are PyTorch 2.13's."""
+    at, five = torch.tensor(0), torch.tensor(5.0)
+    for write, want in (
+        (lambda x: x.index_add_(0, at, five), 8.0), (lambda x: x.index_copy_(0, at.reshape(1), five), 5.0),
+        (lambda x: x.index_fill_(-1, at, 7.0), 7.0), (lambda x: x.scatter_(0, at, five), 5.0), (lambda x: x.scatter_(0, at, 6.0), 6.0),
+        (lambda x: x.scatter_add_(0, at, five), 8.0), (lambda x: x.scatter_reduce_(0, at, five, reduce="amax"), 5.0),
+        (lambda x: x.index_reduce_(0, at, five, "prod"), 15.0),
+    ):  # fmt: skip
+        x = torch.tensor(3.0)
+        assert write(x) is x and x.shape == () and x.item() == want
+    with pytest.raises(AxisError):
+        torch.tensor(3.0).scatter_(1, at, five)
+    mask = torch.tensor([True, False])
+    assert mask.sign_() is mask and mask.tolist() == [True, False]
 
 
 def numerical(f, x, h=1e-6):

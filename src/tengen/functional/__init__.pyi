@@ -730,7 +730,7 @@ def softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
-def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(inp: TensorLike, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """So many parts (a number), or the parts between these positions (a list), as views. Where the axis cannot be cut in equal
     parts, the first ones have one element more."""
 def sqrt(x: TensorLike) -> Tensor:

@@ -217,6 +217,9 @@ def respelled(
         for name, value in other.items():
             if value is not None:
                 if name == "_end":
+                    if aliases.get("device") == "" and other["device"] is None and isinstance(value, (str, Device)):
+                        Device.named(value)  # MegEngine's `copy(inp, device)`, where a device is the last parameter
+                        continue
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
                 if callable(own):
