@@ -2,9 +2,10 @@
 own and gloo's; the start of two processes; ZeRO's stage 3 beside PyTorch's FSDP, in time and memory; how long a step waits for a checkpoint.
 
 All contenders of a table run in one job of two processes, in turns: those of one process while the other one waits. Steps train on the
-same 16 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each.
+same 16 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each. `--processes 8`
+takes eight for the sums and steps, with a thread each, and as many samples for each.
 
-    python benchmarks/bench_distributed.py [--rounds 7] [--only ResNet-18]
+    python benchmarks/bench_distributed.py [--rounds 7] [--only ResNet-18] [--processes 2]
 
 `--only` takes part of a table's name: start, sums, step of ResNet-18, step of GPT, pipeline, stage 3, memory, checkpoint. Tables that were
 measured before stay in the file of results.
@@ -37,7 +38,7 @@ from tengen import module as M
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD, Adam
 
-STEPS = {"ResNet-18": (16, (3, 112, 112)), "GPT": (8, None)}
+STEPS = {"ResNet-18": (8, (3, 112, 112)), "GPT": (4, None)}  # samples for each process, and the shape of one
 BYTES = (1 << 10, 32 << 10, 1 << 20, 10 << 20, 100 << 20)
 
 
@@ -63,7 +64,7 @@ def in_turns(contenders: dict[str, tuple[Callable, bool]], rounds: int) -> dict[
 
 
 def torch_in_the_job() -> object | None:
-    """PyTorch with its own group of the two processes, or None where it is not installed."""
+    """PyTorch with its own group of the processes, or None where it is not installed."""
     torch = compare.peer("torch")
     if torch is None:
         return None
@@ -72,12 +73,12 @@ def torch_in_the_job() -> object | None:
         said = tempfile.mktemp(prefix="tengen-gloo-").encode()
         note[: len(said)] = np.frombuffer(said, np.uint8)
     file = bytes(F.distributed.broadcast(tengen.Tensor(note)).numpy()).rstrip(b"\0").decode()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=dist.get_rank(), world_size=2)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=dist.get_rank(), world_size=dist.get_world_size())
     return torch
 
 
 def sums(rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of a sum over both processes, by its bytes."""
+    """Seconds of a sum over all processes, by its bytes."""
     from mpi4py import MPI
 
     torch, found = torch_in_the_job(), {}
@@ -102,15 +103,15 @@ def sums(rounds: int) -> dict[str, dict[str, list[float]]]:
 
 def steps(name: str, rounds: int) -> dict[str, list[float]]:
     """Seconds of a training step."""
-    batch, shape = STEPS[name]
-    network = NETWORKS[name]
+    share, shape = STEPS[name]
+    rank, processes = dist.get_rank(), dist.get_world_size()
+    network, batch = NETWORKS[name], share * processes
     data, labels = network.data(batch, shape=shape), network.labels(batch, shape=shape)
-    rank, half = dist.get_rank(), batch // 2
-    tengen.set_threads(2)
+    tengen.set_threads(processes)
     whole = Trainer(network, batch, traced=True, shape=shape)
 
     def one_process() -> None:
-        tengen.set_threads(2)
+        tengen.set_threads(processes)
         whole.step()
 
     net = dist.DataParallel(network.tengen(training=True))
@@ -126,21 +127,21 @@ def steps(name: str, rounds: int) -> dict[str, list[float]]:
     update = tengen.trace(lambda: opt.step(), symbolic=True)
     x, y = tengen.Tensor(data), tengen.Tensor(labels)
 
-    def two_processes() -> None:
+    def each_a_share() -> None:
         tengen.set_threads(1)
         for xb, yb in net.micro_batches(x, y):
             train(xb, yb)
         update()
         opt.clear_grad()
 
-    contenders = {"one, two threads": (one_process, False), "two, a thread each": (two_processes, True)}
+    contenders = {f"one, {processes} threads": (one_process, False), f"{processes}, a thread each": (each_a_share, True)}
     torch = torch_in_the_job()
     if torch is not None:
         torch.set_num_threads(1)
         theirs = torch.nn.parallel.DistributedDataParallel(network.torch(whole.net).train())
         sgd = torch.optim.SGD(theirs.parameters(), lr=1e-3)
-        tx = torch.from_numpy(data[rank * half : (rank + 1) * half].copy())
-        ty = torch.from_numpy(labels[rank * half : (rank + 1) * half].copy()).long().flatten()
+        tx = torch.from_numpy(data[rank * share : (rank + 1) * share].copy())
+        ty = torch.from_numpy(labels[rank * share : (rank + 1) * share].copy()).long().flatten()
 
         def ddp() -> None:
             sgd.zero_grad()
@@ -340,11 +341,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default 7)")
     parser.add_argument("--only", default="", help="only tables with this text in their names")
+    parser.add_argument("--processes", type=int, default=2, help="of the sums and steps (default 2)")
     args = parser.parse_args()
+    more = "" if args.processes == 2 else f", {args.processes} processes"
     jobs: dict[str, Callable[[], dict]] = {"start": lambda: {"start": starts(args.rounds)}}
-    jobs["sums"] = lambda: {f"sum of {k}": v for k, v in dist.launcher(sums, n_gpus=2)(args.rounds)[0].items()}
+    jobs["sums"] = lambda: {f"sum of {k}{more}": v for k, v in dist.launcher(sums, n_gpus=args.processes)(args.rounds)[0].items()}
     for name in STEPS:
-        jobs[f"step of {name}"] = lambda name=name: {f"step of {name}": dist.launcher(steps, n_gpus=2)(name, args.rounds)[0]}
+        jobs[f"step of {name}"] = lambda name=name: {f"step of {name}{more}": dist.launcher(steps, n_gpus=args.processes)(name, args.rounds)[0]}
     jobs["pipeline"] = lambda: {"pipeline": dist.launcher(pipelines, n_gpus=2)(args.rounds)[0]}
     jobs["stage 3"] = lambda: {"stage 3": dist.launcher(shared_out, n_gpus=2)(args.rounds)[0]}
     jobs["memory"] = lambda: {"memory at stage 3": memories()}

@@ -5,7 +5,7 @@ core), the link between two processes, and steps of `DataParallel` with as many 
 processor in each process, which other programs on the machine disturb least. They have in them what a process waits for the others, since it
 asks MPI without a pause meanwhile; so what is measured is too long rather than too short where processes share a core.
 
-    python benchmarks/bench_plan.py [--rounds 5]
+    python benchmarks/bench_plan.py [--rounds 5] [--processes 1 2 4]
 """
 
 from __future__ import annotations
@@ -96,16 +96,18 @@ def main() -> None:
     """Measures, prints what the plan says and what was found, and writes both beside the other results of this processor."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default 5)")
-    rounds, load = parser.parse_args().rounds, os.getloadavg()[0]
-    at_once = {n: dist.launcher(rates, n_gpus=n)(rounds) if n > 1 else [rates(rounds)] for n in (1, 2, 4)}
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], help="of which numbers steps are measured (default 1 2 4)")
+    args = parser.parse_args()
+    rounds, numbers, load = args.rounds, args.processes, os.getloadavg()[0]
+    at_once = {n: dist.launcher(rates, n_gpus=n)(rounds) if n > 1 else [rates(rounds)] for n in numbers}
     pairs = dist.launcher(links, n_gpus=2)(rounds)[0]
     link = planning.Link(statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs))
-    measured = {n: dist.launcher(steps, n_gpus=n)(rounds) if n > 1 else [steps(rounds)] for n in (1, 2, 4)}
+    measured = {n: dist.launcher(steps, n_gpus=n)(rounds) if n > 1 else [steps(rounds)] for n in numbers}
     print(f"link: {1e6 * link.latency:.0f} us, {link.bandwidth / 1e9:.2f} GB/s; load {load:.1f} before, {os.getloadavg()[0]:.1f} behind")
     rows = []
     for name, (make, shape) in networks().items():
         work = planning.work_of(make(), np.zeros(shape, np.float32))
-        for n in (1, 2, 4):
+        for n in numbers:
             rate, handling = (statistics.median(r[i] for rank in at_once[n] for r in rank[name]) for i in (0, 1))
             said = planning.plan(work, planning.Network(1 << 30, link, link), rate, shape[0] * n, data=n, handling=handling)
             took = statistics.median(statistics.mean(rank[name][i] for rank in measured[n]) for i in range(rounds))
