@@ -24,7 +24,7 @@ except ImportError:
     onnxruntime = None
 
 EVALUATOR_LACKS = ("conv_transposed", "cumprod", "gather", "lstm")  # groups; scans from the end; indices of fewer elements
-EVALUATED_SINCE = {"DequantizeLinear": 19}  # operators whose older forms the evaluator lacks, though they mean the same
+EVALUATED_SINCE = {"DequantizeLinear": 19, "Scatter": 11}  # operators whose older forms the evaluator lacks, though they mean the same
 APART = {  # results that are not compared: why
     "even_steps": "its dtype is an attribute, which the case has as float64",
     "affine_grid": "as even_steps",

@@ -11,6 +11,7 @@ import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
+from tengen.autodiff import grad
 from tengen.base.errors import ArgumentError
 from tengen.cli.main import main
 from tengen.interop.onnx import RUNTIMES, load, save, to_proto
@@ -185,8 +186,9 @@ def test_the_lowest_opset_that_can_say_it():
     conv = traced(net)
     cases = (
         (conv, 7), (traced(lambda x: F.maximum(x, 0.5)), 8), (traced(lambda x: F.where(x > 0, x, 1.0)), 9),
-        (traced(lambda x: x[:, :, ::2].sum(1)), 10), (traced(lambda x: F.cumsum(x, 1)), 11), (traced(lambda x: F.hswish(x)), 7),
-        (traced(lambda x: x.mean((1, 2))), 7), (traced(lambda x: F.mish(x)), 18),
+        (traced(lambda x: x[:, :, ::2].sum(1)), 7), (traced(lambda x: F.cumsum(x, 1)), 11), (traced(lambda x: F.hswish(x)), 7),
+        (traced(lambda x: x.mean((1, 2))), 7), (traced(lambda x: F.mish(x)), 7),
+        (traced(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)), 9),
     )  # fmt: skip
     for run, opset in cases:
         want = [run(Tensor(x)).numpy()]
@@ -196,12 +198,30 @@ def test_the_lowest_opset_that_can_say_it():
             assert opset_of(proto) == version
             close(theirs(proto, x), want)
             close([load(proto)(x).numpy()], want)
-    with pytest.raises(ArgumentError, match=r"does not fit opset 13:\n  Mish .*: opset 13 has no such operator"):
-        to_proto(traced(lambda x: F.mish(x)), opset=13)
-    with pytest.raises(ArgumentError, match=r"HardSwish_node: it has no operator HardSigmoid \[at .*test_onnx_out.py"):
-        to_proto(traced(lambda x: F.hswish(x)), runtime="mace")
+    with pytest.raises(ArgumentError, match=r"does not fit opset 13:\n  BitwiseAnd .*: opset 13 has no such operator"):
+        to_proto(traced(lambda x: F.bitwise_and(x.astype("int32"), 5)), opset=13)
     with pytest.raises(ArgumentError, match="is an attribute, and here it is computed"):
         to_proto(trace(lambda x: x[:, : x.shape[0]], dynamic_axes={"x": {0: "n"}}, symbolic=True, example_input=Tensor(x)), opset=9)
+
+
+def test_operators_that_older_opsets_say_by_several():
+    """Bits stay, of NaN and infinities, of negative numbers and the ends of integers."""
+    x = np.array([[0.0, -0.0, 1.5, -2.0, np.nan, np.inf, -np.inf, 3e38], [0.0, 0.0, np.nan, 2.0, np.nan, np.inf, np.inf, -3e38]], np.float32)
+    i = np.array([[-(1 << 31), (1 << 31) - 1, -7, 7, -7, 7, 0, 3], [1, -1, 3, -3, -3, 3, 5, 3]], np.int32)
+    small = i.astype(np.int8)
+    floats = lambda x: (x[0] >= x[1], x[0] <= x[1], F.equal(x[0], x[1]), F.not_equal(x[0], x[1]), F.isinf(x), x[:, ::-3], x[::-1, 1:7:2])
+    ordered = lambda x: (*F.sort(x, axis=1), F.scatter(x, 1, Tensor([[3], [0]]), Tensor([[9.0], [8.0]])), F.max(x, axis=-1))
+    whole = lambda i: (i[0] >= i[1], i[0] <= i[1], F.maximum(*i), F.minimum(*i), F.mod(i[0], i[1]), F.bitwise_not(i), i[:, ::-2])
+    narrow = lambda s: (s + s, s * s, s - s[::-1], F.bitwise_not(s), F.maximum(s[0], s[1]))
+    for f, given, opset in ((floats, x, 9), (ordered, x[:, [0, 2, 3, 5, 6, 7]][[0, 0]], 9), (whole, i, 9), (narrow, small, 9)):
+        run = trace(f, example_input=Tensor(given))
+        want = [t.numpy() for t in run(Tensor(given))]
+        assert opset_of(to_proto(run)) == opset
+        for version in (opset, 11, 13, 18):
+            proto = to_proto(run, opset=version)
+            for a, b in zip(theirs(proto, given), want, strict=True):
+                assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), (version, a, b)
+            assert [t.numpy().tobytes() for t in load(proto)(given)] == [b.tobytes() for b in want]
 
 
 def test_who_will_read_it():
@@ -215,6 +235,14 @@ def test_who_will_read_it():
     said = r"(?s)does not fit mace:.*opsets 7 to 9, this is 11.*Erf_node: it has no operator Erf \[at .*out.py"
     with pytest.raises(ArgumentError, match=said):
         to_proto(odd, runtime="mace")
+    gates = trace(lambda x: F.hswish(x) + F.hsigmoid(x), example_input=Tensor(x))  # of operators that MACE has
+    proto = to_proto(gates, runtime="mace")
+    assert {n.op_type for n in proto.graph.node} <= {"Mul", "Add", "Clip", "Identity"}
+    close(theirs(proto, x), [gates(Tensor(x)).numpy()])
+    at = Tensor([0])
+    added = trace(lambda x: grad(lambda x: x[at, at].sum())(x), example_input=Tensor(x))  # adds where the elements come from
+    with pytest.raises(ArgumentError, match=r"its ScatterND takes no reduction \[at .*out.py"):
+        to_proto(added, runtime="tensorrt")
     wide = trace(net, dynamic_axes={"x": {0: "batch"}}, symbolic=True, example_input=Tensor(x))
     wide(Tensor(x))
     with pytest.raises(ArgumentError, match="open extents, .'batch', 3, 32, 32"):

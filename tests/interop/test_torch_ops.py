@@ -13,8 +13,12 @@ torch_cases, torch_samples = pytest.importorskip("torch_cases"), pytest.importor
 RANDOM = {"aten.native_dropout", "aten.rand", "aten.randn", "aten.randperm"}  # have a test of their own
 UNSET = {"aten.empty.memory_format", "aten.empty_strided"}  # PyTorch's values are what lies in memory
 IN_PLACE = {"aten.resize_", "aten.atan2.out", "aten.sym_is_contiguous"}  # no functional program calls them
-UNREAD = {"_linalg_det": 1, "_linalg_slogdet": 2, "_linalg_solve_ex": 1, "linalg_inv_ex": 1, "linalg_cholesky_ex": 1}  # outputs before those
-# that are for PyTorch's own gradients and errors
+UNREAD = {  # -> the number of outputs before those that are for PyTorch's own gradients and errors
+    "_linalg_det": 1, "_linalg_slogdet": 2, "_linalg_solve_ex": 1, "linalg_inv_ex": 1, "linalg_cholesky_ex": 1, "linalg_lstsq": 1,
+}  # fmt: skip
+APART = {  # PyTorch's results in float64 are this far from mpmath's, which Tengen's are not
+    f"special_{name}": 5e-6 for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai")
+}
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
@@ -51,14 +55,14 @@ def test_ops_give_what_pytorch_gives(family, dtype):
             continue
         ran += 1
         try:
-            if name == "_embedding_bag":  # what else it returns is for PyTorch's own gradient
+            if name in ("_embedding_bag", "_ctc_loss", "_ctc_loss.Tensor"):  # what else they return is for PyTorch's own gradient
                 want, have = want[0], torch_cases.call(target, args, kwargs, [0])[0]
             else:
                 have = torch_cases.call(target, args, kwargs)
             if name in UNREAD:
                 assert have[UNREAD[name] :] == (None,) * (len(want) - UNREAD[name])
                 want, have = want[: UNREAD[name]], have[: UNREAD[name]]
-            torch_cases.compare(want, have)
+            torch_cases.compare(want, have, APART.get(name))
         except Exception as e:
             wrong.append(
                 f"{name}{[tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args]}, {kwargs}: {type(e).__name__}: {e}"
@@ -78,7 +82,9 @@ def test_gradients_are_pytorchs(family):
             continue
         if name in ("cholesky_solve", "cholesky_inverse"):  # PyTorch's is not 0 in the triangle that is not read
             continue
-        if name == "scatter_reduce.two" and args[-1] == "prod":  # an error of Tengen's, which says why
+        if "_ctc_loss" in name:  # PyTorch's is right of what passes through a log_softmax alone
+            continue
+        if name in ("scatter_reduce.two", "index_reduce") and args[-1] == "prod":  # an error of Tengen's, which says why
             continue
         pair = torch_cases.gradients(torch_samples.target_of(f"aten.{name}"), args, kwargs)
         if pair is None:

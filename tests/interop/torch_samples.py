@@ -315,6 +315,12 @@ def images(m):
         yield "grid_sampler_2d", (x, grid, mode, padding, corners), {}
     if not m.dtype.is_floating_point:
         return
+    grid = torch.rand(2, 3, 2, 4, 3, generator=m.g).to(m.dtype) * 2.4 - 1.2
+    for mode, padding, corners in ((0, 0, False), (1, 1, True), (0, 2, False)):
+        yield "grid_sampler_3d", (m.x(2, 2, 3, 4, 5), grid, mode, padding, corners), {}
+    for way in ("bilinear", "bicubic"):
+        yield f"_upsample_{way}2d_aa", (x, [3, 4], False), {}
+        yield f"_upsample_{way}2d_aa.vec", (x, None, False, [3.0, 0.5]), {}
     yield "convolution_backward", (
         m.x(2, 3, 5, 4), x, m.x(3, 4, 3, 3), [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True],
     ), {}  # fmt: skip
@@ -373,6 +379,69 @@ def matrices(m):
         yield "linalg_qr", (m.x(2, 5, 3), mode), {}
     yield "_linalg_svd", (m.x(2, 4, 3), False, False), {}
     yield "_linalg_eigh", (good, "U", False), {}
+    yield "linalg_lu", (a,), {}
+    yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {}
+    yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {"rtol": torch.tensor(0.3, dtype=m.dtype)}
+    yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {"atol": torch.tensor(0.5, dtype=m.dtype)}
+    yield "linalg_lstsq", (m.x(2, 5, 3), m.x(2, 5, 2)), {}
 
 
-FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations, matrices)
+def special(m):
+    """Functions of probability and physics."""
+    if m.dtype is torch.bool:
+        return
+    x = m.x(3, 7) * 3
+    names = "i0 i0e i1 i1e bessel_j0 bessel_j1 modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 airy_ai erfcx"
+    for name in names.split():
+        yield name if name == "i0" else f"special_{name}", (x,), {}
+    positive = m.unit(3, 7) * 9
+    for name in "bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1".split():
+        yield f"special_{name}", (positive,), {}
+    yield "erfinv", (m.unit(3, 7) * 2 - 1,), {}
+    yield "special_ndtri", (m.unit(3, 7),), {}
+    yield "special_zeta", (positive + 1.5, m.unit(7) + 1), {}
+    yield "special_zeta.other_scalar", (positive + 1.5, 2.0), {}
+    yield "special_zeta.self_scalar", (2.0, positive), {}
+    yield "polygamma", (2, positive), {}
+    if m.dtype.is_floating_point:
+        yield "igamma", (positive, m.unit(7) * 5), {}
+        yield "igammac", (positive, m.unit(7) * 5), {}
+
+
+def ordered(m):
+    """What sorts, counts, and writes at places."""
+    x, gaps = m.x(4, 6), m.distinct(4, 6)
+    if m.dtype.is_floating_point:
+        gaps[[0, 2, 3], [1, 1, 5]] = math.nan
+    for dim, keep in ((0, False), (1, True)):
+        yield "mode", (x if m.dtype is torch.bool else x.round(), dim, keep), {}
+        if m.dtype is not torch.bool:
+            yield "nanmedian.dim", (gaps, dim, keep), {}
+    if m.dtype.is_floating_point:
+        yield "nanmedian", (gaps,), {}
+        yield "dist", (x, m.x(6), 3.0), {}
+        yield "_unique2", (torch.tensor([2, math.nan, 1, 2, math.nan], dtype=m.dtype), True, True, True), {}
+    rows = m.x(5, 2, 3).round().clamp(-1, 1)[[0, 1, 1, 0, 3]] if m.dtype is not torch.bool else m.x(5, 2, 3)
+    yield "_unique", (rows, True, True), {}
+    for dim in (0, -1):
+        yield "unique_dim", (rows, dim, True, True, True), {}
+        yield "unique_dim_consecutive", (rows, dim, True, True), {}
+    yield "unique_consecutive", (rows, True, True), {}
+    yield "unique_consecutive", (rows[:0], True, True), {}
+    yield "unique_consecutive", (rows, True, True, 0), {}
+    yield "put", (x, torch.tensor([[1, 7], [20, 0]]), m.x(2, 2)), {}
+    if m.dtype is not torch.bool:
+        yield "put", (x, torch.tensor([[1, 7], [1, 0]]), m.x(2, 2), True), {}
+        yield "index_reduce", (x, 1, torch.tensor([1, 1, 5]), m.x(4, 3), "amax"), {}
+        yield "index_reduce", (x, 0, torch.tensor([1, 1, 3]), m.x(3, 6), "prod"), {"include_self": False}
+    yield "diagonal_scatter", (x, m.x(4)), {}
+    yield "diagonal_scatter", (m.x(3, 4, 6), m.x(4, 2), 1, -1, 0), {}
+    yield "tril_indices", (3, 5, 1), {}
+    yield "triu_indices", (5, 3, -1), {"dtype": torch.int32}
+    if m.dtype.is_floating_point:
+        labels, steps, many = m.i(4, 2, 3) + 1, torch.tensor([7, 6]), torch.tensor([3, 2])
+        yield "_ctc_loss.Tensor", (m.x(7, 2, 5).log_softmax(2), labels, steps, many), {}
+        yield "_ctc_loss", (m.x(7, 2, 5).log_softmax(2), labels, [7, 6], [3, 2], 0, True), {}
+
+
+FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations, matrices, special, ordered)

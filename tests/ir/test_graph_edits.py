@@ -247,6 +247,25 @@ def test_what_holds_the_batch_follows_it(f):
         assert all(r._parent is not None for r in g.regions())
 
 
+def test_an_open_batch_becomes_a_number(tmp_path):
+    """In what has no operand with it too: first states of zeros, which an LSTM takes, and the batch as a number."""
+    steps, x = M.LSTM(3, 5, batch_first=True), data(2, 4, 3)
+    f = tengen.trace(lambda x: (steps(x)[0][:, -1], x * x.shape[0] / 3), dynamic_axes={"x": {0: "n"}}, symbolic=True)
+    f(Tensor(x))
+    f.dump(tmp_path / "f.tgn")
+    for size, n in ((2, 2), ("m", 3), (3, 3)):
+        g = Graph.of(tengen.load_graph(tmp_path / "f.tgn"))
+        g.set_batch(size)
+        assert g.inputs[0].type.shape[0] == size or str(g.inputs[0].type.shape[0]) == size
+        for got, want in zip(run(g, data(n, 4, 3)), f(Tensor(data(n, 4, 3)))):
+            assert got.tobytes() == want.numpy().tobytes()
+    g = Graph.of(tengen.load_graph(tmp_path / "f.tgn"))
+    text = str(g)
+    with pytest.raises(TengenError, match="negative extent"):
+        g.set_batch(-1)
+    assert str(g) == text
+
+
 def test_a_part_of_an_axis_does_not_follow_another_extent():
     """It may be counted from either end, or be a share; all of an axis, or one element that is not the last, is not in doubt."""
     g = Graph.of(lambda x: x[:, 2:] * 2, data(2, 4, 3))

@@ -17,7 +17,7 @@ from tengen.ir.graph import Constant, Node, Value, map_attr
 from tengen.ir.graph import Graph as Plain
 from tengen.ir.types import Dim, TensorType
 from tengen.ir.verify import describe
-from tengen.loops.lang import Expr, const, substitute, var
+from tengen.loops.lang import Expr, as_int, const, substitute, var
 from tengen.ops.calls import signature_of
 from tengen.ops.define import lookup
 from tengen.passes.extents import check_symbols
@@ -132,6 +132,14 @@ def as_extent(d: Any) -> Dim:
     raise VerifyError(f"an extent is an int, or the name of one that is open, got {d!r}")
 
 
+def follow_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
+    """Makes a graph follow inputs whose first extent has changed from `old` to `new`. changed: these inputs, with the types that they had."""
+    if isinstance(old, Expr) and not any(holds(d, old) for v in g.inputs for d in v.type.shape):
+        put_in_place(g, old, new)
+    else:
+        scale_batch(g, old, new, changed)
+
+
 def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
     """Derives the types of what is made of `changed`, values with the types that they had. Attributes that are shapes get a first extent of
     `new` in place of `old` where that of an operand has changed so. Where the op then fits no more, what it reads besides becomes `new` of what
@@ -198,6 +206,38 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
         if old == PROBE and any(isinstance(d, int) and d and d % PROBE == 0 for v in n.outputs for d in v.type.shape):
             raise VerifyError(f"graph {g.name}, {describe(n)}: its extents cannot follow a batch that is open; help: a number")
+
+
+def holds(d: Dim, symbol: Expr) -> bool:
+    """Whether an extent is a symbol, or is computed from it."""
+    return isinstance(d, Expr) and (d is symbol or any(holds(a, symbol) for a in d.args))
+
+
+def put_in_place(g: Plain, old: Expr, new: Dim) -> None:
+    """Another extent for a symbol that no input has any more, in all types and attributes: those of zeros for each example, of sizes as
+    numbers. VerifyError where an op does not fit it."""
+    to = {old: new if isinstance(new, Expr) else const(new)}
+
+    def other(d: Any) -> Any:
+        if not (isinstance(d, Expr) and holds(d, old)):
+            return d
+        e = substitute(d, to)
+        return e if (n := as_int(e)) is None else n
+
+    for inner in g.graphs():
+        for v in inner.values():
+            if any(isinstance(d, Expr) for d in v.type.shape):
+                v.type = TensorType(tuple(map(other, v.type.shape)), v.type.dtype)
+        for n in inner.nodes:
+            n.attrs = {k: map_attr(a, other) for k, a in n.attrs.items()}
+    for inner in g.graphs():
+        for n in inner.nodes:
+            try:
+                n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs)
+            except VerifyError as e:
+                raise VerifyError(f"graph {inner.name}, {describe(n)}: {e}") from e
+            for v, t in zip(n.outputs, types):
+                v.type = t
 
 
 def _bodies(n: Node, old: Dim, new: Dim) -> dict[str, Any]:

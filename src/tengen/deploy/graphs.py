@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, VerifyError
 from tengen.base.files import File
-from tengen.deploy.deriving import PROBE, as_extent, as_plain, attributes_of, check_complete, derive, recorded, scale_batch
+from tengen.deploy.deriving import PROBE, as_extent, as_plain, attributes_of, check_complete, derive, follow_batch, recorded
 from tengen.deploy.dump import Dumped, dump, portable
 from tengen.deploy.loader import derived_types, load_graph
 from tengen.deploy.model import Model
@@ -445,7 +445,7 @@ class Graph(Plain):
                 before = {v: v.type for v in chosen}
                 for v in chosen:
                     v.type = TensorType((n, *v.type.shape[1:]), v.type.dtype)
-                scale_batch(self, b, n, before)
+                follow_batch(self, b, n, before)
                 b = n
             for g in self.graphs():
                 for node in g.nodes:

@@ -11,10 +11,8 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.base.device import default_device
-from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.writer import WRITERS, Writer
 from tengen.ir.graph import Node
-from tengen.loops.lang import as_int
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import Tensor, tensor_over
 from tengen.tensor.recorder import Recorder
@@ -203,25 +201,6 @@ def ordered(x: Tensor, order: Tensor, back: bool) -> Tensor:
 
 
 # -- running, and over steps ---------------------------------------------------------------------------------------------------
-def running(larger: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """The extreme of the elements so far, over 1, 2, 4, ... of them."""
-
-    def so_far(x: Tensor, axis: int) -> Tensor:
-        extent, step = as_int(x.shape[axis]), 1
-        if extent is None:
-            raise ArgumentError("an open axis, whose extent says how many steps there are")
-        at = lambda lo, hi: (slice(None),) * axis + (slice(lo, hi),)
-        while step < extent:
-            x, step = F.concat([x[at(0, step)], larger(x[at(step, extent)], x[at(0, extent - step)])], axis), 2 * step
-        return x
-
-    return so_far
-
-
-says("running_max")(running(F.maximum))
-says("running_min")(running(F.minimum))
-
-
 @says("cumprod")
 def cumprod(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
     """A scan along the axis."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError
+from tengen.interop.onnx.older import FORMS, Parts
 
 OLDEST, WRITTEN = 7, 18  # opsets: the oldest that is written, and that of the writers' forms
 ATTRIBUTES = {  # op -> (the opset since which these are inputs, which were attributes before; by their position)
@@ -22,27 +24,42 @@ SAME = {"largest": 1, "allowzero": 0, "reduction": b"none", "steps": 1}  # attri
 LIGHT = 1 << 12  # bytes
 LAST = 11  # the opset since which negative axes count from the end
 AXES = ("axis", "axes", "scan_input_axes", "scan_output_axes")
-HARD_SWISH = 14  # the opset since which there is one
 SOFTMAX = 13  # the opset since which a softmax has one axis; before, all from it on, which for the last one is the same
 
 
-def in_opset(proto: Any, opset: int, types: Mapping[str, int] | None = None) -> tuple[Any, list[str]]:
+Has = Callable[[str], bool]
+
+
+def any_operator(name: str) -> bool:
+    """Whether an operator is there for one who has all of them."""
+    return True
+
+
+@dataclass
+class Inferred:
+    """What is known of values by name: element types, extents (None for those that are open or not known) and the file's arrays."""
+
+    types: dict[str, int]
+    shapes: dict[str, tuple[int | None, ...]]
+
+
+def in_opset(proto: Any, opset: int, has: Has = any_operator, inferred: Inferred | None = None) -> tuple[Any, list[str]]:
     """A model of the writers' forms in another opset, and the nodes that this opset cannot say, each with the reason.
 
     Args:
-        types: the element types of values by name; None: they are derived.
+        has: whether who will read it has an operator: others are written as several, where that can be. inferred: what is known of its
+            values; None: it is derived.
     """
     import onnx
 
     made = onnx.ModelProto()
     made.CopyFrom(proto)
-    for g in graphs(made.graph):
-        taken_apart(g, opset)
+    inferred = infer(without_weights(proto)) if inferred is None else inferred
     known = {t.name: t for t in proto.graph.initializer}
-    types = element_types(without_weights(proto)) if types is None else types
-    problems = [
-        f"{n.op_type} ({n.name}): {why}" for g in graphs(made.graph) for n in g.node if (why := turned(n, opset, known, types))
-    ]
+    into = Into(opset, has, Inferred(dict(inferred.types), inferred.shapes), known)
+    for g in graphs(made.graph):
+        into.rewrite(g)
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(a, name) for name, a in into.arrays.items())
     del made.opset_import[:]
     made.opset_import.append(onnx.helper.make_opsetid("", opset))
     made.ir_version = max(4, onnx.helper.find_min_ir_version_for(list(made.opset_import), ignore_unknown=True))
@@ -51,36 +68,63 @@ def in_opset(proto: Any, opset: int, types: Mapping[str, int] | None = None) -> 
     for i, t in reversed(list(enumerate(made.graph.initializer))):
         if t.name not in read:
             del made.graph.initializer[i]
-    return made, problems
+    return made, into.problems
 
 
-def taken_apart(graph: Any, opset: int) -> None:
-    """Writes operators of a graph as several where an opset is older than they are: x HardSigmoid(x) for HardSwish."""
-    import onnx
+class Into:
+    """Nodes are brought into an opset: in its form of their operator, or as several nodes (`older.py`).
 
-    if opset >= HARD_SWISH or all(n.op_type != "HardSwish" for n in graph.node):
-        return
-    found = []
-    for n in graph.node:
-        if n.op_type != "HardSwish":
-            found.append(n)
-            continue
-        x, y, gate = n.input[0], n.output[0], f"{n.output[0]}/gate"
-        found.append(onnx.helper.make_node("HardSigmoid", [x], [gate], name=n.name, alpha=1 / 6, beta=0.5))
-        found.append(onnx.helper.make_node("Mul", [x, gate], [y], name=f"{n.name}/product"))
-    made = [onnx.NodeProto.FromString(n.SerializeToString()) for n in found]
-    del graph.node[:]
-    graph.node.extend(made)
+    Attributes:
+        has: whether who will read it has an operator. problems: nodes that the opset cannot say. arrays: new ones by name.
+    """
+
+    def __init__(self, opset: int, has: Has, inferred: Inferred, known: Mapping[str, Any]):
+        self.opset, self.has, self.inferred, self.known = opset, has, inferred, known
+        self.problems: list[str] = []
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def rewrite(self, graph: Any) -> None:
+        """Brings the nodes of a graph into the opset, without those in its nodes."""
+        import onnx
+
+        found = [m for n in graph.node for m in self.nodes(n)]
+        made = [onnx.NodeProto.FromString(n.SerializeToString()) for n in found]
+        del graph.node[:]
+        graph.node.extend(made)
+
+    def nodes(self, n: Any) -> list[Any]:
+        """The nodes that one becomes; itself, with a problem told, where it cannot be said."""
+        import onnx
+
+        plain = onnx.NodeProto()
+        plain.CopyFrom(n)
+        why = turned(n, self.opset, self.known, self.inferred)
+        if not why and self.has(plain.op_type):
+            return [n]
+        parts = Parts(plain, self.inferred.types, self.inferred.shapes, self.known)
+        made = FORMS[plain.op_type](parts, plain, list(plain.input)) if plain.op_type in FORMS else None
+        if made is not None:
+            more = {k: onnx.numpy_helper.from_array(a, k) for k, a in parts.arrays.items()}
+            inner = Into(self.opset, self.has, self.inferred, {**self.known, **more})
+            last = {x: name for x, name in zip((made,) if isinstance(made, str) else made, plain.output)}
+            found = [m for part in parts.nodes for m in inner.nodes(part)]
+            if not inner.problems and all(self.has(m.op_type) for m in found):
+                self.arrays |= parts.arrays | inner.arrays
+                for m in found:  # the results have the names that others read
+                    m.input[:], m.output[:] = ([last.get(x, x) for x in names] for names in (m.input, m.output))
+                return found
+        self.problems += [f"{plain.op_type} ({plain.name}): {why}"] if why else []
+        return [n]
 
 
-def lowest(proto: Any) -> Any:
-    """The model in the lowest opset that can say it."""
+def lowest(proto: Any, has: Has = any_operator) -> Any:
+    """The model in the lowest opset that can say it. has: as of `in_opset`."""
     import onnx
 
     light = without_weights(proto)
-    types, problems = element_types(light), [""]
+    inferred, problems = infer(light), [""]
     for opset in range(OLDEST, WRITTEN + 1):
-        made, problems = in_opset(light, opset, types)
+        made, problems = in_opset(light, opset, has, inferred)
         if problems:
             continue
         try:
@@ -89,7 +133,7 @@ def lowest(proto: Any) -> Any:
             if opset == WRITTEN:
                 raise
             continue
-        return in_opset(proto, opset, types)[0]
+        return in_opset(proto, opset, has, inferred)[0]
     raise ArgumentError("\n".join(["no opset says these nodes:", *(f"  {p}" for p in problems)]))
 
 
@@ -120,14 +164,19 @@ def graphs(graph: Any) -> Iterator[Any]:
                 yield from graphs(a.g)
 
 
-def element_types(proto: Any) -> Mapping[str, int]:
-    """The element types of values by name, as far as they can be derived."""
+def infer(proto: Any) -> Inferred:
+    """What can be derived of a model's values."""
     import onnx
 
-    found: dict[str, int] = {}
+    found = Inferred({}, {})
     for g in graphs(onnx.shape_inference.infer_shapes(proto, strict_mode=True).graph):
-        found.update((t.name, t.data_type) for t in g.initializer)
-        found.update((v.name, v.type.tensor_type.elem_type) for v in (*g.input, *g.value_info, *g.output))
+        for t in g.initializer:
+            found.types[t.name], found.shapes[t.name] = t.data_type, tuple(t.dims)
+        for v in (*g.input, *g.value_info, *g.output):
+            tensor = v.type.tensor_type
+            found.types[v.name] = tensor.elem_type
+            if tensor.HasField("shape"):
+                found.shapes[v.name] = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
     return found
 
 
@@ -142,8 +191,8 @@ def schema(op: str, opset: int) -> Any:
         return None
 
 
-def turned(n: Any, opset: int, known: Mapping[str, Any], types: Mapping[str, int]) -> str:
-    """Brings a node into the form of an opset. Returns "", or why that cannot be said."""
+def turned(n: Any, opset: int, known: Mapping[str, Any], inferred: Inferred) -> str:
+    """Brings a node into an opset's form of its operator. Returns "", or why that cannot be said."""
     import onnx
 
     s = schema(n.op_type, opset)
@@ -165,18 +214,45 @@ def turned(n: Any, opset: int, known: Mapping[str, Any], types: Mapping[str, int
                 del n.input[i]
     if n.op_type == "DFT" and opset >= 20:
         return "the axis of a DFT is an input since opset 20; help: opset=19"
+    if n.op_type == "Reshape" and n.input[1] in known and 0 not in onnx.numpy_helper.to_array(known[n.input[1]]):
+        without(n, "allowzero")
     for a in list(n.attribute):
+        if a.name in AXES and opset < LAST:
+            from_front(n, a, inferred.shapes)
         if a.name not in s.attributes:
             if a.name not in SAME or np.any(np.asarray(onnx.helper.get_attribute_value(a), dtype=object) != SAME[a.name]):
                 return f"opset {opset} has no attribute {a.name}"
             n.attribute.remove(a)
         elif a.name in AXES and opset < LAST and min([a.i, *a.ints]) < 0:
             return f"in opset {opset} axes do not count from the end"
-    if n.op_type == "Softmax" and opset < SOFTMAX and [a.i for a in n.attribute if a.name == "axis"] not in ([-1], [1]):
+    if n.op_type == "Softmax" and opset < SOFTMAX and not is_last(n, inferred.shapes):
         return f"in opset {opset} a softmax is over all axes from one on"
     if not s.min_input <= len(n.input) <= s.max_input or len(n.output) > s.max_output:
         return f"opset {opset} takes {s.min_input} to {s.max_input} inputs"
-    return untyped(n, s, types, opset)
+    return untyped(n, s, inferred.types, opset)
+
+
+def without(n: Any, name: str) -> None:
+    """Takes an attribute off a node."""
+    for a in [a for a in n.attribute if a.name == name]:
+        n.attribute.remove(a)
+
+
+def from_front(n: Any, a: Any, shapes: Mapping[str, tuple]) -> None:
+    """Makes negative axes of an attribute count from the first one, where it is known how many there are."""
+    if n.input[0] not in shapes:
+        return
+    ndim = len(shapes[n.input[0]]) + (len(a.ints) if n.op_type == "Unsqueeze" else 0)
+    if a.name == "axis":
+        a.i += ndim if a.i < 0 else 0
+    else:
+        a.ints[:] = [i + ndim if i < 0 else i for i in a.ints]
+
+
+def is_last(n: Any, shapes: Mapping[str, tuple]) -> bool:
+    """Whether a softmax is over the last axis."""
+    axis = next((a.i for a in n.attribute if a.name == "axis"), -1)
+    return axis == -1 or n.input[0] in shapes and axis == len(shapes[n.input[0]]) - 1
 
 
 def untyped(n: Any, s: Any, types: Mapping[str, int], opset: int) -> str:

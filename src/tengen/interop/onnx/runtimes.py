@@ -23,6 +23,7 @@ class Runtime:
     Attributes:
         oldest, newest: opsets. only: its operators; None: all but `without`. open: whether extents may be open. space: for how many
             axes of space it has convolutions and pools. symmetric: whether integers of pairs are int8 with zero points of 0 alone.
+        unreduced: operators that write at places, and take no sums there.
     """
 
     oldest: int
@@ -32,6 +33,11 @@ class Runtime:
     open: bool = True
     space: tuple[int, ...] = (1, 2, 3)
     symmetric: bool = False
+    unreduced: frozenset[str] = frozenset()
+
+    def has(self, op: str) -> bool:
+        """Whether it has an operator."""
+        return op not in self.without and (self.only is None or op in self.only)
 
 
 MACE = frozenset(
@@ -64,7 +70,7 @@ TENSORRT_LACKS = frozenset(
 )
 RUNTIMES = {
     "mace": Runtime(7, 9, MACE, open=False, space=(2,)), "tengine": Runtime(7, 12, TENGINE, open=False, space=(2,)),
-    "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3), symmetric=True),
+    "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3), symmetric=True, unreduced=frozenset({"ScatterND"})),
     "openvino": Runtime(7, 23, without=frozenset({"Det", "DeformConv", "Bernoulli"})),
     "coreml": Runtime(7, 10, COREML, space=(1, 2)),
 }  # fmt: skip
@@ -87,8 +93,10 @@ def misfits(proto: Any, r: Runtime) -> Iterator[tuple[str, str]]:
                 zero = zeros.get(n.input[2]) if len(n.input) > 2 else None
                 if zero is None or zero.dtype != np.int8 or zero.any():
                     yield n.name, f"its {n.op_type} has int8 with zero points of 0; help: tengen.quantization.quantize of a network in training"
-            if n.op_type in r.without or r.only is not None and n.op_type not in r.only:
+            if not r.has(n.op_type):
                 yield n.name, f"it has no operator {n.op_type}"
+            if n.op_type in r.unreduced and any(a.name == "reduction" and a.s != b"none" for a in n.attribute):
+                yield n.name, f"its {n.op_type} takes no reduction"
             kernel = [a.ints for a in n.attribute if a.name in ("kernel_shape", "strides")]
             if n.op_type in WINDOWS and kernel and len(kernel[0]) not in r.space:
                 yield n.name, f"it has no {n.op_type} over {len(kernel[0])} axes of space"

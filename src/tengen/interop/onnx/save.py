@@ -16,7 +16,7 @@ from tengen.deploy.graphs import Graph
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
-from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, in_opset, lowest, without_weights
+from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, any_operator, in_opset, lowest, without_weights
 from tengen.interop.onnx.qdq import forms
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
@@ -164,17 +164,25 @@ def as_model(program: Any) -> Model:
 
 def in_opset_for(proto: Any, opset: int | None, runtime: Runtime | None, name: str, lines: Mapping[str, str]) -> Any:
     """The model in an opset, the lowest one by default, for a runtime. lines: of the user, by nodes' names."""
-    made, problems = (lowest(proto), []) if opset is None else in_opset(proto, opset)
+    has = any_operator if runtime is None else runtime.has
+    made, problems = (lowest(proto, has), []) if opset is None else in_opset(proto, opset, has)
     wrong = [f"  {p}" for p in problems]
     if runtime is not None:
         have = made.opset_import[0].version
         if opset is None and have < runtime.oldest:
-            made, _ = in_opset(proto, have := runtime.oldest)
+            made, _ = in_opset(proto, have := runtime.oldest, has)
         if not runtime.oldest <= have <= runtime.newest:
-            _, late = in_opset(proto, runtime.newest)
+            _, late = in_opset(proto, runtime.newest, has)
             wrong += [f"  {name} reads the opsets {runtime.oldest} to {runtime.newest}, this is {have}", *(f"  {p}" for p in late)]
-        wrong += [f"  {n}: {why}{f' [at {lines[n]}]' if n in lines else ''}" for n, why in misfits(made, runtime)]
+        wrong += [f"  {n}: {why}{line_of(n, lines)}" for n, why in misfits(made, runtime)]
     if wrong:
         more = [f"  and {len(wrong) - 40} more"] if len(wrong) > 40 else []
         raise ArgumentError("\n".join([f"this does not fit {name or f'opset {opset}'}:", *wrong[:40], *more]))
     return made
+
+
+def line_of(node: str, lines: Mapping[str, str]) -> str:
+    """The user's line of a node, or of that of which it is a part, for a message; "" where none is known."""
+    while node and node not in lines:
+        node = node.rpartition("/")[0]
+    return f" [at {lines[node]}]" if node else ""

@@ -129,6 +129,10 @@ class Writer:
             self._extents[e] = self._computed(e)
         return self._extents[e]
 
+    def number(self, e: Dim) -> str:
+        """An extent as an int64 without axes."""
+        return self.array(np.array(e, np.int64)) if isinstance(e, int) else self.emit("Squeeze", self.extent(e))
+
     def _computed(self, e: Expr) -> str:
         if e.op == "const":
             return self.array(np.array([e.attr], np.int64))

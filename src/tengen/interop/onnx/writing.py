@@ -237,20 +237,25 @@ def concat(w: Writer, n: Node, *x: str) -> str:
     return w.emit("Concat", *x, axis=n.attrs["axis"])
 
 
+def count_up(w: Writer, n: Any, first: Any = 0) -> str:
+    """first, first + 1, ... of n numbers, int64."""
+    if isinstance(n, int) and isinstance(first, int):
+        return w.array(np.arange(first, first + n))
+    return w.emit("Range", w.number(first), w.number(first + n), w.number(1))
+
+
 @writes("iota")
 def iota(w: Writer, n: Node, start: str, step: str) -> str:
     """start + i step."""
     t = n.outputs[0].type
-    zero, one = w.array(np.array(0, np.int64)), w.array(np.array(1, np.int64))
-    count = w.emit("Squeeze", w.extent(t.shape[0]))
-    numbers = w.cast(w.emit("Range", zero, count, one), t.dtype)
+    numbers = w.cast(count_up(w, t.shape[0]), t.dtype)
     return w.emit("Add", w.emit("Mul", numbers, w.cast(step, t.dtype)), w.cast(start, t.dtype))
 
 
 @writes("extent_op")
 def extent_op(w: Writer, n: Node) -> str:
     """An extent as a number."""
-    return w.cast(w.emit("Squeeze", w.extent(n.attrs["n"])), n.outputs[0].type.dtype)
+    return w.cast(w.number(n.attrs["n"]), n.outputs[0].type.dtype)
 
 
 # -- indexing ----------------------------------------------------------------------------------------------------------------
@@ -312,7 +317,7 @@ def scatter(w: Writer, n: Node, x: str, at: str, source: str) -> str:
 def one_hot(w: Writer, n: Node, x: str) -> str:
     """1 at each index, 0 elsewhere."""
     t = n.outputs[0].type
-    return w.emit("OneHot", x, w.emit("Squeeze", w.extent(t.shape[-1])), w.array(np.array([0, 1], t.dtype.numpy)))
+    return w.emit("OneHot", x, w.number(t.shape[-1]), w.array(np.array([0, 1], t.dtype.numpy)))
 
 
 @writes("tap_sum")
@@ -460,9 +465,10 @@ def attention(w: Writer, n: Node, q: str, k: str, v: str, mask: str | None = Non
     scores = w.emit("MatMul", w.emit("Mul", q, number(n.attrs["scale"])), w.emit("Transpose", k, perm=perm))
     seen = []  # bools: which keys each query sees
     if causal != "none":
-        ones = w.emit("Expand", w.array(np.array(1, np.int32)), w.shape([queries, keys]))
-        at = w.emit("Squeeze", w.extent(0 if causal == "upper_left" else keys - queries))
-        seen.append(w.cast(w.emit("Trilu", ones, at, upper=0), bool_))
+        first, last = w.array(np.array([0], np.int64)), w.array(np.array([1], np.int64))
+        rows = w.emit("Unsqueeze", count_up(w, queries, 0 if causal == "upper_left" else keys - queries), last)
+        columns = w.emit("Unsqueeze", count_up(w, keys), first)
+        seen.append(w.emit("Not", w.emit("Greater", columns, rows)))
     if mask is not None and type_of(n, 3).dtype is bool_:
         seen.append(mask)
     elif mask is not None:
@@ -563,7 +569,7 @@ def while_loop(w: Writer, n: Node, *operands: str) -> Any:
     a = n.attrs
     if a["keep"]:
         raise ArgumentError("a loop that keeps its states for a gradient")
-    most = "" if a["limit"] is None else w.emit("Squeeze", w.extent(a["limit"]))
+    most = "" if a["limit"] is None else w.number(a["limit"])
     return loop(w, n, most, operands[0], operands, a["carries"])
 
 
@@ -572,7 +578,7 @@ def counted(w: Writer, n: Node, *operands: str) -> Any:
     length, stacked = n.attrs["length"], len(n.outputs) - n.attrs["carries"]
     if n.attrs["reverse"] and stacked:
         raise ArgumentError("a loop over nothing that stacks its results from the end")
-    return loop(w, n, w.emit("Squeeze", w.extent(length)), "", operands, n.attrs["carries"])
+    return loop(w, n, w.number(length), "", operands, n.attrs["carries"])
 
 
 def loop(w: Writer, n: Node, most: str, go: str, operands: Any, carries: int) -> Any:

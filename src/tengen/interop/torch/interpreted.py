@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class TorchCode(TorchState):
 
         args, kwargs = (nest(x, stand_for, (Tensor, np.ndarray)) for x in (args, kwargs))
         after = dict(state)  # PyTorch puts there what the code has assigned to the names
-        with in_mode(module, bool(self.training)), torch.enable_grad(), mode_class()():
+        with in_mode(module, bool(self.training)), torch.enable_grad(), without_onednn(torch), mode_class()():
             made = torch.func.functional_call(module, after, args, kwargs)
         for name in names:
             self._take_over(name, state[name], state[name] if after[name] is held[name] else after[name])  # a module's second name
@@ -115,6 +115,16 @@ def interpret(module: Any) -> TorchCode:
         value = array_of(every[name]) if same == name else found[same].value
         found[name] = Weight(value, name in trained, name in saved, None if same == name else same)
     return TorchCode(module, found)
+
+
+@contextlib.contextmanager
+def without_onednn(torch: Any) -> Iterator[None]:
+    """For a while, PyTorch takes recurrent layers apart, where it would give them to oneDNN whole."""
+    before, torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled, False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def nest(x: Any, f: Callable[[Any], Any], kind: Any) -> Any:

@@ -30,6 +30,7 @@ from tengen.functional import (
 )
 from tengen.functional.resized import cubic, factors_decide, nearest
 from tengen.functional.resized import linear as linear_resized
+from tengen.functional.volumes import affine_grid, grid_sample
 from tengen.ops.calls import all_with_line, also_called
 from tengen.ops.reduce import narrowed, widened
 from tengen.pytorch.functions.dtypes import finfo
@@ -89,7 +90,6 @@ from tengen.pytorch.nn.rare import (
     rrelu,
     shorten_rows,
 )
-from tengen.pytorch.nn.volumes import affine_grid, grid_sample
 from tengen.tensor import Tensor
 from tengen.tensor.in_place import written_to
 

@@ -17,13 +17,14 @@ from tengen.interop.torch.ops import (
     reduction,
     resize,
     shapes,
+    special,
     vision,
 )
 from tengen.interop.torch.registry import OPS, op
 
 FAMILIES = (
     backward, control, convolution, creation, drawing, elementwise, indexing, linalg, normalization, numbers, ordering, pooling, products,
-    reduction, resize, shapes, vision,
+    reduction, resize, shapes, special, vision,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]

@@ -126,6 +126,18 @@ def eye(n: Any, m: Any = None, *, dtype: str | None = None) -> Tensor:
     return F.eye(n, m, 0, named(dtype))
 
 
+@op("tril_indices")
+def tril_indices(rows: int, columns: int, offset: int = 0, *, dtype: str | None = None) -> Tensor:
+    """The (2, N) indices of a lower triangle."""
+    return F.tril_indices(rows, columns, offset).astype(named(dtype, int64))
+
+
+@op("triu_indices")
+def triu_indices(rows: int, columns: int, offset: int = 0, *, dtype: str | None = None) -> Tensor:
+    """The (2, N) indices of an upper triangle."""
+    return F.triu_indices(rows, columns, offset).astype(named(dtype, int64))
+
+
 def _count(x: Tensor) -> Any:
     return math.prod(x.shape)
 

@@ -176,6 +176,12 @@ def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
     return uniform_mask(x.shape, p).astype(x.dtype)
 
 
+@op("bernoulli.Tensor")
+def bernoulli_of(x: Tensor, p: Tensor, *, generator: Any = None) -> Tensor:
+    """As `bernoulli`, with probabilities of another tensor, in x's shape and dtype."""
+    return F.less(random.uniform(size=tuple(x.shape)), p).astype(x.dtype)
+
+
 @op("bernoulli")
 def bernoulli(x: Tensor, *, generator: Any = None) -> Tensor:
     """1 with the probability that stands there."""

@@ -215,3 +215,25 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 def take(x: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
     return F.take(x.reshape(-1), index, 0)
+
+
+@op("index_reduce")
+def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Slices of a source reduced at indices of an axis."""
+    return F.index_reduce(x, dim, index, source, reduce, include_self)
+
+
+@op("put")
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Elements of a source at places of the flattened tensor, or added there."""
+    return index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate).reshape(x.shape)
+
+
+@op("diagonal_scatter")
+def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy with another diagonal of two axes; the source has it as its last axis."""
+    first, second = dim1 % x.ndim, dim2 % x.ndim
+    places = F.arange(source.shape[-1], dtype="int64")
+    front = F.moveaxis(x, (first, second), (0, 1))
+    made = index_put(front, [places + max(-offset, 0), places + max(offset, 0)], F.moveaxis(source, -1, 0))
+    return F.moveaxis(made, (0, 1), (first, second))

@@ -110,5 +110,41 @@ def eigh(a: Tensor, triangle: str = "L", compute_v: bool = True) -> tuple[Tensor
     return tuple(linalg.eigh(whole)) if compute_v else (linalg.eigvalsh(whole), F.zeros((0,), a.dtype))
 
 
+@op("linalg_eig")
+def eig(a: Tensor) -> tuple[Tensor, Tensor]:
+    """(Eigenvalues, eigenvectors) of any square matrices, complex."""
+    return tuple(linalg.eig(a))
+
+
+@op("_linalg_eigvals")
+def eigvals(a: Tensor) -> Tensor:
+    """Eigenvalues of any square matrices, complex."""
+    return linalg.eigvals(a)
+
+
+@op("linalg_lu")
+def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """(P, L, U) with a = P L U."""
+    if not pivot:
+        raise ArgumentError("lu without pivots")
+    return tuple(linalg.lu(a))
+
+
+@op("linalg_pinv.atol_rtol_tensor")
+def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    """Pseudo-inverses; singular values of at most the larger of atol and rtol times the largest one count as 0."""
+    if atol is None:
+        return linalg.pinv(a, rtol=rtol)
+    largest = F.max(linalg.svdvals(a.detach()), -1)
+    share = atol / F.where(F.equal(largest, 0), 1.0, largest)
+    return linalg.pinv(a, rtol=share if rtol is None else F.maximum(share, rtol))
+
+
+@op("linalg_lstsq")
+def lstsq(a: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) -> tuple[Tensor, None, None, None]:
+    """(The solution of the least norm among those of least squares; residuals, rank, singular values)."""
+    return linalg.lstsq(a, b, rtol=rcond).solution, None, None, None
+
+
 op("linalg_matrix_exp")(linalg.matrix_exp)
 op("_linalg_check_errors")(lambda *_, **__: None)

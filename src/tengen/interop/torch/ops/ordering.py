@@ -86,8 +86,74 @@ def bucketize(x: Any, table: Tensor, *, out_int32: bool = False, right: bool = F
     return searchsorted(table, x, out_int32=out_int32, right=right)
 
 
+@op("mode")
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """(The element that is there most often along an axis, a place of it)."""
+    return F.mode(x, dim, bool(keepdim)) if x.ndim else (x, F.zeros((), "int64"))
+
+
+@op("nanmedian.dim")
+def nanmedian_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """(The lower middle element of what is no NaN, its position); a NaN where there is nothing else."""
+    if not x.dtype.is_float:
+        return median_along(x, dim, keepdim)
+    if not x.ndim:
+        return x, F.zeros((), "int64")
+    order = F.argsort(x.detach(), axis=dim)  # NaNs are the last
+    count = F.sum(F.logical_not(F.isnan(x)).astype("int64"), dim, True)
+    places = F.gather(order, dim % x.ndim, F.maximum(count - 1, 0) // 2)
+    values = F.gather(x, dim % x.ndim, places)
+    return (values, places) if keepdim else (F.squeeze(values, dim), F.squeeze(places, dim))
+
+
+@op("nanmedian")
+def nanmedian(x: Tensor) -> Tensor:
+    """Of all elements that are no NaN."""
+    return nanmedian_along(x.reshape(-1), 0)[0]
+
+
+def _distinct(x: Tensor, groups: np.ndarray, first: np.ndarray, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """(Elements or slices, which of them each is, how often each occurs): groups: the number of each; first: a place of each."""
+    flat = F.moveaxis(x, dim, 0) if dim is not None else x.reshape(-1)
+    found = flat[Tensor(first.astype(np.int64))]
+    counts = np.bincount(groups, minlength=len(first)).astype(np.int64)
+    at = Tensor(groups.astype(np.int64))
+    return (found, at.reshape(x.shape), Tensor(counts)) if dim is None else (F.moveaxis(found, 0, dim), at, Tensor(counts))
+
+
 @op("_unique2")
 def unique(x: Tensor, in_order: bool = True, inverse: bool = False, counts: bool = False) -> tuple[Tensor, ...]:
-    """(The distinct elements in order, which of them each element is, how often each occurs): how many there are is asked for."""
-    found, at, many = np.unique(x.numpy(), return_inverse=True, return_counts=True)
-    return tuple(Tensor(np.asarray(v)) for v in (found, at.reshape(x.shape).astype(np.int64), many.astype(np.int64)))
+    """(The distinct elements in order, which of them each element is, how often each occurs): how many there are is asked for. Each NaN is
+    an element of its own."""
+    _, first, groups = np.unique(x.numpy().reshape(-1), return_index=True, return_inverse=True, equal_nan=False)
+    return _distinct(x, groups.reshape(-1), first, None)
+
+
+@op("_unique")
+def unique_without_counts(x: Tensor, in_order: bool = True, inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """As `unique`, without how often."""
+    return unique(x)[:2]
+
+
+@op("unique_dim")
+def unique_along(x: Tensor, dim: int, in_order: bool = True, inverse: bool = False, counts: bool = False) -> tuple[Tensor, ...]:
+    """As `unique`, of slices along an axis, in the order of their first differing elements."""
+    dim %= x.ndim
+    rows = np.moveaxis(x.numpy(), dim, 0).reshape(x.shape[dim], -1)
+    _, first, groups = np.unique(rows, return_index=True, return_inverse=True, axis=0, equal_nan=False)
+    return _distinct(x, groups.reshape(-1), first, dim)
+
+
+@op("unique_consecutive")
+def unique_consecutive(x: Tensor, inverse: bool = False, counts: bool = False, dim: int | None = None) -> tuple[Tensor, ...]:
+    """(Elements, or slices along an axis, that differ from the one before, which of them each is, how many equal ones follow each)."""
+    dim = dim if dim is None else dim % x.ndim
+    rows = x.numpy().reshape(-1, 1) if dim is None else np.moveaxis(x.numpy(), dim, 0).reshape(x.shape[dim], -1)
+    new = np.concatenate([np.ones(min(len(rows), 1), bool), (rows[1:] != rows[:-1]).any(1)])
+    return _distinct(x, np.cumsum(new) - 1, np.flatnonzero(new), dim)
+
+
+@op("unique_dim_consecutive")
+def unique_along_consecutive(x: Tensor, dim: int, inverse: bool = False, counts: bool = False) -> tuple[Tensor, ...]:
+    """`unique_consecutive` of slices along an axis."""
+    return unique_consecutive(x, inverse, counts, dim)

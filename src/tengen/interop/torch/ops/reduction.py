@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import tengen.functional as F
+from tengen import linalg
 from tengen.base.dtype import bool_, float32, float64, uint8
-from tengen.interop.torch.dtypes import named, of
+from tengen.interop.torch.dtypes import alike, named, of
 from tengen.interop.torch.registry import op
 from tengen.loops.lang import as_int, maximum
 from tengen.ops.reduce import extent
@@ -277,3 +278,20 @@ def rooted(total: Tensor, order: float) -> Tensor:
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many elements lie in each of equal bins between two numbers; both 0: the least and the largest element."""
     return F.histc(x, bins, min, max)
+
+
+@op("dist")
+def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference."""
+    x, y = alike(x, y)
+    return linalg.vector_norm((x - y).reshape(-1), ord=p)
+
+
+@op("_ctc_loss", "_ctc_loss.Tensor")
+def ctc_loss(
+    scores: Tensor, targets: Tensor, steps: Any, labels: Any, blank: int = 0, zero_infinity: bool = False
+) -> tuple[Tensor, None]:  # fmt: skip
+    """(The negative log-likelihood of each sequence, what PyTorch's gradient reads), of logarithms of probabilities (T, N, C)."""
+    counts = [n if isinstance(n, Tensor) else Tensor(list(n), dtype="int64") for n in (steps, labels)]
+    each = F.loss.ctc_loss(scores, counts[0], targets, counts[1], blank, "none", log_probs=True, zero_infinity=zero_infinity)
+    return each, None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tengen.functional as F
+from tengen.base.errors import ArgumentError
+from tengen.functional import volumes
 from tengen.functional.resized import cubic, linear, nearest
 from tengen.interop.torch.registry import op
 from tengen.tensor import Tensor
@@ -32,12 +34,28 @@ op("upsample_bicubic2d.vec")(cubic)
 op("upsample_bicubic2d")(lambda x, size, align, *scales: _by_scales(cubic, x, size, scales, align))
 
 
-@op("grid_sampler_2d", "grid_sampler")
+def _smoothed(mode: str) -> Any:
+    """Made smaller with a filter as wide as the step between pixels (`antialias=True`)."""
+
+    def resized(x: Tensor, size: Any, align_corners: bool, factors: Sequence[float] | None = None) -> Tensor:
+        extents = zip(x.shape[2:], factors or ())
+        if not all(isinstance(n, int) and float(n * f).is_integer() for n, f in extents):
+            raise ArgumentError(f"factors {list(factors or ())} of {tuple(x.shape)} with antialias, which are no whole extents; help: size=")
+        return F.interpolate(x, size, factors, mode, align_corners, antialias=True)
+
+    return resized
+
+
+for name in ("bilinear", "bicubic"):
+    op(f"_upsample_{name}2d_aa.vec")(_smoothed(name))
+    op(f"_upsample_{name}2d_aa")(lambda x, size, align, *scales, f=_smoothed(name): _by_scales(f, x, size, scales, align))
+
+
+@op("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
-    """Images read at the places of a grid."""
-    return F.grid_sample(
-        x, grid, ("bilinear", "nearest", "bicubic")[mode], ("zeros", "border", "reflection")[padding], align_corners
-    )
+    """Images, or volumes, read at the places of a grid."""
+    words = ("bilinear", "nearest", "bicubic")[mode], ("zeros", "border", "reflection")[padding]
+    return volumes.grid_sample(x, grid, *words, align_corners)
 
 
-op("affine_grid_generator")(lambda theta, size, align: F.affine_grid(theta, tuple(size), align))
+op("affine_grid_generator")(lambda theta, size, align: volumes.affine_grid(theta, tuple(size), align))
