@@ -124,6 +124,15 @@ def test_counts_that_are_known_read_no_byte_more(dt):
             same(ends, every)
 
 
+def test_the_colours_of_a_pixel_are_read_and_written_without_a_mask():
+    k = Builder("pixel")
+    x, o = k.input("x", float32), k.output("o", float32)
+    for first, count in ((0, 3), (16, 5)):
+        k.store(o, first, k.load(x, first, LANES, count), count)
+    text = emit_kernel(k.build(), Target.named("x86-64-v4"))
+    assert text.count("call <16 x float> @llvm.masked.load") == text.count("call void @llvm.masked.store") == 1
+
+
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_counts_that_only_the_compiler_finds_out_store_no_byte_more(dt):
     """The last elements of rows of 49, as a copy that transposes a tile writes them, last row first."""

@@ -26,6 +26,7 @@ from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 STACK_ALIGN = 64
+FEW_LANES = 4  # of a vector, which are read and written in one or two accesses of 1, 2 or 4 elements
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)
 STREAM_ALIGN = 64  # bytes: addresses of stores past the caches are multiples of it, the width of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
@@ -343,13 +344,19 @@ class _Function(Values):
         else:
             fill = s.other if s.other is not None else const(0, dt)
             other = self.to_memory(self.value(splat(fill)), dt, lanes)
-            if index.lanes > 1 or not self.target.masks(dt.size):
+            if index.lanes > 1 or not self._masks(s.count, dt):
                 x = self._copy_in(s, index, other)
             else:
                 p, mask = self.address(self.base(s.buffer), _memory_type(dt), self.value(index)), self.mask(s.count, dt)
                 name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
                 x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
         return self.from_memory(x, dt, lanes)
+
+    def _masks(self, count: Expr, dt: DType) -> bool:
+        """Whether the lanes before `count` are read or written under a mask. The colours of a pixel are not: a masked vector mostly crosses
+        into the next line of the cache, and takes longer than the two accesses that hold them."""
+        lanes = lang.as_int(count)
+        return self.target.masks(dt.size) and (lanes is None or lanes > FEW_LANES)
 
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
@@ -492,7 +499,7 @@ class _Function(Values):
             place = self.element(s.buffer, index)
             for j in range(LANES):
                 write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
-        elif index.lanes == 1 and self.target.masks(dt.size):
+        elif index.lanes == 1 and self._masks(s.count, dt):
             p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
             call = f"  call void @llvm.masked.store.{_mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
             if dt.size >= (4 if dt.kind == "f" else 8):

@@ -663,6 +663,7 @@ def resample(
     size: Shape,
     filter: Literal['area', 'linear', 'cubic'] = 'linear',
     format: Literal['NCHW', 'NHWC'] = 'NCHW',
+    antialias: bool = True,
 ) -> Tensor:
     """An image of another size, in which each pixel is a mean of all that it covers."""
 def reshape(x: TensorLike, shape: NewShape) -> Tensor:

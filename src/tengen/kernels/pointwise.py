@@ -18,7 +18,7 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, steady_parts
 from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -152,7 +152,8 @@ def _row(
     """
     first, stop = span
     fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in constants}
-    place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))
+    steady = steady_parts(sources, k, At((*line, first), len(line)))
+    place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed), steady)
     if several > 1:
         step = several * LANES
         whole = k.let(first + (stop - first) // step * step)

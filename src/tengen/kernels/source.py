@@ -30,12 +30,14 @@ class At:
         vec: an axis, or None. On this axis the coordinate is the first of LANES consecutive ones, so the value is a vector.
         count: how many of these exist; None: all.
         memo: what has been computed for this place already, by source.
+        steady: what has been computed for all places that differ from this one on axis `vec` alone, see `Source.steady`.
     """
 
     coords: tuple[Index, ...]
     vec: int | None = None
     count: Expr | None = None
     memo: dict = field(default_factory=dict)
+    steady: dict = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -92,6 +94,11 @@ class Source:
     def expand(self, shape: tuple[Index, ...]) -> Source | None:
         """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it."""
         return None
+
+    def steady(self, k: KernelBuilder, at: At) -> dict:
+        """Writes the statements of what the source's own value needs and what does not vary along axis `at.vec`: the entries of
+        `At.steady` that `value` looks up, under keys that name the source and the coordinates on the other axes."""
+        return {}
 
     def reads(self, at: At) -> list[tuple[Array, At]]:
         """(array, place) for each load that the value at `at` takes, as far as that is known without loading anything."""
@@ -228,7 +235,7 @@ class View(Source):
         key = (tuple(coords), vec)
         inner = at.memo.get(key)
         if inner is None:
-            inner = at.memo[key] = At(tuple(coords), vec, at.count)
+            inner = at.memo[key] = At(tuple(coords), vec, at.count, {}, at.steady)
             inner.count = at.count if inner.lanes > 1 else None
         return inner
 
@@ -365,6 +372,27 @@ def invariant_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[
     for s in sources:
         walk(s)
     return list(found)
+
+
+def steady_parts(sources: Sequence[Source], k: KernelBuilder, at: At) -> dict:
+    """The entries of `At.steady` of all that the sources are made of, for the places that differ from `at` on axis `at.vec`."""
+    found: dict = {}
+    seen: set = set()
+
+    def walk(s: Source, at: At) -> None:
+        if (s, at.coords, at.vec) in seen:
+            return
+        seen.add((s, at.coords, at.vec))
+        found.update(s.steady(k, at))
+        if isinstance(s, View):
+            walk(s.source, s.inner(at))
+        elif isinstance(s, Elementwise):
+            for o in s.operands:
+                walk(o, at)
+
+    for s in sources:
+        walk(s, at)
+    return found
 
 
 def children(s: Source) -> list[Source]:
