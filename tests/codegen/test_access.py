@@ -327,3 +327,15 @@ def test_a_partial_access_is_small():
             x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
             k.store(o, 0, k.load(x, 0, LANES, n), n)
             assert emit_kernel(k.build(), target).count("\n") < 60
+
+
+def test_the_remainder_of_a_row_is_not_limited_once_more():
+    """The number of its lanes is below 16 by itself."""
+    for target in TARGETS:
+        k = Builder("row")
+        x, o, n = k.input("x", float32), k.output("o", float32), k.int("n")
+        k.split(1)
+        for i, count in k.vector_loop(0, n):
+            k.store(o, i, k.load(x, i, LANES, count), count)
+        text = emit_kernel(k.build(), target)
+        assert text.count("@llvm.masked.") == 2 * target.masks(4) and ".smin." not in text and ".smax." not in text

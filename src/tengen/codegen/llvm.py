@@ -353,6 +353,8 @@ class _Function(Values):
 
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
+        if count.op == "rem" and is_const(count.args[1]) and 0 < count.args[1].attr <= LANES:  # as of a `vector_loop`
+            return self.value(count)
         return self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:

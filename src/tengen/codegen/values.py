@@ -11,6 +11,7 @@ Read next: `llvm.py` (statements, memory, kernels).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Set
 
 import numpy as np
@@ -37,6 +38,7 @@ _COMPARE = {
 }
 _COMPARE["b"] = _COMPARE["u"]
 _starts: dict[tuple[str, str, int], str] = {}  # how instructions of `_PLAIN` begin, by op, dtype and lanes
+_INTEGER = re.compile(r"(?:splat \(\w+ )?(-?\d+)\)?")  # a literal, or a vector of it
 RAMP = "<" + ", ".join(f"i64 {i}" for i in range(LANES)) + ">"
 
 
@@ -274,6 +276,8 @@ class Values:
         """Shifts; by the width or more, or by less than 0, gives 0, or the sign."""
         ty, width = type_of(dt, lanes), literal(dt, dt.bits, lanes)
         how = "shl" if op == "shl" else "ashr" if dt.kind == "i" else "lshr"
+        if (number := _INTEGER.fullmatch(by)) and 0 <= int(number[1]) < dt.bits:
+            return self.pure(f"{how} {ty} {x}, {by}")
         if how == "ashr":
             most = literal(dt, dt.bits - 1, lanes)
             by = self.intrinsic(f"umin.{mangled(dt, lanes)}", ty, f"{ty} {by}", f"{ty} {most}")
