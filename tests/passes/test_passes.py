@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -362,3 +365,22 @@ def test_reductions_join_though_a_later_kernel_computes_the_same_again():
     x, y = rand(600, 48), rand(600, 48)
     assert len([n for n in kernels_of(f, x, y) if "chunks" not in n]) == 2
     assert trace(f)(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
+
+
+def test_a_lowering_goes_when_nobody_holds_it():
+    """Without Python's garbage collector: nothing that a lowering holds, such as the choices of schedules, holds it."""
+
+    def networks(q, x, w, v, a, b):
+        return F.scaled_dot_product_attention(q, q, q), F.conv2d(x, w, padding=1), F.conv2d(x, v), F.exp(F.matmul(a, b)), F.matmul(a, b[:, :1])
+
+    shapes = [(2, 4, 40, 8), (1, 16, 20, 20), (16, 16, 3, 3), (16, 16, 1, 1), (20, 30), (30, 40)]
+    recorded = optimize(graph_of(networks, *(Tensor(np.zeros(s, np.float32)) for s in shapes)))
+    made, _ = lower(recorded, TARGET)
+    assert len(made.choices) > 3
+    alive = weakref.ref(made)
+    gc.disable()
+    try:
+        del made
+        assert alive() is None
+    finally:
+        gc.enable()
