@@ -343,6 +343,21 @@ def test_shifts_and_divisions_by_literals():
     assert not re.search("icmp u|umin|select", emit_kernel(within, Target.host())), "the width is known to be enough"
 
 
+def test_indices_take_no_intrinsics():
+    """LLVM's FastISel, which makes quick code, hands a block over to a selector that takes longer where it meets one."""
+    k = Builder("indices")
+    o, n, m = k.output("o", int64), k.int("n"), k.int("m")
+    k.split(1)
+    for i, e in enumerate((minimum(n, m), maximum(n, m), minimum(n, 16), maximum(1, m))):
+        k.store(o, i, e)
+    kernel = k.build()
+    assert "call" not in emit_kernel(kernel, Target.host())
+    for ints in ((3, 5), (-(2**63), 2**63 - 1), (20, -7)):
+        got = np.zeros(4, np.int64)
+        call(load([kernel]), kernel, [got], ints)
+        assert got.tolist() == [min(ints), max(ints), min(ints[0], 16), max(1, ints[1])]
+
+
 def test_a_deep_expression():
     k = Builder("deep")
     x, o = k.input("x", float32), k.output("o", float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from recorded import graph_of
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.base.config import config
-from tengen.base.dtype import ALL
+from tengen.base.dtype import ALL, float32
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import ALIGN, Temporaries
@@ -22,8 +23,11 @@ from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Launch
+from tengen.loops.lang import call, var
 from tengen.ops.define import REGISTRY
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
 from tengen.passes.fuse import fuse
@@ -384,3 +388,15 @@ def test_a_lowering_goes_when_nobody_holds_it():
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_a_program_finds_what_its_launches_take_once():
+    """The places of arguments are found once in its text, and the number of pieces, which depends on an extent, once in a block."""
+    n = var("n")
+    lo = Lowering(TARGET, [n])
+    x, y = (Array((name, 0), float32, (n,), (1,)) for name in ("in", "out"))
+    for f in ("sin", "cos", "exp"):
+        pointwise(lo, [Elementwise(partial(call, f), [Leaf(x)], x.shape, float32)], [y], f)
+    text = build(lo, [("in", 0)], [("out", 0)], "test").text.partition("define void @run")[2]
+    assert text.count("call void %parallel") == 3 and text.count("store ptr") == 6
+    assert text.count("getelementptr ptr, ptr %args") == 1 and text.count("getelementptr i64, ptr %ints") == 1

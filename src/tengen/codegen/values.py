@@ -263,6 +263,9 @@ class Values:
     def extremum(self, op: str, dt: DType, lanes: int, a: str, b: str) -> str:
         """a if a is NaN or a beats b, else b."""
         ty = type_of(dt, lanes)
+        if dt.kind != "f" and lanes == 1:  # of which FastISel, which makes quick code, knows no intrinsic
+            beats = {"min": "lt", "max": "gt"}[op]
+            return self.choose(self.compare(("s" if dt.kind == "i" else "u") + beats, dt, 1, a, b), a, b, ty, 1)
         if dt.kind != "f":
             return self.intrinsic(f"{'s' if dt.kind == 'i' else 'u'}{op}.{mangled(dt, lanes)}", ty, f"{ty} {a}", f"{ty} {b}")
         beats = "lt" if op == "min" else "gt"
