@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tengen.base.dtype import DType, bool_, int64
+from tengen.base.dtype import DType, bool_, int32, int64
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking
 from tengen.codegen.targets import Target
@@ -358,9 +358,14 @@ class _Function(Values):
         lanes = lang.as_int(count)
         return self.target.masks(dt.size) and (lanes is None or lanes > FEW_LANES)
 
+    def _node(self, e: Expr, args: list[str]) -> str:
+        if e.op == "lt" and e.args[0].op == "ramp" and e.args[1].op == "splat" and _few(e.args[1].args[0]):
+            return self.mask(e.args[1].args[0], int32)  # the one that loads and stores have
+        return super()._node(e, args)
+
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
-        return self.value(lang.minimum(lang.maximum(count, 0), LANES))
+        return self.value(count) if _few(count) else self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
         """The mask of the lanes before `count`, compared as integers as wide as the lanes that it is used for."""
@@ -560,6 +565,11 @@ class _OpenFunction(_Function):
         self._scopes[body - 1].append(text)
         self._depth[r] = body - 1
         return r
+
+
+def _few(count: Expr) -> bool:
+    """Whether a number of lanes is known to be at least 0 and at most 16, as that of the remainder of a `vector_loop`."""
+    return count.op == "rem" and is_const(count.args[1]) and 0 < count.args[1].attr <= LANES
 
 
 def _powers(count: int, most: int) -> list[tuple[int, int]]:
