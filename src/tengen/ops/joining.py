@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tengen.base.dtype import promote
-from tengen.base.errors import ShapeError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexing import gather
@@ -209,7 +209,7 @@ def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis.
 
-    Errors: ShapeError, ValueError for repeats that do not fit the axis
+    Errors: ShapeError, ArgumentError for repeats that do not fit the axis
 
     >>> from tengen import Tensor, functional as F
     >>> F.repeat(Tensor([1, 2]), 2).tolist()
@@ -221,7 +221,7 @@ def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None
     a = normalize_axis(axis, x.ndim)
     counts = repeats if isinstance(repeats, tuple | list) else [repeats]
     if any(isinstance(c, int) and c < 0 for c in counts):
-        raise ValueError(f"repeat: {repeats} has a negative number")
+        raise ArgumentError(f"repeat: {repeats} has a negative number")
     if len(counts) == 1:
         wide = broadcast_to(expand_dims(x, a + 1), (*x.shape[: a + 1], counts[0], *x.shape[a + 1 :]))
         return reshape(wide, (*x.shape[:a], x.shape[a] * counts[0], *x.shape[a + 1 :]))

@@ -21,7 +21,7 @@ from tengen.ops.elementwise import add, astype, div, fma, mul, sub, where
 from tengen.ops.indexing import outside_range
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
-from tengen.ops.reduce import extent, sum_
+from tengen.ops.reduce import extent, rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, taps_at, weights_for
 from tengen.ops.vision_resize import np_cubic
@@ -278,6 +278,7 @@ grid_sample.known(lambda arrays, **attrs: {2})
 
 
 @composite(functional="vision nn")
+@rounded_once
 def affine_grid(theta: Tensor, size: Sequence[Extent], align_corners: bool = False) -> Tensor:
     """The grid of `grid_sample` for affine maps, as PyTorch's: grid[n, i, j] = theta[n] (x, y, 1), where (x, y) is the place of row i and
     column j in the result.

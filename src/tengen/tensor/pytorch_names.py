@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.dtype import DType
-from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim
 from tengen.loops.lang import Expr
 from tengen.ops.attributes import Offset
@@ -240,9 +240,11 @@ def _axis(self: Tensor, name: str, dim: int) -> int:
 def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along an axis from `start` on: a view. A negative start counts from the end.
 
-    Errors: AxisError for an axis that there is not, ShapeError where they do not lie inside of it.
+    Errors: AxisError for an axis that there is not, IndexOutOfRange for such a start, ShapeError where they do not lie inside of it.
     """
     dim = _axis(self, "narrow", dim)
+    if not -self.shape[dim] <= start <= self.shape[dim]:
+        raise IndexOutOfRange(f"narrow({dim}, {start}, {length}) of a tensor of shape {self.shape} begins outside of its axis")
     first = start + self.shape[dim] if start < 0 else start
     if length < 0 or not 0 <= first <= first + length <= self.shape[dim]:
         raise ShapeError(f"narrow({dim}, {start}, {length}) of a tensor of shape {self.shape} reaches beyond its axis")

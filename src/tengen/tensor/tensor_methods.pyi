@@ -766,8 +766,8 @@ class TensorMethods:
     def round(self, decimals: int = 0) -> Tensor:
         """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """`functional.round` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
-        would be lost."""
+        """The nearest integers, or numbers of so many decimals; ties to even; the tensor itself takes the value. Errors:
+        ArgumentError for a view, whose write would be lost."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
-from tengen.base.errors import AxisError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, ShapeError
 from tengen.functional import (
     block_diag,
     cartesian_prod,
@@ -233,7 +233,9 @@ def expand_to(self: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements along axes moved on, those at the end to the front."""
+    """The elements along axes moved on, those at the end to the front. Errors: ArgumentError for no shifts"""
+    if isinstance(shifts, (tuple, list)) and not shifts:
+        raise ArgumentError("roll: there are no shifts")
     return F.roll(input, shifts, dims)
 
 
@@ -320,7 +322,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     """Elements of `src`, or a number, written to the places of `index` along an axis; added or multiplied with reduce="add", "multiply"."""
     modes: dict[Any, Any] = {None: "set", "add": "add", "multiply": "mul"}
     if reduce not in modes:
-        raise ValueError(f"scatter: reduce={reduce!r} must be 'add' or 'multiply'; help: torch.scatter_reduce")
+        raise ArgumentError(f"scatter: reduce={reduce!r} must be 'add' or 'multiply'; help: torch.scatter_reduce")
     return _with_axis(F.scatter, input, dim, index, _source(src, value, index, input), modes[reduce])
 
 
