@@ -3,7 +3,8 @@ one of the errors that are promised. `--record` also makes programs of those tha
 
     python benchmarks/fuzz/tflite.py [--record] [-runs=100000] [-max_total_time=300] [libFuzzer's other options]
 
-Prints what became of the files after every 5,000, and at the end how many were tried.
+It begins with the networks that the tests keep, and with a file of each operator that they run. Prints what became of the files after every
+5,000, and at the end how many were tried.
 """
 
 import sys
@@ -21,8 +22,14 @@ with atheris.instrument_imports(include=["tengen.interop.tflite"]):
 
 from tengen.base.errors import ArgumentError, FileFormatError, TraceError
 
-SEEDS = Path(__file__).resolve().parents[2] / "tests" / "interop" / "tflite"
+TESTS = Path(__file__).resolve().parents[2] / "tests" / "interop"
+sys.path.append(str(TESTS))
+import tflite_cases  # noqa: E402  (after the path is set)
+from tflite_integer_ops import integers  # noqa: E402  (after the path is set)
+from tflite_ops import floats  # noqa: E402  (after the path is set)
+
 RECORD = "--record" in sys.argv
+LONGEST = 20_000  # bytes
 found: Counter[str] = Counter()
 
 
@@ -43,10 +50,13 @@ def one(data: bytes) -> None:
 def main() -> None:
     """Runs libFuzzer from the files of the tests."""
     with TemporaryDirectory() as corpus:
-        for p in SEEDS.glob("*.tflite"):
+        for p in (TESTS / "tflite").glob("*.tflite"):
             (Path(corpus) / p.name).write_bytes(p.read_bytes())
+        for i, case in enumerate([*floats(), *integers()]):
+            if len(data := tflite_cases.to_bytes(case)) <= LONGEST:
+                (Path(corpus) / f"operator{i}.tflite").write_bytes(data)
         options = [a for a in sys.argv[1:] if a != "--record"]
-        atheris.Setup([sys.argv[0], corpus, "-max_len=20000", "-rss_limit_mb=4000", "-print_final_stats=1", *options], one)
+        atheris.Setup([sys.argv[0], corpus, f"-max_len={LONGEST}", "-rss_limit_mb=4000", "-print_final_stats=1", *options], one)
         atheris.Fuzz()  # ends the process, so that the count at the end is libFuzzer's
 
 

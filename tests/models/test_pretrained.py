@@ -62,6 +62,8 @@ CONFIGS = {
     "qwen2": {
         "model_type": "qwen2", **LLAMA, "tie_word_embeddings": True, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
     },
+    "qwen3": {"model_type": "qwen3", **LLAMA, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True},
+    "gemma": {"model_type": "gemma", **LLAMA, "head_dim": 8, "hidden_act": "gelu_pytorch_tanh"},
     "bert": BERT,
     **{f"bert {task}": {"architectures": [f"BertFor{task}"], **BERT, **more} for task, more in HEADED.items()},
     "vit": {
@@ -73,7 +75,7 @@ CONFIGS = {
         "id2label": {"0": "a", "1": "b", "2": "c"},
     },
 }  # fmt: skip
-TEXTS = ["gpt2", "llama", "llama3", "linear", "mistral", "qwen2"]
+TEXTS = ["gpt2", "llama", "llama3", "linear", "mistral", "qwen2", "qwen3", "gemma"]
 
 
 def value(name, shape):
@@ -159,6 +161,24 @@ def test_transformers_loads_our_folder(name, tmp_path):
     assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1, "in shards"
     again = models.from_pretrained(tmp_path / "ours")
     assert all((x == y).all() for x, y in zip(net.state_dict().values(), again.state_dict().values()))
+
+
+def test_layers_that_lie_joined(tmp_path):
+    """Phi-3's files have queries, keys and values in one array, and both parts of the perceptrons; the network is Mistral's."""
+    folder = folder_of("mistral", tmp_path / "n")
+    state = read_state(folder)
+    for i in range(2):
+        at = f"model.layers.{i}."
+        for parts, whole in ((("q_proj", "k_proj", "v_proj"), "self_attn.qkv_proj"), (("gate_proj", "up_proj"), "mlp.gate_up_proj")):
+            names = [f"{at}{whole.partition('.')[0]}.{part}.weight" for part in parts]
+            state[f"{at}{whole}.weight"] = np.concatenate([state.pop(name) for name in names])
+    write_tensors(folder / "model.safetensors", state, {"format": "pt"}, padded=False)
+    (folder / "config.json").write_text(json.dumps({**CONFIGS["mistral"], "model_type": "phi3"}))
+    compare(mine(folder, "mistral"), saved_outputs.load(SAVED, "mistral: "))
+    state["model.layers.1.mlp.gate_up_proj.weight"] = state["model.layers.1.mlp.gate_up_proj.weight"][1:]
+    write_tensors(folder / "model.safetensors", state, {"format": "pt"}, padded=False)
+    with pytest.raises(FileFormatError, match=r"gate_up_proj.weight: \(79, 24\) does not fit \(80, 24\)"):
+        models.from_pretrained(folder)
 
 
 def test_nothing_is_drawn_for_weights_that_are_loaded(tmp_path):
@@ -286,6 +306,8 @@ def test_configs_that_do_not_fit(tmp_path):
         "do not say the same": {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
         "rope_scaling: rope_type is 'yarn'": {"rope_parameters": None, "rope_scaling": {"rope_type": "yarn"}},
     }  # fmt: skip
+    gemma = {"use_bidirectional_attention is set": {"use_bidirectional_attention": True}, "hidden_act is 'silu'": {"hidden_act": "silu"}}
+    llama |= {message: {"model_type": "gemma", **change} for message, change in gemma.items()}
     for message, change in llama.items():
         (folder / "config.json").write_text(json.dumps({**CONFIGS["llama"], **change}))
         with pytest.raises(FileFormatError, match=message):

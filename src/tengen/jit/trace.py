@@ -341,6 +341,26 @@ class trace(Checked, Recordings):
         """
         check_dump_options("dump()", megengine_options)
         r = self._for_file()
+        schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
+        if preprocess is not None or postprocess is not None:
+            whole = with_processing(self.model(), preprocess, postprocess, example_input)
+            return dump(whole.graph, whole.initial, file, arg_names=arg_names, output_names=output_names, schedules=schedules)
+        graph, data, names, own = self._to_write(r)
+        given = {"arg_names": arg_names, "output_names": own if output_names is None else output_names, "names": names}
+        return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
+
+    def model(self) -> Model:
+        """What `load_graph` gives of a file that `dump` writes now, without the file: the weights are not copied.
+
+        Errors: TraceError as of `dump`.
+        """
+        r = self._for_file()
+        graph, data, names, own = self._to_write(r)
+        inner, arrays = portable(graph, data, None, own, names, r.n_results)
+        return Model(inner, {name: arrays[name] for name in inner.states})
+
+    def _to_write(self, r: Any) -> tuple[Any, dict[str, Any], dict[str, str], Any]:
+        """A recording's graph, the values of its states, names of states and constants, and names of its results."""
         graph = self._graph_of(r)
         found = tensor_names(self.function, r.objects)
         data, names = {}, {}
@@ -353,15 +373,7 @@ class trace(Checked, Recordings):
             data[name] = contiguous(t.detach()).numpy()
             names[name] = found.get(id(t)) or name
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
-        own = result_names(r.result, r.n_results)
-        schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
-        if preprocess is not None or postprocess is not None:
-            inner, arrays = portable(graph, data, None, own, names, r.n_results)
-            model = Model(inner, {name: arrays[name] for name in inner.states})
-            whole = with_processing(model, preprocess, postprocess, example_input)
-            return dump(whole.graph, whole.initial, file, arg_names=arg_names, output_names=output_names, schedules=schedules)
-        given = {"arg_names": arg_names, "output_names": own if output_names is None else output_names, "names": names}
-        return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
+        return graph, data, names, result_names(r.result, r.n_results)
 
 
 _MEGENGINE_OPTIONS = {  # options of MegEngine's trace that are taken -> why one that is turned on has no effect; "": it is always so

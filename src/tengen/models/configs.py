@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tengen.base.errors import FileFormatError
 from tengen.models.bert import BERT, BERTAnswers, BERTClassifier, BERTMaskedLM, BERTTagger
 from tengen.models.gpt import GPT
-from tengen.models.llama import Llama
+from tengen.models.llama import Llama, OffsetRMSNorm
 from tengen.models.resnet import BasicBlock, Bottleneck, ResNet
 from tengen.models.vit import ViT
 from tengen.module import Module
@@ -122,24 +122,41 @@ def _write_gpt2(net: GPT) -> dict[str, Any]:
 
 
 def _read_llama(f: Fields) -> dict[str, Any]:
-    f.needs(hidden_act="silu", partial_rotary_factor=1.0)
+    f.needs(partial_rotary_factor=1.0)
     kind, layers, heads = f.table["model_type"], f.count("num_hidden_layers", 32), f.count("num_attention_heads", 32)
     width, bias = f.count("hidden_size", 4096), f.flag("attention_bias", False)
     base, scaling = _read_turns(f)
     features = f.table.get("head_dim")
-    if features is None and width % heads:
+    if features is None and kind not in FEATURES and width % heads:
         fail(f"{f.where}: {width} features cannot be shared out to {heads} heads")
-    features = f.count("head_dim", width // heads)
+    features = f.count("head_dim", FEATURES.get(kind, width // heads))
     groups = f.count("num_key_value_heads", heads)
     if heads % groups or features % 2:
         fail(f"{f.where}: {heads} heads of {features} features and {groups} of keys and values do not fit")
     return {
         "vocabulary": f.count("vocab_size", 32000), "layers": layers, "width": width, "heads": heads, "groups": groups,
         "features": features, "hidden": f.count("intermediate_size", 11008), "context": f.count("max_position_embeddings", 2048),
-        "base": base, "scaling": scaling, "eps": f.number("rms_norm_eps", 1e-6), "tied": f.flag("tie_word_embeddings", False),
-        "qkv_bias": kind == "qwen2" or bias, "bias": kind != "qwen2" and bias, "mlp_bias": f.flag("mlp_bias", False),
-        "window": _read_window(f, kind, layers),
+        "base": base, "scaling": scaling, "eps": f.number("rms_norm_eps", 1e-5 if kind == "phi3" else 1e-6),
+        "tied": f.flag("tie_word_embeddings", kind == "gemma"), "qkv_bias": kind == "qwen2" or bias, "bias": kind != "qwen2" and bias,
+        "mlp_bias": f.flag("mlp_bias", False), "window": _read_window(f, kind, layers), "qk_norm": kind == "qwen3", **_read_gates(f, kind),
     }  # fmt: skip
+
+
+FEATURES = {"qwen3": 128, "gemma": 256}  # of a head, of configs that do not say it, where the width has no say
+WINDOWED = ("mistral", "phi3")  # kinds whose windows are on unless something else is said
+
+
+def _read_gates(f: Fields, kind: str) -> dict[str, Any]:
+    """The activation, and what else of Gemma's is its own. Its "gelu" means the approximation by tanh."""
+    if kind != "gemma":
+        f.needs(hidden_act="silu")
+        return {}
+    for name in ("hidden_act", "hidden_activation"):
+        if f.table.get(name) is not None:
+            f.choice(name, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu")
+    if f.table.get("use_bidirectional_attention"):
+        fail(f"{f.where}: use_bidirectional_attention is set; Tengen's network sees what stands before")
+    return {"activation": "gelu_tanh", "norm_offset": True, "scale": f.count("hidden_size", 4096) ** 0.5}
 
 
 def _read_turns(f: Fields) -> tuple[float, dict[str, float] | None]:
@@ -168,11 +185,11 @@ def _read_turns(f: Fields) -> tuple[float, dict[str, float] | None]:
 
 
 def _read_window(f: Fields, kind: str, layers: int) -> Any:
-    if kind == "llama" or f.table.get("sliding_window") is None or not f.flag("use_sliding_window", kind == "mistral"):
+    if kind in ("llama", "gemma") or f.table.get("sliding_window") is None or not f.flag("use_sliding_window", kind in WINDOWED):
         return None
     window, types = f.count("sliding_window"), f.table.get("layer_types")
     if types is None:
-        first = 0 if kind == "mistral" else f.number("max_window_layers", 28)
+        first = 0 if kind in WINDOWED else f.number("max_window_layers", 28)
         types = ["sliding_attention" if i >= first else "full_attention" for i in range(min(layers, 1 << 20))]
     if not isinstance(types, list) or len(types) != layers or any(t not in ("sliding_attention", "full_attention") for t in types):
         fail(f"{f.where}: layer_types does not say full_attention or sliding_attention for each of {layers} layers")
@@ -180,19 +197,40 @@ def _read_window(f: Fields, kind: str, layers: int) -> Any:
     return window if None not in windows else windows
 
 
-def _write_llama(net: Llama) -> dict[str, Any]:
+def _kind_of_llama(net: Llama) -> str:
+    """The model_type of a network of this family. ValueError where no one has such arguments together."""
     block, windows = net.blocks[0], [b.attn.window for b in net.blocks]
+    attn, gemma, windowed = block.attn, isinstance(net.norm, OffsetRMSNorm), any(w is not None for w in windows)
+    qkv, out, inside = attn.qkv.bias is not None, attn.proj.bias is not None, block.down.bias is not None
+    same, plain = len({*windows} - {None}) <= 1, block.activation == "silu" and net.scale == 1.0
+    if gemma:
+        kind, fits = "gemma", block.activation == "gelu_tanh" and net.scale == net.tokens.weight.shape[1] ** 0.5 and not windowed
+        fits = fits and attn.q_norm is None and qkv == out and not inside
+    elif attn.q_norm is not None:
+        kind, fits = "qwen3", plain and qkv == out and not inside
+    elif windowed or (qkv and not out):
+        kind = "mistral" if not qkv and None not in windows and same else "qwen2"
+        fits = plain and not inside and (kind == "mistral" or (qkv and not out))
+    else:
+        kind, fits = "llama", plain
+    if not fits or not same:
+        raise ValueError("save_pretrained: transformers' Llama, Mistral, Qwen and Gemma have no such windows, biases and norms together")
+    return kind
+
+
+def _write_llama(net: Llama) -> dict[str, Any]:
+    kind, block, windows = _kind_of_llama(net), net.blocks[0], [b.attn.window for b in net.blocks]
     attn = block.attn
-    more: dict[str, Any] = {"attention_bias": attn.proj.bias is not None, "mlp_bias": block.down.bias is not None}
-    kind = "llama"
-    if any(w is not None for w in windows) or (attn.qkv.bias is not None and attn.proj.bias is None):
-        kind = "mistral" if attn.qkv.bias is None and None not in windows and len(set(windows)) == 1 else "qwen2"
-        if (kind == "qwen2" and (attn.qkv.bias is None or attn.proj.bias is not None)) or len({*windows} - {None}) > 1 or more["mlp_bias"]:
-            raise ValueError("save_pretrained: transformers' Llama, Mistral and Qwen2 have no such windows and biases together")
-        more = {"sliding_window": next((w for w in windows if w is not None), None)}
-        if kind == "qwen2":
-            more["use_sliding_window"] = more["sliding_window"] is not None
-            more["layer_types"] = ["full_attention" if w is None else "sliding_attention" for w in windows]
+    more: dict[str, Any] = {}
+    if kind in ("llama", "qwen3", "gemma"):
+        more["attention_bias"] = attn.proj.bias is not None
+    if kind == "llama":
+        more["mlp_bias"] = block.down.bias is not None
+    if kind in ("mistral", "qwen2", "qwen3"):
+        more["sliding_window"] = next((w for w in windows if w is not None), None)
+    if kind in ("qwen2", "qwen3"):
+        more["use_sliding_window"] = more["sliding_window"] is not None
+        more["layer_types"] = ["full_attention" if w is None else "sliding_attention" for w in windows]
     names = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor", "context": "original_max_position_embeddings"}
     turns: dict[str, Any] = {"rope_theta": net.base, "rope_type": "default"}
     if net.scaling:
@@ -201,11 +239,11 @@ def _write_llama(net: Llama) -> dict[str, Any]:
     if "original_max_position_embeddings" in turns:
         turns["original_max_position_embeddings"] = int(turns["original_max_position_embeddings"])
     return {
-        "model_type": kind, "architectures": [{"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2"}[kind] + "ForCausalLM"],
+        "model_type": kind, "architectures": [f"{kind.capitalize()}ForCausalLM"],
         "vocab_size": net.vocabulary, "num_hidden_layers": len(net.blocks), "hidden_size": net.tokens.weight.shape[1],
         "num_attention_heads": attn.heads, "num_key_value_heads": attn.groups, "head_dim": attn.features,
         "intermediate_size": block.hidden, "max_position_embeddings": net.context, "rope_parameters": turns, "rms_norm_eps": net.norm.eps,
-        "tie_word_embeddings": net.head is None, "hidden_act": "silu", **more,
+        "tie_word_embeddings": net.head is None, "hidden_act": "gelu_pytorch_tanh" if kind == "gemma" else "silu", **more,
     }  # fmt: skip
 
 
@@ -325,7 +363,7 @@ GPT2 = Kind(
 )
 LLAMA = Kind(Llama, _read_llama, _write_llama, lambda o: o["vocabulary"] * o["width"] + _perceptrons_of_llama(o), "LlamaForCausalLM")
 KINDS: dict[str, Kind] = {
-    "gpt2": GPT2, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA,
+    "gpt2": GPT2, **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "phi3"), LLAMA),
     "bert": Kind(BERT, _read_bert, _write_bert, _least_bert, "BertModel"),
     "vit": Kind(ViT, _read_vit, _write_vit, _least_vit, "ViTForImageClassification"),
     "resnet": Kind(ResNet, _read_resnet, _write_resnet, _least_resnet, "ResNetForImageClassification"),

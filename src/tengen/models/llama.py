@@ -1,5 +1,6 @@
-"""Llama: a pre-norm decoder with rotary positions, grouped keys and values, RMS norms and gated perceptrons. Mistral (a sliding window)
-and Qwen2 (biases of queries, keys and values) are the same network with other arguments.
+"""Llama: a pre-norm decoder with rotary positions, grouped keys and values, RMS norms and gated perceptrons. Mistral and Phi-3 (a sliding
+window), Qwen2 (biases of queries, keys and values), Qwen3 (norms of queries and keys) and Gemma (gelu, norms whose weights count from 1, an
+embedding that is scaled) are the same network with other arguments.
 
 Sources: Touvron et al., arXiv 2302.13971; Su et al., arXiv 2104.09864 (positions); Ainslie et al., arXiv 2305.13245 (groups); Shazeer,
 arXiv 2002.05202 (SwiGLU); Jiang et al., arXiv 2310.06825 (window).
@@ -48,16 +49,31 @@ def turned(x: Tensor, turns: Turns) -> Tensor:
     return F.concat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+class OffsetRMSNorm(M.RMSNorm):
+    """An RMS norm whose factor is 1 + weight, Gemma's."""
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-6):
+        super().__init__(normalized_shape, eps)
+        self.weight[...] = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shapes: (..., normalized_shape) -> the same."""
+        return F.rms_norm(x, self.normalized_shape, self.weight + 1.0, self.eps)
+
+
 class GroupedAttention(M.Module):
     """Causal attention whose queries share keys and values in groups.
 
     Shapes: (N, T, width) -> (N, T, width)
     Args:
         heads, groups: of queries; of keys and values. features: of a head. bias: of queries, keys and values; out_bias: of the last map.
-        window: keys that a query sees, its own among them; None for all before it.
+        window: keys that a query sees, its own among them; None for all before it. norm: eps of RMS norms of each query and key over its
+            features; None for none.
     """
 
-    def __init__(self, width: int, heads: int, groups: int, features: int, bias: bool, out_bias: bool, window: int | None):
+    def __init__(
+        self, width: int, heads: int, groups: int, features: int, bias: bool, out_bias: bool, window: int | None, norm: float | None = None
+    ):
         super().__init__()
         if heads % groups:
             raise ValueError(f"{heads} heads cannot share {groups} keys and values evenly")
@@ -65,6 +81,7 @@ class GroupedAttention(M.Module):
         self.qkv = M.Linear(width, (heads + 2 * groups) * features, bias)
         self.qkv.parts = (heads * features, groups * features, groups * features)
         self.proj = M.Linear(heads * features, width, out_bias)
+        self.q_norm, self.k_norm = (None, None) if norm is None else (M.RMSNorm(features, norm), M.RMSNorm(features, norm))
 
     def forward(self, x: Tensor, turns: Turns, cache: Cache | None, at: Tensor | None = None, seen: Tensor | None = None):
         """x follows what the cache holds, if there is one, and the longer cache is returned too. With `at`, each row's place, x of one
@@ -98,7 +115,8 @@ class GroupedAttention(M.Module):
         n, t, _ = x.shape
         y = self.qkv(x).reshape(n, t, self.heads + 2 * self.groups, self.features).transpose(0, 2, 1, 3)
         first, second = self.heads, self.heads + self.groups
-        return [y[:, :first], y[:, first:second], y[:, second:]]
+        q, k, v = y[:, :first], y[:, first:second], y[:, second:]
+        return [q, k, v] if self.q_norm is None or self.k_norm is None else [self.q_norm(q), self.k_norm(k), v]
 
     def _seen(self, at: Tensor, keys: Tensor) -> Tensor:
         """Which keys queries at these places see."""
@@ -110,19 +128,25 @@ class LlamaBlock(M.Module):
     """Attention and a gated perceptron, each with an RMS norm before it and a shortcut around it.
 
     Shapes: (N, T, width) -> (N, T, width)
+    Args: norm: the class of the norms. activation: of the gates, "silu" or "gelu_tanh".
     """
 
-    def __init__(self, attn: GroupedAttention, width: int, hidden: int, eps: float, bias: bool):
+    def __init__(
+        self, attn: GroupedAttention, width: int, hidden: int, eps: float, bias: bool, norm: type[M.RMSNorm] = M.RMSNorm,
+        activation: str = "silu",
+    ):  # fmt: skip
         super().__init__()
-        self.norm1, self.attn, self.norm2 = M.RMSNorm(width, eps), attn, M.RMSNorm(width, eps)
+        self.norm1, self.attn, self.norm2 = norm(width, eps), attn, norm(width, eps)
         self.gate_up, self.down = M.Linear(width, 2 * hidden, bias), M.Linear(hidden, width, bias)
-        self.hidden = hidden
+        self.hidden, self.activation = hidden, activation
 
     def forward(self, x: Tensor, turns: Turns, cache: Cache | None = None, at: Tensor | None = None, seen: Tensor | None = None):
         y, cache = self.attn(self.norm1(x), turns, cache, at, seen)
         x = x + y
         y = self.gate_up(self.norm2(x))
-        return x + self.down(F.silu(y[..., : self.hidden]) * y[..., self.hidden :]), cache
+        gates = y[..., : self.hidden]
+        gates = F.silu(gates) if self.activation == "silu" else F.gelu(gates, "tanh")
+        return x + self.down(gates * y[..., self.hidden :]), cache
 
 
 class Llama(LanguageModel):
@@ -132,7 +156,8 @@ class Llama(LanguageModel):
         groups: heads of keys and values; default: as many as heads. hidden: features of the perceptrons. features: of a head; default:
             width / heads. context: T at most. base, scaling: of the positions' `frequencies`. eps: of the norms. tied: whether the head's
             weights are the embedding's. qkv_bias: Qwen2's. bias: of the attention's last map; mlp_bias: of the perceptrons.
-        window: keys that a query sees, Mistral's; or for each layer a number or None.
+        window: keys that a query sees, Mistral's; or for each layer a number or None. qk_norm: whether queries and keys have norms, Qwen3's.
+        Gemma's: activation: of the gates, "silu" or "gelu_tanh"; norm_offset: whether weights of norms count from 1; scale: of the embedding.
     Numerics: angles are products of a position and a frequency, in float32.
 
     >>> import tengen
@@ -147,7 +172,8 @@ class Llama(LanguageModel):
         self, vocabulary: int = 32000, layers: int = 32, width: int = 4096, heads: int = 32, groups: int | None = None,
         hidden: int = 11008, features: int | None = None, context: int = 2048, base: float = 10000.0,
         scaling: Mapping[str, float] | None = None, eps: float = 1e-6, tied: bool = False, qkv_bias: bool = False, bias: bool = False,
-        mlp_bias: bool = False, window: int | None | Sequence[int | None] = None,
+        mlp_bias: bool = False, window: int | None | Sequence[int | None] = None, qk_norm: bool = False, activation: str = "silu",
+        norm_offset: bool = False, scale: float = 1.0,
     ):  # fmt: skip
         super().__init__()
         if features is None and width % heads:
@@ -155,17 +181,18 @@ class Llama(LanguageModel):
         features = features or width // heads
         if features % 2:
             raise ValueError(f"heads of {features} features have no pairs to turn")
-        self.vocabulary, self.context = vocabulary, context
+        if activation not in ("silu", "gelu_tanh"):
+            raise ValueError(f"activation={activation!r} of a gated perceptron is 'silu' or 'gelu_tanh'")
+        self.vocabulary, self.context, self.scale = vocabulary, context, scale
         self.base, self.scaling = base, dict(scaling) if scaling else None
         windows = list(window) if isinstance(window, Sequence) else [window] * layers
         if len(windows) != layers or any(w is not None and w < 1 for w in windows):
             raise ValueError(f"window={window} is no number above 0, nor one or None for each of {layers} layers")
         self.tokens, self.turns = M.Embedding(vocabulary, width), frequencies(features, base, scaling).tolist()
-        self.blocks = [
-            LlamaBlock(GroupedAttention(width, heads, groups or heads, features, qkv_bias, bias, w), width, hidden, eps, mlp_bias)
-            for w in windows
-        ]
-        self.norm, self.head = M.RMSNorm(width, eps), None if tied else M.Linear(width, vocabulary, bias=False)
+        norm, of_heads = OffsetRMSNorm if norm_offset else M.RMSNorm, eps if qk_norm else None
+        attention = [GroupedAttention(width, heads, groups or heads, features, qkv_bias, bias, w, of_heads) for w in windows]
+        self.blocks = [LlamaBlock(attn, width, hidden, eps, mlp_bias, norm, activation) for attn in attention]
+        self.norm, self.head = norm(width, eps), None if tied else M.Linear(width, vocabulary, bias=False)
         initialise(self)
 
     def _states(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
@@ -173,7 +200,7 @@ class Llama(LanguageModel):
         if isinstance(t, int) and isinstance(start, int) and start + t > self.context:
             raise ValueError(f"{start + t} tokens do not fit a context of {self.context}")
         turns = self._turns(F.arange(t).astype("int32") + start)
-        x, longer = self.tokens(tokens), []
+        x, longer = self._embedded(tokens), []
         for i, block in enumerate(self.blocks):
             x, cache = block(x, turns, None if caches is None else caches[i])
             longer.append(cache)
@@ -181,10 +208,14 @@ class Llama(LanguageModel):
 
     def _decoded(self, tokens: Tensor, at: Tensor, seen: Tensor, caches: list[Cache]) -> Tensor:
         cos, sin = (turn.reshape(at.shape[0], 1, 1, -1) for turn in self._turns(at))
-        x = self.tokens(tokens)
+        x = self._embedded(tokens)
         for block, cache in zip(self.blocks, caches):
             x, _ = block(x, (cos, sin), cache, at, seen)
         return x
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens)
+        return x if self.scale == 1.0 else x * self.scale
 
     def _turns(self, at: Tensor) -> Turns:
         angles = at.astype("float32").reshape(-1, 1) * Tensor(np.array(self.turns, np.float32))
@@ -207,7 +238,8 @@ def llama(layers: int = 32, width: int = 4096, heads: int = 32, hidden: int = 11
 
     Shapes: (N, T) -> (N, T, vocabulary)
     Args:
-        options: those of `Llama`: groups, features, context=2048, base=10000.0, scaling, eps=1e-6, tied, qkv_bias, bias, window ...
+        options: those of `Llama`: groups, features, context=2048, base=10000.0, scaling, eps=1e-6, tied, qkv_bias, bias, window,
+            qk_norm, activation ...
     Source: Touvron et al., arXiv 2302.13971
 
     >>> import tengen

@@ -32,7 +32,8 @@ SHARD = 5_000_000_000  # bytes of a file, as transformers writes them
 
 
 def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtype: Any = "float32") -> Module:
-    """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, BERT, ViT, ResNet.
+    """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma, Phi-3, BERT,
+    ViT, ResNet.
 
     Args:
         source: a folder with config.json and model.safetensors (or shards with their index), or a repository "owner/name", which

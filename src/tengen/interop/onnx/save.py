@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -12,16 +11,14 @@ import numpy as np
 from tengen.base.errors import ArgumentError
 from tengen.base.files import replacing
 from tengen.base.version import VERSION
-from tengen.deploy.graphs import Graph
-from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
+from tengen.interop.networks.written import as_model
 from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
 from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, any_operator, in_opset, lowest, without_weights
 from tengen.interop.onnx.qdq import forms
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
 from tengen.interop.onnx.values import package
 from tengen.interop.onnx.writer import Writer
-from tengen.jit.trace import trace
 
 LARGEST = (1 << 31) - (1 << 26)  # bytes of arrays that a protobuf message of less than 2 GB holds beside its nodes
 QUANTIZED = ("qdq", "integers")  # how products of 8-bit integers are written
@@ -141,25 +138,6 @@ def _proto(
     made = in_opset_for(proto, opset, reader, runtime or "", w.lines)
     onnx.checker.check_model(made if outside is None else without_weights(made), full_check=True)
     return made
-
-
-def as_model(program: Any) -> Model:
-    """The model of a traced function, of a `Graph` that is taken apart, or of what holds such a graph: a quantised network.
-
-    Errors: ArgumentError for anything else.
-    """
-    if isinstance(program, Model):
-        return program
-    held = getattr(program, "graph", program)
-    write = program.dump if isinstance(program, trace) else held.save if isinstance(held, Graph) else None
-    if write is None:
-        raise ArgumentError(
-            f"takes a Model, a traced function or a Graph, got a {type(program).__name__}; help: trace(net, example_input=x)"
-        )
-    kept = io.BytesIO()
-    write(kept)
-    kept.seek(0)
-    return load_graph(kept)
 
 
 def in_opset_for(proto: Any, opset: int | None, runtime: Runtime | None, name: str, lines: Mapping[str, str]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import Any
 
@@ -13,9 +12,7 @@ from tengen.base.errors import ArgumentError
 from tengen.base.files import replacing
 from tengen.base.version import VERSION
 from tengen.compiler.driver import evaluate
-from tengen.deploy.graphs import Graph
-from tengen.deploy.loader import load_graph
-from tengen.deploy.model import Model
+from tengen.interop.networks.written import as_model
 from tengen.interop.tflite import quantized, writing  # noqa: F401  (enter what each op is in TFLite)
 from tengen.interop.tflite.flat import write
 from tengen.interop.tflite.fusing import fuse, prune
@@ -23,9 +20,7 @@ from tengen.interop.tflite.quantized import Planner, scales_of, settled
 from tengen.interop.tflite.reader import IDENTIFIER
 from tengen.interop.tflite.schema import numbers_of, package
 from tengen.interop.tflite.writer import Writer
-from tengen.jit.trace import trace
 from tengen.passes.constants import fold_constants
-from tengen.quantization import Quantized
 
 LARGEST = 1 << 31  # bytes of a flatbuffer
 VERSIONS = {  # of operators, where what is written came later than the first
@@ -61,15 +56,7 @@ def save(model: Any, path: str | os.PathLike) -> None:
 def to_bytes(model: Any) -> bytes:
     """The same as bytes. Arguments and errors: as of `save`."""
     package()
-    if isinstance(model, trace | Graph | Quantized):
-        kept = io.BytesIO()
-        (model.dump if isinstance(model, trace) else model.save)(kept)
-        kept.seek(0)
-        model = load_graph(kept)
-    if not isinstance(model, Model):
-        raise ArgumentError(
-            f"takes a Model, a Graph or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
-        )
+    model = as_model(model)
     if model.graph.states:
         raise ArgumentError(
             f"{model.name} keeps the states {', '.join(model.graph.states)} from run to run, which is not written"

@@ -84,7 +84,7 @@ def fill(net: Module, source: Any, layout: str) -> Module:
             continue
         used.update(names)
         parts = [given[part] for part in names]
-        wrong = [f"  {n}: {a.shape} does not fit {s}" for n, a, s in zip(names, parts, e.shapes) if not _fits(a.shape, s)]
+        wrong = [f"  {n}: {a.shape} does not fit {s}" for n, a, s in zip(names, parts, e.shapes_of(parts)) if not _fits(a.shape, s)]
         problems += wrong or [f"  {n}: {why}" for n, a in zip(names, parts) if (why := _unusable(a, e.tensor.dtype))]
         if not wrong:
             arrays[e.ours] = (e, parts)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -84,9 +85,13 @@ class Entry:
             return np.split(a, np.cumsum([s[0] for s in self.shapes])[:-1])
         return [STORED[self.how][0](a) if self.how else a]
 
+    def shapes_of(self, parts: Sequence[Any]) -> list[tuple[int, ...]]:
+        """The shapes of the parts in one of the spellings: in some what is parts elsewhere lies joined."""
+        return self.shapes if len(parts) == len(self.shapes) else [self.plain]
+
     def loaded(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """The parts of a checkpoint, whose shapes fit, as our array."""
-        shaped = [part.reshape(shape) for part, shape in zip(parts, self.shapes)]  # they may lack axes of one, or have more
+        shaped = [part.reshape(shape) for part, shape in zip(parts, self.shapes_of(parts))]  # they may lack axes of one, or have more
         a = np.concatenate(shaped) if len(shaped) > 1 else shaped[0]
         return (STORED[self.how][1](a) if self.how else a).reshape(self.tensor.shape)
 

@@ -316,9 +316,11 @@ TABLES: dict[str, dict[str, Table]] = {
             tokens -> model.embed_tokens
             blocks.{i}.norm1 -> model.layers.{i}.input_layernorm
             blocks.{i}.norm2 -> model.layers.{i}.post_attention_layernorm
-            blocks.{i}.attn.qkv -> model.layers.{i}.self_attn.(q_proj|k_proj|v_proj)
+            blocks.{i}.attn.qkv -> model.layers.{i}.self_attn.(q_proj|k_proj|v_proj) ; model.layers.{i}.self_attn.qkv_proj
+            blocks.{i}.attn.q_norm -> model.layers.{i}.self_attn.q_norm
+            blocks.{i}.attn.k_norm -> model.layers.{i}.self_attn.k_norm
             blocks.{i}.attn.proj -> model.layers.{i}.self_attn.o_proj
-            blocks.{i}.gate_up -> model.layers.{i}.mlp.(gate_proj|up_proj)
+            blocks.{i}.gate_up -> model.layers.{i}.mlp.(gate_proj|up_proj) ; model.layers.{i}.mlp.gate_up_proj
             blocks.{i}.down -> model.layers.{i}.mlp.down_proj
             norm -> model.norm
             head -> lm_head
