@@ -71,12 +71,12 @@ class TpuMlir(ByOnnx):
         self.chip, self.quantize, self.calibrator = chip, quantize, calibrator
         self.binary = f"part.{'cvimodel' if chip in OF_CVITEK else 'bmodel'}"
         self.data = [batch if isinstance(batch, tuple) else (batch,) for batch in data]
-        self.tools = Path(environment or config.tpu_mlir or "").absolute() / "bin"
-        if not (self.tools / "model_deploy").exists():
-            raise ConfigError(
-                f"TPU-MLIR is not in {self.tools.parent}; help: python -m tengen.backends.tpu_mlir_environment FOLDER, then "
-                "TENGEN_TPU_MLIR=FOLDER"
-            )
+        place = environment or config.tpu_mlir
+        self.tools = Path(place or "").absolute() / "bin"
+        if place is None or not (self.tools / "model_deploy").exists():
+            missing = "no environment of TPU-MLIR is named" if place is None else f"TPU-MLIR is not in {self.tools.parent}"
+            maker = "python -m tengen.backends.tpu_mlir_environment FOLDER"
+            raise ConfigError(f"{missing}; help: {maker} makes one, TENGEN_TPU_MLIR=FOLDER names it")
 
     def compile(self, graph: Graph) -> bytes:
         """The chip's binary of the part."""
