@@ -82,7 +82,8 @@ def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
     It needs `wide` pixels from there on at most."""
     least = 1 if as_int(out) == 0 else out
     if filter == "area":
-        return 0, n, least, cdiv(n, least) + 1
+        whole = isinstance(n, int) and isinstance(least, int) and n % least == 0  # then no result shares a pixel with the next
+        return 0, n, least, cdiv(n, least) + (0 if whole else 1)
     reach = REACH_PIXELS[filter] * _larger(n, out)
     return n - 2 * reach + out, 2 * n, 2 * least, 4 * reach // (2 * least) + 1
 
