@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
+from tengen.ops.attributes import Count, DTypeLike, Extent, Offset, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -828,10 +828,10 @@ class TensorMethods:
     def sort(self, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
         """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as
         largest."""
-    def split(self, split_size_or_sections: Any, dim: int = 0) -> list[Tensor]:
+    def split(self, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
         PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
-    def split_with_sizes(self, split_size_or_sections: Any, dim: int = 0) -> list[Tensor]:
+    def split_with_sizes(self, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
         PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
     def sqrt(self) -> Tensor:
