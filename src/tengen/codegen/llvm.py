@@ -358,18 +358,19 @@ class _Function(Values):
         lanes = lang.as_int(count)
         return self.target.masks(dt.size) and (lanes is None or lanes > FEW_LANES)
 
-    def _node(self, e: Expr, args: list[str]) -> str:
-        if e.op == "lt" and e.args[0].op == "ramp" and e.args[1].op == "splat" and _few(e.args[1].args[0]):
+    def lanes_before(self, e: Expr, args: list[str]) -> str:
+        if e.args[1].op == "splat" and _few(e.args[1].args[0]):
             return self.mask(e.args[1].args[0], int32)  # the one that loads and stores have
-        return super()._node(e, args)
+        return super().lanes_before(e, args)
 
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
         return self.value(count) if _few(count) else self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
-        """The mask of the lanes before `count`, compared as integers as wide as the lanes that it is used for."""
-        bits = 64 if dt.size == 8 else 32
+        """The mask of the lanes before `count`. It is compared as integers of 32 bits, or as wide as the lanes that it is used for where
+        a mask is a vector: it is a register of bits where lanes of any size are masked."""
+        bits = 64 if dt.size == 8 and not self.target.masks(1) else 32
         n = self.limit(count)
         if bits == 32:
             n = self.convert("trunc", n, "i64", "i32") if n[0] == "%" else n
@@ -548,17 +549,23 @@ class _OpenFunction(_Function):
     loops: parts of indices that are invariant in a loop are computed before it."""
 
     def fresh(self, text: str, hint: str = "v") -> str:
-        r = super().fresh(text, hint)
+        self._count += 1
+        r = f"%{hint}.{self._count}"
+        self.lines.append(f"  {r} = {text}")
         self._depth[r] = len(self._scopes) - 1
         return r
 
     def pure(self, text: str) -> str:
-        if not text.startswith(_INDEX):
-            return super().pure(text)
-        depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
-        body, before = next((loop for loop in self._loops if loop[0] > depth), (0, []))
-        if not body or text in self._known:
-            return super().pure(text)
+        if (known := self._known.get(text)) is not None:
+            return known
+        body, before = 0, self.lines
+        if self._loops and text.startswith(_INDEX):
+            depth = max([self._depth.get(name, 0) for name in _NAME.findall(text)], default=0)
+            body, before = next((loop for loop in self._loops if loop[0] > depth), (0, before))
+        if not body:
+            r = self._known[text] = self.fresh(text)
+            self._scopes[-1].append(text)
+            return r
         lines, self.lines = self.lines, before
         r = self._known[text] = self.fresh(text)
         self.lines = lines

@@ -165,6 +165,8 @@ class Values:
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
         if op in OPS:
+            if args[0] == RAMP and op == "lt":
+                return self.lanes_before(e, args)
             return self.op(op, e.args[0].dtype, lanes, args)
         match op:
             case "splat":
@@ -196,6 +198,10 @@ class Values:
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
+
+    def lanes_before(self, e: Expr, args: list[str]) -> str:
+        """The lanes whose numbers are less than a vector."""
+        return self.op("lt", int64, LANES, args)
 
     def variable(self, e: Expr) -> str:
         """The SSA name of a variable."""

@@ -19,7 +19,7 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, steady_parts
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, leaves_of, steady_parts
 from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -38,12 +38,8 @@ def _merged(a: Array, groups: list[list[int]]) -> Array:
 
 def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
     """Sources and outputs over as few axes as possible, ordered as the first output lies in memory."""
-    leaves: list[Array] = []
-    for s in sources:
-        inner = s.leaves()
-        if inner is None:
-            return _ordered(sources, outs)
-        leaves += inner
+    if (leaves := leaves_of(sources)) is None:
+        return _ordered(sources, outs)
     order = memory_order(outs[0])
     permuted = {a: a.permute(order) for a in [*leaves, *outs]}
     shape = permuted[outs[0]].shape

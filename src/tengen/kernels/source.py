@@ -113,6 +113,16 @@ class Source:
         return False
 
 
+def leaves_of(sources: Sequence[Source]) -> list[Array] | None:
+    """The arrays that several sources read; None where `Source.leaves` is None for one of them."""
+    found: list[Array] = []
+    for s in sources:
+        if (inner := s.leaves()) is None:
+            return None
+        found += inner
+    return found
+
+
 @record(eq=False)
 class Leaf(Source):
     """The elements of an array."""
@@ -172,13 +182,8 @@ class Elementwise(Source):
 
     @functools.cached_property
     def _leaves(self) -> list[Array] | None:
-        out: list[Array] = []
-        for s in self.operands:
-            inner = s.leaves()
-            if inner is None:
-                return None
-            out += inner
-        return out if len(out) <= MOST_INPUTS else list(dict.fromkeys(out))
+        found = leaves_of(self.operands)
+        return found if found is None or len(found) <= MOST_INPUTS else list(dict.fromkeys(found))
 
     def leaves(self):  # asked once, of each of the sources that share this one
         return self._leaves
