@@ -138,6 +138,25 @@ def test_a_hook_of_a_call_sees_both_sides_of_it():
         y.register_post_accumulate_grad_hook(print)
 
 
+def test_outputs_that_have_no_gradient():
+    class Split(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            places, marked, whole = x.argsort(), x.floor(), x * 2.0
+            ctx.mark_non_differentiable(marked)
+            return places, marked, whole
+
+        @staticmethod
+        def backward(ctx, of_places, of_marked, of_whole):
+            return of_whole * 5.0
+
+    x = torch.tensor([2.5, 1.5], requires_grad=True)
+    places, marked, whole = Split.apply(x)
+    assert [t.requires_grad for t in (places, marked, whole)] == [False, False, True]
+    (whole * marked).sum().backward()
+    assert x.grad.tolist() == [10.0, 5.0]
+
+
 def test_a_tensor_that_a_walk_has_passed_stays_computed_and_is_not_walked_again():
     w = torch.ones(3, requires_grad=True)
     y = w * 2
