@@ -10,10 +10,11 @@ from click.testing import CliRunner
 import tengen
 import tengen.functional as F
 import tengen.module as M
-from tengen import Tensor, trace
+from tengen import Graph, Tensor, trace
 from tengen.autodiff import grad
 from tengen.base.errors import ArgumentError
 from tengen.cli.main import main
+from tengen.interop.networks.written import as_model
 from tengen.interop.onnx import RUNTIMES, load, save, to_proto
 
 try:
@@ -260,6 +261,18 @@ def test_openvino_reads_what_is_written_for_it():
         proto = to_proto(run, runtime="openvino")
         model = openvino.Core().compile_model(openvino.Core().read_model(proto.SerializeToString()), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         close([next(iter(model(x).values()))], [run(Tensor(x)).numpy()], 1e-3)
+
+
+def test_weights_are_read_where_they_lie():
+    """Not from a copy in memory, of which files of many gigabytes would need two."""
+    net = M.Linear(40, 30).eval()
+    run = trace(net, example_input=Tensor(np.ones((2, 40), np.float32)))
+    for program in (run, graph := Graph.of(net, np.ones((2, 40), np.float32))):
+        arrays = [c.data for c in as_model(program).graph.constants.values()]
+        held = net.weight.numpy() if program is run else graph.constants["weight"].data
+        assert any(np.shares_memory(a, held) for a in arrays)
+    with pytest.raises(ArgumentError, match="a Graph, got a list"):
+        as_model([run])
 
 
 def test_what_cannot_be_said():

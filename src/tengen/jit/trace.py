@@ -343,14 +343,15 @@ class trace(Checked, Recordings):
         r = self._for_file()
         schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
         if preprocess is not None or postprocess is not None:
-            whole = with_processing(self.model(), preprocess, postprocess, example_input)
+            whole = with_processing(self.live_model(), preprocess, postprocess, example_input)
             return dump(whole.graph, whole.initial, file, arg_names=arg_names, output_names=output_names, schedules=schedules)
         graph, data, names, own = self._to_write(r)
         given = {"arg_names": arg_names, "output_names": own if output_names is None else output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
-    def model(self) -> Model:
-        """What `load_graph` gives of a file that `dump` writes now, without the file: the weights are not copied.
+    def live_model(self) -> Model:
+        """What `load_graph` gives of a file that `dump` writes now, without the file, for who writes it elsewhere at once: its weights are
+        the memory of the tensors, which later training changes.
 
         Errors: TraceError as of `dump`.
         """

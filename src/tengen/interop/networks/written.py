@@ -11,13 +11,15 @@ from tengen.jit.trace import trace
 
 
 def as_model(program: Any) -> Model:
-    """The model of a traced function, of a `Graph`, or of what holds such a graph; its weights are not copied.
+    """The model of a traced function, of a `Graph`, or of what holds such a graph, to be written at once: its weights are not copied.
 
     Errors: ArgumentError for anything else.
     """
     if isinstance(program, Model):
         return program
-    held = program if isinstance(program, trace) else getattr(program, "graph", program)
-    if not isinstance(held, (trace, Graph)):
+    if isinstance(program, trace):
+        return program.live_model()
+    held = getattr(program, "graph", program)
+    if not isinstance(held, Graph):
         raise ArgumentError(f"takes a Model, a traced function or a Graph, got a {type(program).__name__}; help: trace(net, example_input=x)")
     return held.model()

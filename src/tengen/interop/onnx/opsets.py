@@ -25,9 +25,7 @@ LIGHT = 1 << 12  # bytes
 LAST = 11  # the opset since which negative axes count from the end
 AXES = ("axis", "axes", "scan_input_axes", "scan_output_axes")
 SOFTMAX = 13  # the opset since which a softmax has one axis; before, all from it on, which for the last one is the same
-
-
-Has = Callable[[str], bool]
+Has = Callable[[str], bool]  # whether there is an operator of a name
 
 
 def any_operator(name: str) -> bool:
@@ -37,7 +35,7 @@ def any_operator(name: str) -> bool:
 
 @dataclass
 class Inferred:
-    """What is known of values by name: element types, extents (None for those that are open or not known) and the file's arrays."""
+    """What is known of values by name: element types, and extents, None for those that are open or not known."""
 
     types: dict[str, int]
     shapes: dict[str, tuple[int | None, ...]]
@@ -217,7 +215,7 @@ def turned(n: Any, opset: int, known: Mapping[str, Any], inferred: Inferred) -> 
     if n.op_type == "Reshape" and n.input[1] in known and 0 not in onnx.numpy_helper.to_array(known[n.input[1]]):
         without(n, "allowzero")
     for a in list(n.attribute):
-        if a.name in AXES and opset < LAST:
+        if a.name in ("axis", "axes") and n.op_type != "OneHot" and opset < LAST:
             from_front(n, a, inferred.shapes)
         if a.name not in s.attributes:
             if a.name not in SAME or np.any(np.asarray(onnx.helper.get_attribute_value(a), dtype=object) != SAME[a.name]):
