@@ -1,13 +1,15 @@
 """Sampling: each result is a weighted sum of a few elements of an image, its taps, whose places are computed.
 
 Interpolation, warping and aligned regions differ in where taps lie and what they weigh, which ops compute before; here is what
-they share. `TapSum` is a source, so the loop nest is that of whoever asks for its values:
+they share. Images are floats, or integers of up to 16 bits, which become floats as they are read. `TapSum` is a source, so the loop
+nest is that of whoever asks for its values:
 
     for m, c, q, vector of q:
         v = weight[m, 0, q] * x[m, c, index[m, 0, q]]
         for t = 1, 2, ...: v = fma(weight[m, t, q], x[m, c, index[m, t, q]], v)
         out[m, c, q] = v
 
+Where vectors go along channels, the index and the weight of each tap are loaded once for all channels of a pixel.
 The value is linear in the image and in the weights. `scatter_taps` computes the gradient of the image, `TapProducts` summed over
 channels is that of the weights. Their own gradients are these three again.
 
