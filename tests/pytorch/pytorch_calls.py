@@ -364,6 +364,7 @@ torch.linalg.pinv(torch.diag(torch.tensor([2.0, 0.1])), atol=0.5)
 torch.linalg.matrix_rank(torch.diag(torch.tensor([2.0, 0.1])), tol=0.5)
 torch.linalg.matrix_norm(img, "nuc", (0, 1), True)
 torch.istft(torch.complex(W(6, 4), W(4, 6).T), 6, 2, window=W(6).abs() + 0.1, onesided=False, return_complex=True).real
+b.index_add(1, torch.tensor([0, 1, 1]), ~b), b.scatter_add(0, i % 2, b), torch.put(b, torch.tensor([1, 1]), b[0, :2], True), i.signbit()
 torch.cumprod(torch.tensor(2.0 + 1.0j), 0), torch.tensor(3.0).cumprod(0), b.sum_to_size(2, 3), b.sum_to_size(1, 3)
 [torch.linalg.lstsq(m.mT, v[:4, None], driver=d)[1].shape for d in (None, "gelsy", "gelss")], torch.arange(2.1, -2.9, -1.0, dtype=torch.int64)
 torch.linalg.lstsq(m, x.mT[:, :1].repeat(1, 2)).residuals.shape, torch.linalg.lstsq(m.mT, v[:4, None], driver="gelsd")
