@@ -382,13 +382,13 @@ def stft(
 
 def istft(
     x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
-    normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
     """The signal of which `stft` has these transforms, by least squares: windows are added up and divided by the sum of their squares.
 
-    Shapes: (F, T) -> (L,), (B, F, T) -> (B, L), complex -> real. Args: length: of the signal; default: as far as windows reach. The others
-    as of `stft`.
-    Errors: ShapeError for other shapes; ArgumentError where windows leave a point out
+    Shapes: (F, T) -> (L,), (B, F, T) -> (B, L), complex -> real. Args: length: of the signal; default: as far as windows reach.
+    return_complex: the signal was complex, and so its transforms are of all frequencies. The others as of `stft`.
+    Errors: ShapeError for other shapes; ArgumentError where windows leave a point out, and for a complex signal of half its frequencies
 
     >>> from tengen import functional as F, fft
     >>> x = F.arange(16)
@@ -400,12 +400,15 @@ def istft(
     onesided = x.shape[-2] != n_fft if onesided is None else onesided
     if x.shape[-2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ShapeError(f"istft: transforms of {x.shape[-2]} frequencies are not of n_fft={n_fft}, onesided={onesided}")
+    if return_complex and onesided:
+        raise ArgumentError("istft: return_complex=True needs the transforms of all frequencies; help: onesided=False")
     hop = n_fft // 4 if hop_length is None else hop_length
     w = _window("istft", window, win_length, n_fft)
     norm = "ortho" if normalized else None
     parts = REGISTRY["swapaxes"](x, -1, -2)
-    parts = irfft(parts, n_fft, -1, norm) if onesided else REGISTRY["real_part"](ifft(parts, None, -1, norm))
-    weights = REGISTRY["ones"]((n_fft,), parts.dtype) if w is None else w
+    parts = irfft(parts, n_fft, -1, norm) if onesided else ifft(parts, None, -1, norm)
+    parts = parts if return_complex or onesided else REGISTRY["real_part"](parts)
+    weights = REGISTRY["ones"]((n_fft,), parts.dtype.part if parts.dtype.is_complex else parts.dtype) if w is None else w
     count = parts.shape[-2]
     whole = n_fft + hop * (count - 1)
     at = Tensor((np.arange(count)[:, None] * hop + np.arange(n_fft)).reshape(-1))
@@ -417,7 +420,7 @@ def istft(
         return REGISTRY["scatter"](REGISTRY["zeros"]((*v.shape[:-2], whole), v.dtype), v.ndim - 2, index, flat, "add")
 
     y = added(parts * weights)
-    over = added(REGISTRY["broadcast_to"](REGISTRY["astype"](weights * weights, parts.dtype), (count, n_fft)))
+    over = added(REGISTRY["broadcast_to"](weights * weights, (count, n_fft)))
     first = n_fft // 2 if center else 0
     last = whole - n_fft // 2 if center and length is None else whole if length is None else min(first + length, whole)
     over = over[first:last]

@@ -696,7 +696,7 @@ def scatter(
     """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...]."""
 def scatter_add(inp: TensorLike, axis: int, index: TensorLike, source: TensorLike) -> Tensor:
     """`scatter` in mode "add": a copy of inp to whose elements [..., index[..., i, ...], ...] along `axis` source[..., i, ...]
-    is added."""
+    is added. A sum of bools is true where one of them is."""
 def searchsorted(table: TensorLike, values: TensorLike, right: bool = False) -> Tensor:
     """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
     `right`); int64. NaNs are largest."""

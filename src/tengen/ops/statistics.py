@@ -273,13 +273,17 @@ bincount.cases(
 
 @shorthand(functional="tensor")
 def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """`scatter` in mode "add": a copy of inp to whose elements [..., index[..., i, ...], ...] along `axis` source[..., i, ...] is added.
+    """`scatter` in mode "add": a copy of inp to whose elements [..., index[..., i, ...], ...] along `axis` source[..., i, ...] is added. A sum
+    of bools is true where one of them is.
 
     >>> from tengen import Tensor, functional as F
     >>> F.scatter_add(Tensor([0.0, 1.0]), 0, Tensor([1, 1]), Tensor([5.0, 6.0])).tolist()
     [0.0, 12.0]
     """
-    return scatter(inp, axis, index, source, "add")
+    x, s = dispatch.tensor(inp), dispatch.tensor(source)
+    if x.dtype is bool_ and s.dtype is bool_:
+        return lookup("astype")(scatter(lookup("astype")(x, "uint8"), axis, index, lookup("astype")(s, "uint8"), "max"), bool_)
+    return scatter(x, axis, index, s, "add")
 
 
 @shorthand(functional="tensor")

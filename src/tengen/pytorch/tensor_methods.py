@@ -102,13 +102,16 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
-    """The sum over the axes along which a tensor of this size would be broadcast to the tensor's own; of integers and bools int64.
+    """The sum over the axes along which a tensor of this size would be broadcast to the tensor's own, which is itself where these are none; of
+    integers and bools int64.
 
     >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).sum_to_size(1, 2).tolist()
     [[4.0, 6.0]]
     """
-    x = self if self.dtype.is_inexact else REGISTRY["astype"](self, "int64")
-    return REGISTRY["sum_to"](x, size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if shape == self.shape:
+        return self
+    return REGISTRY["sum_to"](self if self.dtype.is_inexact else REGISTRY["astype"](self, "int64"), shape)
 
 
 def _shaped(name: str, plain: Callable) -> Callable:

@@ -102,7 +102,8 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
     "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
     **{name: (_always, "elementwise") for name in ("where", "svd", "heaviside", "sign", "sgn")},
     **{name: (_summed, "reductions") for name in ("sum", "prod", "cumsum", "cumprod", "nansum")},
-    "square": (_of_bools, "elementwise"), "repeat_interleave": (_with_words("output_size"), "shaping"),
+    "square": (_of_bools, "elementwise"), "signbit": (lambda x, args, named: not x._layout.dtype.is_float, "elementwise"),
+    "repeat_interleave": (_with_words("output_size"), "shaping"),
     **{name: (_of_unsigned, "reductions") for name in ("all", "any", "trace")}, "argwhere": (_without_axes, "reductions"),
     **{name: (_without_axes, "shaping") for name in (
         "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_select")},

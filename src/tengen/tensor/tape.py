@@ -126,7 +126,7 @@ def _gradients(
         if node.op is not None:
             before = walking.go_to(node, level)
             try:
-                if hooks := after_hooks_of(node):
+                if hasattr(node, "hooks") and (hooks := after_hooks_of(node)):
                     _seen_after(node, slot, give, hooks, lambda give, node=node, slot=slot: _step(node, slot, give, useful, others))
                 else:
                     _step(node, slot, give, useful, others)
@@ -365,7 +365,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
 
 def after_hooks_of(node: TapeNode) -> list[Callable]:
     """The hooks of a call that see the gradients of its operands: among those of its results they have no index."""
-    return [hook for index, hook in list(getattr(node, "hooks", {}).values()) if index is None]
+    return [hook for index, hook in list(node.hooks.values()) if index is None]
 
 
 def _seen_after(node: TapeNode, slot: dict[int, Tensor], give: Any, hooks: list[Callable], step: Callable[[Any], None]) -> None:

@@ -232,7 +232,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     """
     flat, at = input.reshape(-1), index.reshape(-1)
     at = F.where(at < 0, at + input.size, at)
-    return F.scatter(flat, 0, at, source.reshape(-1), "add" if accumulate else "set").reshape(input.shape)
+    write = F.scatter_add if accumulate else F.scatter
+    return write(flat, 0, at, source.reshape(-1)).reshape(input.shape)
 
 
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

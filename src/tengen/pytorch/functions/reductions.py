@@ -296,6 +296,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along an axis; of integers and bools int64."""
     x = _in(input, dtype)
+    if not x.ndim:  # one element along an axis
+        return cumprod(x.reshape(1), dim).reshape(())
     return _summed(F.cumprod(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dim), dtype)
 
 

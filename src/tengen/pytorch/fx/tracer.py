@@ -121,7 +121,7 @@ class Tracer(TracerBase):
         parameters = inspect.signature(forward).parameters.values()
         if odd := set(given) - {p.name for p in parameters}:
             raise ArgumentError(f"symbolic_trace: concrete_args has {min(odd)!r}, and there is no such parameter")
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"} if (p := next(iter(parameters), None)) else {}
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
         made: dict[str, Any] = {}
         for p in sorted(parameters, key=lambda p: p.kind in stars):
             default = ... if p.default is p.empty else p.default
