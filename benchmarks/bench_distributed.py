@@ -2,7 +2,7 @@
 own and gloo's; the start of two processes; ZeRO's stage 3 beside PyTorch's FSDP, in time and memory; how long a step waits for a checkpoint.
 
 All contenders of a table run in one job of two processes, in turns: those of one process while the other one waits. Steps train on the
-same 16 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each. `--processes 8`
+same 16 or 64 pictures or 8 texts: one process with two threads on all of them, two processes with a thread each on a half each. `--processes 8`
 takes eight for the sums and steps, with a thread each, and as many samples for each.
 
     python benchmarks/bench_distributed.py [--rounds 7] [--only ResNet-18] [--processes 2]
@@ -38,7 +38,10 @@ from tengen import module as M
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD, Adam
 
-STEPS = {"ResNet-18": (8, (3, 112, 112)), "GPT": (4, None)}  # samples for each process, and the shape of one
+SMALL = (3, 112, 112)
+STEPS = {  # network, samples for each process, the shape of one
+    "ResNet-18": ("ResNet-18", 8, SMALL), "ResNet-18, 32 each": ("ResNet-18", 32, SMALL), "GPT": ("GPT", 4, None),
+}  # fmt: skip
 BYTES = (1 << 10, 32 << 10, 1 << 20, 10 << 20, 100 << 20)
 
 
@@ -103,9 +106,9 @@ def sums(rounds: int) -> dict[str, dict[str, list[float]]]:
 
 def steps(name: str, rounds: int) -> dict[str, list[float]]:
     """Seconds of a training step."""
-    share, shape = STEPS[name]
+    of, share, shape = STEPS[name]
     rank, processes = dist.get_rank(), dist.get_world_size()
-    network, batch = NETWORKS[name], share * processes
+    network, batch = NETWORKS[of], share * processes
     data, labels = network.data(batch, shape=shape), network.labels(batch, shape=shape)
     tengen.set_threads(processes)
     whole = Trainer(network, batch, traced=True, shape=shape)

@@ -85,7 +85,7 @@ F.avg_pool2d(image, 3, 2, ceil_mode=True, count_include_pad=False) F.avg_pool2d(
 F.avg_pool2d(image[0], 2, divisor_override=3) F.avg_pool1d(b, 3, 2, 1, count_include_pad=False) F.avg_pool1d(b, 3, 2, ceil_mode=True)
 F.lp_pool2d(image, 3, 2) F.lp_pool1d(b, 2, 2, 1) F.lp_pool2d(image.abs(), 1.5, (3, 2), ceil_mode=True)
 F.adaptive_avg_pool2d(image[0], output_size=3)
-F.adaptive_max_pool2d(image, 3, return_indices=True)[0] F.max_unpool2d(image, *[image.argsort(dim=-1) * 7], 3, 4)
+F.adaptive_max_pool2d(image, 3, return_indices=True)[0] F.max_unpool2d(image, *[image.flatten(-2).argsort(dim=-1).view(image.shape) * 3], 3, 4)
 F.max_unpool1d(b, b.argsort(dim=-1) * 2, 2)
 F.max_unpool2d(*F.max_pool2d(image, 2, return_indices=True), 2, output_size=(4, 7))
 F.max_unpool3d(*F.max_pool3d(image[:, None], 2, return_indices=True), 2)

@@ -5,9 +5,7 @@ In: kinds and names of devices in MegEngine's or PyTorch's spelling. Out: `Devic
 
 from __future__ import annotations
 
-import contextlib
 import re
-from pathlib import Path
 from typing import Any
 
 from tengen.base.device import HERE, KINDS, Device
@@ -15,6 +13,7 @@ from tengen.base.device import default_device as get_default_device
 from tengen.base.device import set_default_device as _set_default
 from tengen.base.errors import DeviceError, UsageWarning, warn_once
 from tengen.runtime import native
+from tengen.runtime.memory import machine_memory
 
 __all__ = [
     "Device", "coalesce_free_memory", "get_allocated_memory", "get_default_device", "get_device_count", "get_max_allocated_memory",
@@ -107,14 +106,8 @@ def get_mem_status_bytes(device: Any = None) -> tuple[int, int]:
     True
     """
     Device.named(device)
-    with open("/proc/meminfo") as f:
-        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in f}
-    total, free = 1024 * kilobytes["MemTotal"], 1024 * kilobytes["MemAvailable"]
-    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
-        with contextlib.suppress(OSError, ValueError):  # no such cgroup, or "max"
-            most, now = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
-            total, free = min(total, most), min(free, max(most - now, 0))
-    return total, free
+    machine = machine_memory()
+    return machine.total, machine.free
 
 
 def get_cuda_version() -> None:

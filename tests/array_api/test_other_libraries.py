@@ -76,7 +76,7 @@ def test_torch_both_ways(name):
 @pytest.mark.parametrize("name", ["bool", "int8", "int32", "uint8", "uint32", "float16", "bfloat16", "float32", "complex64"])
 def test_jax_both_ways(name):
     jax = pytest.importorskip("jax", reason="jax is not installed")
-    theirs = jax.numpy.arange(6).reshape(2, 3).astype(name)
+    theirs = jax.device_put(jax.numpy.arange(6).reshape(2, 3).astype(name), jax.devices("cpu")[0])
     t = from_dlpack(theirs)
     assert t.dtype == name and np.array_equal(t.numpy(), np.asarray(theirs))
     there = jax.dlpack.from_dlpack(t + t if name != "bool" else t)

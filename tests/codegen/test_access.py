@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import re
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import LANES, cast, const, minimum, ramp
+from tengen.loops.lang import LANES, cast, const, minimum, ramp, select, splat
 from tengen.loops.parse import parse_kernel
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
@@ -122,6 +123,15 @@ def test_counts_that_are_known_read_no_byte_more(dt):
             call(loaded, kernel, [FENCED.end(a, 0), got, ends])
             same(got, wide)
             same(ends, every)
+
+
+def test_the_colours_of_a_pixel_are_read_and_written_without_a_mask():
+    k = Builder("pixel")
+    x, o = k.input("x", float32), k.output("o", float32)
+    for first, count in ((0, 3), (16, 5)):
+        k.store(o, first, k.load(x, first, LANES, count), count)
+    text = emit_kernel(k.build(), Target.named("x86-64-v4"))
+    assert text.count("call <16 x float> @llvm.masked.load") == text.count("call void @llvm.masked.store") == 1
 
 
 @pytest.mark.parametrize("dt", ALL, ids=str)
@@ -327,3 +337,18 @@ def test_a_partial_access_is_small():
             x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
             k.store(o, 0, k.load(x, 0, LANES, n), n)
             assert emit_kernel(k.build(), target).count("\n") < 60
+
+
+def test_the_remainder_of_a_row_is_not_limited_once_more():
+    """The number of its lanes is below 16 by itself."""
+    for target in TARGETS:
+        k = Builder("row")
+        x, o, n = k.input("x", float32), k.output("o", float32), k.int("n")
+        k.split(1)
+        for i, count in k.vector_loop(0, n):
+            v = k.load(x, i, LANES, count)
+            k.store(o, i, v if count is None else select(ramp() < splat(count), v, 1.0), count)
+        text = emit_kernel(k.build(), target)
+        assert text.count("@llvm.masked.") == 2 * target.masks(4)
+        assert not re.search("icmp s.t i64 .*, (0|16)$", text, re.M)
+        assert text.count("icmp slt <16 x i") == 1, "the select has the mask of the load and the store"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,12 @@ from tengen.runtime.compile import assembly
 LOOPS = [
     ("aarch64", "", "ld2|ldr|dup", "smull|smull2|sadalp"),
     ("aarch64", ",+dotprod", "ldr|ldp|ld1r|ldur", "sdot"),
+    ("aarch64", ",+dotprod,+i8mm", "ldr|ldp|ld1r|ldur", "sdot"),
     ("armv7", "", r"vld2\.16|vld1\.32|ldr|vdup\.16|vmov\.32", r"vmull\.s8|vpadal\.s16"),
     ("riscv64-v", "", r"vlseg2e16\.v|lhu?", r"vwmacc\.vx"),
     ("wasm32", "", r"v128\.load(32_splat)?", r"i32x4\.dot_i16x8_s|i32x4\.add"),
     ("x86-64", "", r"mov(dqa|dqu|d|aps)|pshufd", "pmaddwd|paddd"),
+    ("x86-64-v3", "", r"vpbroadcastd|vmovdqu", "vpmaddwd|vpaddd"),
 ]
 COUNTS = (
     r"adds?|adc|lea[lq]|vsetvli|subs?|sbcs|addi|add[lq]|inc[lq]|mov|cmp[lq]?|slt|b(\.?(lt|ne|lo|ls))?|j(l|ne|b)|bltu?|prfm|pld|prefetch\w*"
@@ -64,4 +67,7 @@ def test_the_innermost_loops_hold_loads_and_dots(name, features, loads, dots):
         others = {w for w in loop if not re.fullmatch(f"{dots}|{loads}|{COUNTS}", w)}
         assert not others, (others, loop)
     longest = [w for w in max(some, key=len) if not w.startswith("local.")]  # which stand for registers
-    assert sum(bool(re.fullmatch(dots, w)) for w in longest) > len(longest) / 3, longest
+    dot, load = (sum(bool(re.fullmatch(form, w)) for w in longest) for form in (dots, loads))
+    assert dot > len(longest) / 3, longest
+    row = f"| {name}{features} | {dot} | {load} | {len(longest) - dot - load} |"
+    assert row in (Path(__file__).parents[2] / "docs" / "quantization.md").read_text(), f"not in docs/quantization.md: {row}"

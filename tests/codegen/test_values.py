@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from running import call, load, same
 
 from tengen.base.dtype import ALL, DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import CompileError
+from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
@@ -337,6 +339,23 @@ def test_shifts_and_divisions_by_literals():
             kernels.append(elementwise(f"{op}{len(kernels)}", [int32], int32, lambda e, op=op, v=v: binary(op, e, v)))
             expected.append(expectation(op, int32, x, np.full_like(x, v), x))
     check(kernels, [[x]] * len(kernels), expected)
+    within = elementwise("within", [int32], int32, lambda e: (e << const(3, int32, e.lanes)) >> const(31, int32, e.lanes))
+    assert not re.search("icmp u|umin|select", emit_kernel(within, Target.host())), "the width is known to be enough"
+
+
+def test_indices_take_no_intrinsics():
+    """LLVM's FastISel, which makes quick code, hands a block over to a selector that takes longer where it meets one."""
+    k = Builder("indices")
+    o, n, m = k.output("o", int64), k.int("n"), k.int("m")
+    k.split(1)
+    for i, e in enumerate((minimum(n, m), maximum(n, m), minimum(n, 16), maximum(1, m))):
+        k.store(o, i, e)
+    kernel = k.build()
+    assert "call" not in emit_kernel(kernel, Target.host())
+    for ints in ((3, 5), (-(2**63), 2**63 - 1), (20, -7)):
+        got = np.zeros(4, np.int64)
+        call(load([kernel]), kernel, [got], ints)
+        assert got.tolist() == [min(ints), max(ints), min(ints[0], 16), max(1, ints[1])]
 
 
 def test_a_deep_expression():

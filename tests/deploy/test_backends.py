@@ -181,7 +181,7 @@ class Package:
 
 def test_packages_bring_back_ends(monkeypatch):
     monkeypatch.setattr(inside, "entry_points", lambda group: [Package(lambda: Fake("exp"))] if group == "tengen.backends" else [])
-    assert backends.names() == ["fake", "onnxruntime", "openvino"]
+    assert backends.names() == ["fake", "onnxruntime", "openvino", "tpu-mlir"]
     m, x = model_of(lambda x: F.exp(x) + 1, number(3)), number(3)
     p = backends.partition(m, "fake")
     assert bits(p(x)) == bits(m(x)) and [part.who for part in p.parts()] == ["fake", "tengen"]

@@ -128,6 +128,12 @@ def test_training_steps_beside_pytorch(pair):
     assert twin.eval()(Tensor(x)).numpy().tobytes() == net(Tensor(x)).numpy().tobytes()
 
 
+def test_one_tensor_is_the_only_argument():
+    """Its rows are not the arguments."""
+    layer, x = nn.Linear(3, 2), torch.ones(4, 3)
+    assert to_module(layer, x)(from_torch(x)).numpy().tobytes() == to_module(layer, (x,))(from_torch(x)).numpy().tobytes()
+
+
 def test_dropout_is_tengens_and_drops_in_training_alone():
     net = to_module(nn.Dropout(0.25), (torch.ones(40, 50),))
     ones = np.ones((40, 50), np.float32)

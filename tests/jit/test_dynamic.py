@@ -167,7 +167,6 @@ def test_what_depends_on_the_extent(name):
 
 LABELS = Tensor(np.array([[1], [0]], np.int64))
 OF_SOME_EXTENTS = {  # (function, numbers that it serves, one at which a run is refused, or None)
-    "equal parts": (lambda x: F.split(x, 3, 0), (6, 3, 9), 7),
     "parts between positions": (lambda x: F.split(x, [1, -1], 0), (6, 3, 17), 1),
     "rolled back": (lambda x: F.roll(x, -2, 0), (6, 3, 2, 17), 1),
     "rolled flat": (lambda x: F.roll(x, 3), (6, 1, 17), None),
@@ -198,6 +197,33 @@ def test_what_fits_some_extents(name):
         with pytest.raises(ShapeError, match=f"with batch = {refused}: .*test_dynamic.py:"):
             run(floats(refused, 4))
     assert len(run.stats()) == 1
+
+
+PARTS = {  # (function, numbers, how many recordings serve them)
+    "parts": (lambda x: F.split(x, 3, 0), (6, 3, 9, 7, 4, 11), 2),
+    "even parts": (lambda x: F.tensor_split(x, 3), (6, 3, 9, 7, 4, 11, 2, 1, 0), 2),
+    "few equal parts": (lambda x: x.chunk(3), (6, 9, 7, 5, 3), 1),
+    "fewer parts": (lambda x: F.chunk(x, 3), (6, 4, 1, 7, 10), 3),
+    "parts of a size": (lambda x: x.split(3), (6, 4, 5, 7, 2), 3),
+    "parts of an open size": (lambda x: x.split(x.shape[0] // 2), (6, 4, 5, 7), 2),
+    "a part and the rest": (lambda x: x.split([2, x.shape[0] - 2]), (6, 2, 5), 1),
+    "gradients of parts": (lambda x: autodiff.grad(lambda v: sum((p * p * i).sum() for i, p in enumerate(F.split(v, 2))))(x), (6, 5, 4, 7), 2),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_an_open_extent(name):
+    """How many parts there are, and whether they are equal, chooses among recordings; their extents stay open."""
+    f, numbers, recordings = PARTS[name]
+    run = trace(f, dynamic_axes=BATCH)
+    for n in numbers:
+        assert bits(run(floats(n, 4))) == bits(f(floats(n, 4))), n
+    assert len(run.stats()) == recordings
+    if name == "parts":
+        with pytest.raises(ShapeError, match="2 elements of axis 0 cannot be cut in 3 parts"):
+            f(floats(2, 4))
+        with pytest.raises(ShapeError, match="cannot be cut in 3 parts"):
+            run(floats(2, 4))
 
 
 REFUSED = {

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import sys
+import threading
 import types
 from collections import deque
 from enum import Enum
@@ -19,6 +20,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD, Adam, Optimizer
+from tengen.tensor import eager
 
 X = Tensor(np.linspace(-1, 1, 24, dtype="float32").reshape(4, 6))
 SCALE = 2.0
@@ -425,3 +427,59 @@ def test_a_change_is_noticed(name, f, change, rest):
         back = change()
         assert traced() == want and recorded[0] <= 2, "no third recording"
         back()
+
+
+def test_threads_that_compute_beside_a_recording_enter_no_plans_into_it():
+    """A recording looks calls up in tables that must stay empty: a plan found there computes a call instead of recording it. Those of other
+    threads are entered where they were, in whatever moment the tables are exchanged."""
+    a, b = Tensor(np.ones(6, "f4")), Tensor(np.ones((), "f4"))
+
+    def compute():
+        x = Tensor(np.ones((2, 3), "f4"))
+        x[0, 1] = 2.0
+        return (a + a * a - a / a), F.exp(a), a.reshape(3, 2)[1:], b[...], x, F.abs(a)
+
+    saved = eager.hide_plans(aside=True)
+    try:
+        found = [compute()[3].shape for _ in range(3)]
+        hidden = eager._plans, eager._slow_plans, eager._add, eager._sub, eager._mul, eager._div
+        assert [len(t) for t in hidden] == [0, 0, 1, 1, 1, 1] and found == [()] * 3
+        assert all(one is not other for one, other in zip(hidden, saved))
+    finally:
+        eager.restore_plans(saved, aside=True)
+    assert len(saved[0]) > 3 and saved[1] and eager._plans is saved[0] and eager._add is saved[2]
+
+
+def test_threads_compute_while_others_record():
+    """Eager calls of one thread, and recordings of another one that reads a parameter: neither loses an operator's table, nor is a product of
+    parameters computed in the place of recording it."""
+    w, odd, done = Parameter(np.ones(7, "f4")), [], threading.Event()
+
+    def compute():
+        n = 0
+        try:
+            while not done.is_set():
+                n += 1
+                x = Tensor(np.ones((n % 5 + 1, n % 7 + 1), "f4"))
+                y = (x * x + x) / x - x
+                if y[...].shape != x.shape or Tensor(3.0)[...].shape != () or (w * w).shape != (7,):
+                    odd.append(y.shape)
+        except Exception as e:
+            odd.append(e)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        for _ in range(25):
+            w._reset(Tensor(np.full(7, 2, "f4")))
+            f = trace(lambda x: w * w * x)
+            f(a := Tensor(np.ones(7, "f4")))
+            w._reset(Tensor(np.full(7, 3, "f4")))
+            assert f(a).tolist() == [9.0] * 7
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert not odd

@@ -10,6 +10,7 @@ from test_reduce import data
 from tengen.base.dtype import dtype, float32, int32
 
 from tengen.kernels.indexing.gather import Gather, Iota, OneHot, Pad, SearchSorted, TakeAlong, check_index, concat, pad, take  # isort: skip  # fmt: skip
+from tengen.kernels.indexing.taps import TapSum
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
@@ -34,6 +35,26 @@ def evaluate(make, arrays, want, layout="plain", symbolic=False, strategy=None):
         pointwise(lo, [make(*map(Leaf, views))], [o])
     run(lo, {**{i: m for i, (_, m) in enumerate(named)}, "out": omem}, sym.values)
     np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_places_and_weights_of_taps_are_loaded_once_for_all_channels(deep):
+    r = np.random.default_rng(0)
+    x, at, w = r.integers(0, 256, (2, 30, 40), np.uint8), r.integers(-1, 30, (2, 3, 7)), r.normal(size=(2, 3, 7)).astype("f4")
+    want = np.zeros((2, 40, 7), "f4")
+    for m, t, q in np.ndindex(*at.shape):
+        if at[m, t, q] >= 0:
+            want[m, :, q] += w[m, t, q] * x[m, at[m, t, q]]
+    (image, im), (index, jm), (weight, wm) = (array_of(a, i) for i, a in enumerate((x, at, w)))
+    out, om = array_of(np.zeros((2, 7, 40), "f4"), "out")
+    lo = Lowering(None, [])
+    taps = TapSum(Leaf(image.permute([0, 2, 1])), None, Leaf(index), Leaf(weight), 2)
+    pointwise(lo, [twice(taps) if deep else taps], [out.permute([0, 2, 1])])
+    run(lo, {0: im, 1: jm, 2: wm, "out": om}, {})
+    np.testing.assert_allclose(om.reshape(2, 7, 40).transpose(0, 2, 1), want * (2 if deep else 1), rtol=1e-5, atol=1e-3)
+    text = print_kernel(lo.launches[0].kernel)
+    inner = text[text.index("for i in") : text.index("store")]
+    assert inner.count("load") == 3 and "u8x16" in inner and "i64" not in inner, text  # one for each tap
 
 
 def twice(s):

@@ -7,11 +7,12 @@ import pytest
 from launching import array_of, run
 from test_reduce import data, same
 
+from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
-from tengen.loops.lang import call
+from tengen.loops.lang import call, var
 from tengen.loops.text import print_kernel
 
 
@@ -42,3 +43,13 @@ def test_what_is_one_value_for_a_row_is_computed_once():
     text = computed(x, b, Target.named("x86-64-v3"))[1]
     row = text[text.index("for row") : text.index("for i")]
     assert text.count("exp(") == 3 and row.count("exp(") == 1, "of the row, of whole vectors, and of the last one"
+
+
+def test_loops_that_run_once_are_not_written():
+    """Of open extents: dense arrays are one row, which is one loop over vectors; rows of a broadcast operand are one plane."""
+    n, m = var("n"), var("m")
+    for shape, strides, loops in (((n,), (1,), 1), ((n, m), (m, 1), 1), ((n, m), (0, 1), 2), ((3, n, m), (m, 0, 1), 3)):
+        lo = Lowering(Target.named("x86-64-v3"), [n, m])
+        a, o = Array("a", float32, shape, strides), Array("o", float32, shape, contiguous_strides(shape))
+        pointwise(lo, [Leaf(a)], [o])
+        assert print_kernel(lo.launches[0].kernel).count("for ") == loops, (shape, strides)

@@ -48,3 +48,20 @@ def test_each_step_of_all_comes_before_the_next_one():
     added = [line.rpartition(", ")[2] for line in lines if "fma(" in line]  # a polynomial's coefficients
     assert len(added) > 30 and added[::3] == added[1::3] == added[2::3]
     assert sum("normal_cdf" in line for line in print_kernel(kernel(True, True)).splitlines()) == 3
+
+
+def test_a_row_of_a_known_length_has_what_it_needs():
+    """A loop over whole vectors where there is one, and a remainder where there is one."""
+    for n, loops, remainders in ((0, 0, 0), (5, 0, 1), (16, 1, 0), (20, 1, 1)):
+        k = Builder("k")
+        x, y = k.input("x", float32), k.output("y", float32)
+        k.split(1)
+        for i, count in k.vector_loop(0, n):
+            k.store(y, i, k.load(x, i, LANES, count) + 1.0, count)
+        made = k.build()
+        verify(made)
+        text = print_kernel(made)
+        assert (text.count("for "), text.count("load ")) == (loops, loops + remainders), text
+        buffers = {"x": np.arange(n, dtype=np.float32), "y": np.zeros(n, np.float32)}
+        interpret(made, buffers, {})
+        assert (buffers["y"] == np.arange(1, n + 1)).all()

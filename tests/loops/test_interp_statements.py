@@ -1,6 +1,8 @@
 """Kernels by chance, mostly of fmas, run by the interpreter and by a definition that takes one statement after the other: the interpreter
 keeps what it knows and lets fmas wait for one another, and no order of reads, assignments, loads and stores may show that."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,17 @@ def test_statements_mean_what_they_mean_one_by_one(first):
             assert got[~nan].tobytes() == want[~nan].tobytes(), (seed, n)
             batches += (got != start).sum() > 20
     assert batches > 20  # most kernels write most of the buffer
+
+
+def test_what_is_interpreted_leaves_no_cycles():
+    """A kernel's steps go with their kernel. Each kernel that a test interprets is made of thousands of objects, which would stay until
+    Python's garbage collector looks at all of them."""
+    made, start = Chance(1), np.zeros(SIZE, np.float32)
+    interpret(made.kernel, [start], [5])
+    gc.collect()
+    gc.disable()
+    try:
+        interpret(made.kernel, [start], [5])
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -51,6 +51,17 @@ def test_split_in_parts_that_are_not_equal():
             F.split(F.arange(6), cuts)
 
 
+def test_a_device_in_the_last_place():
+    x = Tensor(X)
+    for made in (F.copy(x, "cpu0"), F.concat([x], 0, "xpux"), F.stack([x], 0, tengen.get_default_device())[0]):
+        assert made.tolist() == X.tolist()
+    with pytest.raises(ValueError, match="no device 'cuda:0'"):
+        F.copy(x, "cuda:0")
+    for call in (lambda: F.copy(x, 3), lambda: F.copy(x, "cpu0", "cpu0"), lambda: F.copy(x, "cpu0", device="cpu0")):
+        with pytest.raises(TypeError, match="takes 1 arguments|twice"):
+            call()
+
+
 def test_a_tuple_inside_of_a_key_is_a_list():
     a, x = X.copy(), Tensor(X)
     assert x[0, (1, 0)].tolist() == a[0, (1, 0)].tolist() and x[..., (0, 2)].tolist() == a[..., (0, 2)].tolist()

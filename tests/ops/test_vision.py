@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import vision_megengine as saved
+from recorded import graph_of
 
 import tengen
 from tengen import Tensor, trace
@@ -12,6 +13,8 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import vjp
 from tengen.base.errors import DeviceError, IndexOutOfRange, TraceError
+from tengen.ops.vision_resample import np_resample
+from tengen.ops.vision_taps import tap_sum
 
 SAVED = np.load(saved.SAVED)
 NAN, INF = float("nan"), float("inf")
@@ -110,6 +113,38 @@ def test_constants_stay_constant_in_uint8():
     x = Tensor(np.full((1, 3, 5, 7), 255, np.uint8))
     for mode in ("nearest", "bilinear", "bicubic"):
         assert (F.vision.interpolate(x, (9, 4), None, mode).numpy() == 255).all()
+
+
+def test_pictures_of_integers_are_resized_by_rows_then_columns():
+    """Beside the matrices of both axes in float64; in both formats, and from the pixels as they are: no copy of them as floats."""
+    r = np.random.default_rng(1)
+    for d, shape in (("uint8", (2, 9, 20, 3)), ("int8", (1, 5, 7, 17)), ("int16", (1, 3, 4, 1))):
+        x = r.integers(np.iinfo(d).min, np.iinfo(d).max, shape, d, endpoint=True)
+        first = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        for mode, size in (("linear", (4, 33)), ("cubic", (12, 5)), ("linear", (1, 1)), ("cubic", (2, 3))):
+            got = F.vision.resize(Tensor(x), size, "NHWC", mode).numpy()
+            exact = np_resample(x.astype("f8"), size, mode, "NHWC", False).clip(np.iinfo(d).min, np.iinfo(d).max)
+            assert got.dtype == x.dtype and np.abs(got - exact).max(initial=0) <= 0.5 + 1e-6 * np.abs(exact).max(initial=0)
+            planar = F.vision.interpolate(Tensor(first), size, mode=f"bi{mode}" if mode == "linear" else "bicubic")
+            assert planar.numpy().tobytes() == np.ascontiguousarray(got.transpose(0, 3, 1, 2)).tobytes()
+        for mode in ("nearest", "nearest-exact"):
+            y = F.vision.interpolate(Tensor(first), (4, 9), mode=mode)
+            assert y.dtype == d and (y.numpy() == F.vision.interpolate(Tensor(first.astype("f4")), (4, 9), mode=mode).numpy()).all()
+    graph = graph_of(lambda x: F.vision.resize(x, (2, 3), "NHWC"), Tensor(x))
+    readers = [n.op for n in graph.nodes if any(v is not None and v.type.dtype == "int16" for v in n.inputs)]
+    assert "tap_sum" in readers and "astype" not in readers, readers
+
+
+def test_taps_of_integers_are_those_of_floats():
+    r = np.random.default_rng(2)
+    x, at, w = r.integers(0, 256, (2, 3, 9), np.uint8), r.integers(-1, 9, (2, 4, 20)), r.normal(size=(2, 4, 20)).astype("f4")
+    for order in ((0, 1, 2), (0, 2, 1)):  # pixels in a row, and the colours of one
+        image = Tensor(np.ascontiguousarray(x.transpose(order))).transpose(order)
+        got, as_floats = (trace(tap_sum)(i, None, Tensor(at), Tensor(w)).numpy() for i in (image, image.astype("float32")))
+        assert got.dtype == np.float32 and got.tobytes() == as_floats.tobytes()
+        y, pull = vjp(lambda w, image=image: tap_sum(image, None, Tensor(at), w), Tensor(w))
+        taps = np.where(at[:, None] >= 0, x[np.arange(2)[:, None, None, None], np.arange(3)[:, None, None], at.clip(0)[:, None]], 0)
+        assert np.array_equal(pull(Tensor(np.ones(y.shape, "f4")))[0].numpy(), taps.sum(1))
 
 
 def test_threads_layouts_and_batches_change_no_bit():

@@ -94,6 +94,7 @@ def test_sizes_of_edges_and_refusals():
         (lambda: vision.resample(Tensor(x), (9, 8), "area"), ArgumentError, "makes images smaller"),
         (lambda: vision.resize(Tensor(x), (4, 4), imode="nearest", antialias=True), ArgumentError, "antialias=True is for"),
         (lambda: vision.interpolate(Tensor(x), (4, 4), mode="nearest", antialias=True), ArgumentError, "antialias=True is for"),
+        (lambda: vision.resample(Tensor(x), (4, 4), "area", antialias=False), ArgumentError, "antialias=False has no meaning"),
         (lambda: vision.resample(Tensor(x[0]), (4, 4)), ShapeError, "takes images"),
         (lambda: vision.resample(Tensor(x[:, :, :0]), (4, 4)), ShapeError, "without pixels"),
     ]:

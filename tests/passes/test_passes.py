@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +15,7 @@ from recorded import graph_of
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.base.config import config
-from tengen.base.dtype import ALL
+from tengen.base.dtype import ALL, float32
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import ALIGN, Temporaries
@@ -19,8 +23,11 @@ from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Launch
+from tengen.loops.lang import call, var
 from tengen.ops.define import REGISTRY
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
 from tengen.passes.fuse import fuse
@@ -362,3 +369,34 @@ def test_reductions_join_though_a_later_kernel_computes_the_same_again():
     x, y = rand(600, 48), rand(600, 48)
     assert len([n for n in kernels_of(f, x, y) if "chunks" not in n]) == 2
     assert trace(f)(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
+
+
+def test_a_lowering_goes_when_nobody_holds_it():
+    """Without Python's garbage collector: nothing that a lowering holds, such as the choices of schedules, holds it."""
+
+    def networks(q, x, w, v, a, b):
+        return F.scaled_dot_product_attention(q, q, q), F.conv2d(x, w, padding=1), F.conv2d(x, v), F.exp(F.matmul(a, b)), F.matmul(a, b[:, :1])
+
+    shapes = [(2, 4, 40, 8), (1, 16, 20, 20), (16, 16, 3, 3), (16, 16, 1, 1), (20, 30), (30, 40)]
+    recorded = optimize(graph_of(networks, *(Tensor(np.zeros(s, np.float32)) for s in shapes)))
+    made, _ = lower(recorded, TARGET)
+    assert len(made.choices) > 3
+    alive = weakref.ref(made)
+    gc.disable()
+    try:
+        del made
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_a_program_finds_what_its_launches_take_once():
+    """The places of arguments are found once in its text, and the number of pieces, which depends on an extent, once in a block."""
+    n = var("n")
+    lo = Lowering(TARGET, [n])
+    x, y = (Array((name, 0), float32, (n,), (1,)) for name in ("in", "out"))
+    for f in ("sin", "cos", "exp"):
+        pointwise(lo, [Elementwise(partial(call, f), [Leaf(x)], x.shape, float32)], [y], f)
+    text = build(lo, [("in", 0)], [("out", 0)], "test").text.partition("define void @run")[2]
+    assert text.count("call void %parallel") == 3 and text.count("store ptr") == 6
+    assert text.count("getelementptr ptr, ptr %args") == 1 and text.count("getelementptr i64, ptr %ints") == 1

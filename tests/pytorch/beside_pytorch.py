@@ -213,7 +213,7 @@ def make(call: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             return call()
-        except Differs:
+        except (Differs, TimeoutError):
             raise
         except Exception as e:
             raise refusal(e) from e

@@ -1,5 +1,5 @@
-"""Runs the programs of `strangers.py`, `strangers_further.py`, `strangers_stumbled.py` and `strangers_graphs.py` with PyTorch and saves their
-numbers: ``python tests/pytorch/save_strangers.py``."""
+"""Runs the programs of `strangers.py` and the files beside it with PyTorch and saves their numbers: ``python tests/pytorch/save_strangers.py``.
+"""
 
 import json
 from pathlib import Path
@@ -7,12 +7,13 @@ from pathlib import Path
 import strangers
 import strangers_further
 import strangers_graphs
+import strangers_newer
 import strangers_stumbled
 import torch
 import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-every = [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS, *strangers_graphs.PROGRAMS]
+every = [p for of in (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer) for p in of.PROGRAMS]
 found = {f.__name__: [float(v) for v in f(torch)] for f in every}
 path = Path(__file__).with_name("saved_strangers.json")
 path.write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1) + "\n")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tengen.pytorch as torch
-from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
 from tengen.pytorch import nn
 
 F, ONE = nn.functional, torch.eye(2, dtype=torch.float64)
@@ -32,6 +32,23 @@ def test_out_takes_the_result_and_its_shape():
         torch.sqrt(x, out=[0.0, 0.0])
     with pytest.raises(ShapeError, match="would give the shape"):
         torch.sqrt(x, out=torch.zeros(4)[1:])
+
+
+def test_what_is_written_along_the_axis_of_a_number():
+    """A tensor without axes counts as one element along an axis, in place too; the values are PyTorch 2.13's."""
+    at, five = torch.tensor(0), torch.tensor(5.0)
+    for write, want in (
+        (lambda x: x.index_add_(0, at, five), 8.0), (lambda x: x.index_copy_(0, at.reshape(1), five), 5.0),
+        (lambda x: x.index_fill_(-1, at, 7.0), 7.0), (lambda x: x.scatter_(0, at, five), 5.0), (lambda x: x.scatter_(0, at, 6.0), 6.0),
+        (lambda x: x.scatter_add_(0, at, five), 8.0), (lambda x: x.scatter_reduce_(0, at, five, reduce="amax"), 5.0),
+        (lambda x: x.index_reduce_(0, at, five, "prod"), 15.0),
+    ):  # fmt: skip
+        x = torch.tensor(3.0)
+        assert write(x) is x and x.shape == () and x.item() == want
+    with pytest.raises(AxisError):
+        torch.tensor(3.0).scatter_(1, at, five)
+    mask = torch.tensor([True, False])
+    assert mask.sign_() is mask and mask.tolist() == [True, False]
 
 
 def numerical(f, x, h=1e-6):
@@ -77,6 +94,10 @@ def test_what_has_no_meaning_is_an_error():
         lambda: torch.linalg.cross(torch.ones(2, 3), torch.ones(3)), lambda: F.embedding(torch.tensor([0]), torch.ones(3)),
         lambda: F.cross_entropy(x[0], torch.tensor([0, 1, 2, 3]), label_smoothing=1.5), lambda: torch.diff(x, -1),
         lambda: torch.zeros(3).uniform_(2, 1), lambda: torch.zeros(3).exponential_(0), lambda: torch.zeros(3).cauchy_(0, 0),
+        lambda: torch.masked_fill(x, x > 0, torch.ones(1)), lambda: torch.roll(x, ()), lambda: torch.renorm(x[0, 0, 0], 2, 0, 1.0),
+        lambda: F.multi_margin_loss(x[0], torch.tensor([0, 1, 2, 3]), reduction="all"), lambda: torch.arange(0, 3, 0),
+        lambda: F.multilabel_margin_loss(x[0, 0, :0], torch.zeros(0, dtype=torch.long)), lambda: F.huber_loss(x, x, delta=0),
+        lambda: F.gaussian_nll_loss(x[0], x[0], torch.ones(3)), lambda: torch.multinomial(x, 1),
         lambda: torch.quantile(x, torch.tensor(0.5, requires_grad=True)),
         lambda: torch.take_along_dim(x, torch.zeros(2, 2, dtype=torch.int64), 1),
         lambda: torch.gather(torch.complex(x, x)[0], 0, torch.zeros(2, 9, dtype=torch.int64)),

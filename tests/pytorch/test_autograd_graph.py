@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tengen.pytorch as torch
+from tengen.base.errors import GradientError
 from tengen.pytorch import nn
 from tengen.pytorch.autograd import forward_ad as fwAD
 from tengen.pytorch.autograd import graph
@@ -100,6 +101,60 @@ def test_nodes_and_hooks_of_several_gradients():
     e = 2 * np.exp(np.float32(3))
     np.testing.assert_allclose(seen, [[3 * e, e]], rtol=1e-6)
     np.testing.assert_allclose(first, [e], rtol=1e-6)
+
+
+def test_a_hook_of_a_call_sees_both_sides_of_it():
+    """The figures are PyTorch 2.13's."""
+    lists = lambda gs: [None if g is None else g.tolist() for g in gs]
+    w, v = torch.ones(2, requires_grad=True), torch.full((2,), 2.0, requires_grad=True)
+    y, seen = w * v * w, []
+    y.grad_fn.register_hook(lambda below, above: seen.append((lists(below), lists(above))))
+    with y.grad_fn.register_hook(lambda below, above: tuple(2 * g for g in below)):
+        y.sum().backward()
+    assert seen == [([[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0]])] and w.grad.tolist() == [8.0, 8.0] and v.grad.tolist() == [2.0, 2.0]
+    w.grad = None
+    y = w * w  # one operand twice
+    y.grad_fn.register_hook(lambda below, above: seen.append(lists(below)))
+    y.sum().backward()
+    assert seen[1] == [[1.0, 1.0], [1.0, 1.0]] and w.grad.tolist() == [2.0, 2.0]
+    w.grad = None
+    y = w[0:1] * 2  # a part, and a number without a gradient
+    y.grad_fn.register_hook(lambda below, above: seen.append(lists(below)))
+    y.grad_fn.next_functions[0][0].register_hook(lambda below, above: (below[0] * 10, *below[1:]))
+    y.sum().backward()
+    assert seen[2][0] == [2.0] and w.grad.tolist() == [20.0, 0.0]
+    w.grad = None
+    y = w * 3
+    y.grad_fn.next_functions[0][0].register_hook(lambda below, above: seen.append((below, lists(above))))
+    y.sum().backward()
+    assert seen[3] == ((), [[3.0, 3.0]])
+    for new, words in ((lambda below, above: below * 5, "returned a tuple of 10; help: a tuple of 2"), (lambda *_: 1, "returned a int"),
+                       (lambda below, above: (below[0][:1], None), r"f32\[1\] of the gradient f32\[2\]")):  # fmt: skip
+        y = w * 3
+        y.grad_fn.register_hook(new)
+        with pytest.raises(GradientError, match=words):
+            y.sum().backward()
+    with pytest.raises(GradientError, match="which is no leaf"):
+        y.register_post_accumulate_grad_hook(print)
+
+
+def test_outputs_that_have_no_gradient():
+    class Split(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            places, marked, whole = x.argsort(), x.floor(), x * 2.0
+            ctx.mark_non_differentiable(marked)
+            return places, marked, whole
+
+        @staticmethod
+        def backward(ctx, of_places, of_marked, of_whole):
+            return of_whole * 5.0
+
+    x = torch.tensor([2.5, 1.5], requires_grad=True)
+    places, marked, whole = Split.apply(x)
+    assert [t.requires_grad for t in (places, marked, whole)] == [False, False, True]
+    (whole * marked).sum().backward()
+    assert x.grad.tolist() == [10.0, 5.0]
 
 
 def test_a_tensor_that_a_walk_has_passed_stays_computed_and_is_not_walked_again():

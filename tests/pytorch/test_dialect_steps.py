@@ -346,3 +346,16 @@ def test_a_method_whose_arguments_say_which_is_meant():
     assert x.std(unbiased=True).item() == torch.std(x).item() and x.repeat(2, axis=0).shape == (4, 2)
     assert x.sort(dim=0)[0].tolist() == x.tolist() and x.sort(descending=True)[0].tolist() == [[2.0, 1.0], [5.0, 3.0]]
     assert x.topk(1, dim=0)[0].tolist() == [[3.0, 5.0]] and torch.ones(2, 3, 4).transpose(1, 2).shape == (2, 4, 3)
+
+
+def test_groups_keep_settings_that_an_optimizer_does_not_read():
+    """As programs for PyTorch have them: a share of the rate for each layer. The warning names what was perhaps meant."""
+    w = torch.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="AdamW: a group's 'lr_scale' is read by nothing of it"):
+        opt = torch.optim.AdamW([{"params": [w], "lr_scale": 0.5}], lr=0.1, weight_decay=0.0)
+    for group in opt.param_groups:
+        group["lr"] = 0.2 * group["lr_scale"]
+    w.sum().backward()
+    opt.step()
+    np.testing.assert_allclose(w.detach().numpy(), 0.9, rtol=1e-6)
+    assert torch.optim.SGD(opt.param_groups, lr=0.3).param_groups[0]["lr_scale"] == 0.5 and "lr_scale" in opt.state_dict()["param_groups"][0]

@@ -1,6 +1,7 @@
 """`torch.fx`: what its tutorials do, and what editing a graph may not break."""
 
 import copy
+import functools
 import operator
 import time
 
@@ -193,11 +194,28 @@ fx.wrap("grows")
 fx.wrap("len")
 
 
+class Starred(nn.Module):
+    def forward(self, x, *args, k=2.0, **named):
+        return x * k + args[0] - named["a"]
+
+
+def test_arguments_without_a_number():
+    """*args and **kwargs are an argument each, which is indexed, as in PyTorch 2.13."""
+    gm, x = fx.symbolic_trace(Starred()), torch.tensor([1.0, 2.0])
+    assert gm.code.splitlines()[0] == "def forward(self, x, k = 2.0, *args, **named):"
+    assert gm(x, 3.0, 2 * x, a=x).tolist() == [4.0, 8.0] == Starred()(x, 2 * x, k=3.0, a=x).tolist()
+    assert [n.target for n in gm.graph.nodes if n.op == "placeholder"] == ["x", "k", "*args", "**named"]
+    pair = fx.symbolic_trace(lambda *args: args[1] - args[0])
+    assert pair(x, 3 * x).tolist() == fx.Interpreter(pair).run(x, 3 * x).tolist() == [2.0, 4.0]
+    assert fx.symbolic_trace(Starred(), {"k": 5.0})(x, x, a=x).tolist() == [5.0, 10.0]
+
+
 def test_what_cannot_be_traced_says_what_to_do():
     def decides(x):
         return x if x.sum() > 0 else -x
 
-    for f, words in ((decides, "cannot decide by gt"), (lambda x: [v for v in x], "loop over x"), (lambda *x: x, r"\*x")):
+    for f, words in ((decides, "cannot decide by gt"), (lambda x: [v for v in x], "loop over x"), (lambda *x: torch.cat([*x]), "loop over x"),
+                     (functools.partial(lambda *x: x), "no function of Python")):  # fmt: skip
         with pytest.raises(RuntimeError, match=words):
             fx.symbolic_trace(f)
     assert fx.symbolic_trace(halves)(torch.arange(4.0)).tolist() == [2, 2]

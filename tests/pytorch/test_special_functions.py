@@ -171,6 +171,28 @@ def test_gradients_of_inverses_and_of_incomplete_gamma_functions():
     np.testing.assert_allclose(of_a, (near[0] - near[1]) / 2e-5, rtol=1e-6)
 
 
+def test_incomplete_gamma_functions_of_large_a():
+    """By the expansion, which also ends for a of 1e20; mpmath's at points up to 30 deviations from a, and far from it."""
+    a = np.array([1.0001e4] * 4 + [3e4] * 4 + [1e6] * 3 + [2e4] * 2)
+    x = np.array([9e3, 1e4, 1.0001e4, 1.05e4, 2.9e4, 3e4 - 1e-3, 3.002e4, 3.4e4, 9.97e5, 1e6, 1.004e6, 1.4e4, 3.2e4])
+    p, q = (f(torch.tensor(a), torch.tensor(x)).numpy() for f in (torch.special.gammainc, torch.special.gammaincc))
+    with mpmath.workdps(40):
+        upper = [mpmath.gammainc(mpmath.mpf(s), mpmath.mpf(t), mpmath.inf, regularized=True) for s, t in zip(a, x)]
+        np.testing.assert_allclose(q, [float(u) for u in upper], rtol=2e-12, atol=1e-300)
+        np.testing.assert_allclose(p, [float(1 - u) for u in upper], rtol=2e-12, atol=1e-38)
+    huge = torch.tensor([1e12, 1e20, 3e38], dtype=torch.float64)
+    np.testing.assert_allclose(torch.igamma(huge, huge).numpy(), 0.5 + 1 / (3 * np.sqrt(2 * np.pi * huge.numpy())), rtol=1e-14)
+    s, t = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in ([2e4, 3e4], [2e4, 2.98e4]))
+    torch.igamma(s, t).sum().backward()
+    with mpmath.workdps(30):
+        density = [float(mpmath.exp((a - 1) * mpmath.log(x) - x - mpmath.loggamma(a))) for a, x in ((2e4, 2e4), (3e4, mpmath.mpf(2.98e4)))]
+    np.testing.assert_allclose(t.grad.numpy(), density, rtol=1e-10)
+    near = [torch.igamma(s.detach() + h, t.detach()).numpy() for h in (1e-2, -1e-2)]
+    np.testing.assert_allclose(s.grad.numpy(), (near[0] - near[1]) / 2e-2, rtol=1e-6)
+    for a, x, want in ((math.inf, 1.0, 0.0), (1.0, math.inf, 1.0), (math.inf, math.inf, math.nan), (0.0, 0.0, math.nan), (0.0, 2.0, 1.0)):
+        np.testing.assert_equal(torch.igamma(torch.tensor(a), torch.tensor(x)).item(), want)
+
+
 def test_odd_functions_have_a_slope_at_0():
     x = torch.tensor([0.0, -0.0, 1.0], dtype=torch.float64, requires_grad=True)
     torch.special.i1(x).sum().backward()

@@ -8,6 +8,7 @@ import pytest
 import strangers
 import strangers_further
 import strangers_graphs
+import strangers_newer
 import strangers_stumbled
 
 import tengen.pytorch as torch
@@ -15,7 +16,7 @@ import tengen.pytorch as torch
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-EVERY = [*strangers.PROGRAMS, *strangers_further.PROGRAMS, *strangers_stumbled.PROGRAMS, *strangers_graphs.PROGRAMS]
+EVERY = [p for of in (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer) for p in of.PROGRAMS]
 
 
 @pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)

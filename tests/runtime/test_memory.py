@@ -156,6 +156,26 @@ def test_refused_sizes():
             native.new_buffer(n)
 
 
+def test_no_block_is_larger_than_the_machine(run_python):
+    """Some systems promise any amount of memory, and end the process that fills it."""
+    out = run_python("""
+from tengen.runtime import process
+from tengen.runtime.memory import machine_memory
+machine = machine_memory()
+print(process._limit.value == machine.total + machine.swap)
+process._limit.value = 64 << 20
+native.new_buffer(64 << 20)
+for n in ((64 << 20) + 1, 1 << 40):
+    try:
+        native.new_buffer(n)
+    except MemoryError as e:
+        print(e)
+""")
+    used = 64 << 20
+    assert out.splitlines()[0] == "True"
+    assert [line.split(";")[0] for line in out.splitlines()[1:]] == [f"no memory for a buffer of {n} bytes" for n in (used + 1, 1 << 40)]
+
+
 def test_no_memory(run_python):
     """A bound on the address space: an error, then life goes on, and cached blocks are given back before it is raised."""
     out = run_python("""

@@ -133,6 +133,8 @@ def test_python_threads_at_once(programs, callers):
 
 def test_a_forked_child_has_its_own_pool(run_python):
     out = run_python("""
+import warnings
+warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # since Python 3.12, where there are threads
 native.set_threads(3)
 def meet():
     slots = (ctypes.c_int64 * 4)()

@@ -407,7 +407,7 @@ first = F.matmul(x, x.T).numpy().tobytes()
 
 
 def ran(script, directory, before="", **environ):
-    env = {**os.environ, "TENGEN_QUICK_COMPILE": "1", "TENGEN_CACHE_DIR": str(directory), **environ}
+    env = {**os.environ, "TENGEN_QUICK_COMPILE": "1", "TENGEN_CACHE_DIR": str(directory), "TENGEN_NUM_THREADS": "2", **environ}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", before + SCRIPT + script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -119,7 +119,8 @@ class Function:
         """The results, on the tape of the inputs."""
         node = (visible_node if limits else TapeNode)(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
         for i, o in enumerate(outs):
-            o._node = node if len(outs) == 1 else (node, i)
+            if o.dtype.is_inexact:
+                o._node = node if len(outs) == 1 else (node, i)
         return outs
 
     def _for_all(self, mapping: Mapping, inputs: tuple, tensors: list[Tensor]) -> Any:

@@ -116,6 +116,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "traceback": ("TENGEN_TRACEBACK", _short_or_full, "short", "short: Tengen's errors show the user's lines alone; full: all"),
     "distributed_timeout": ("TENGEN_DISTRIBUTED_TIMEOUT", _seconds, 600.0, "seconds after which a process that waits for others gives up"),
     "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
+    "tpu_mlir": ("TENGEN_TPU_MLIR", str, None, "the environment of TPU-MLIR, as tengen.backends.tpu_mlir_environment makes it"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
     "processor": ("TENGEN_PROCESSOR", str, "native", "what this machine is taken for, at most what it is: nothing else is run; for tests"),
 }

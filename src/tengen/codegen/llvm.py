@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tengen.base.dtype import DType, bool_, int64
+from tengen.base.dtype import DType, bool_, int32, int64
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking
 from tengen.codegen.targets import Target
@@ -26,6 +26,7 @@ from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 STACK_ALIGN = 64
+FEW_LANES = 4  # of a vector, which are read and written in one or two accesses of 1, 2 or 4 elements
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)
 STREAM_ALIGN = 64  # bytes: addresses of stores past the caches are multiples of it, the width of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
@@ -343,7 +344,7 @@ class _Function(Values):
         else:
             fill = s.other if s.other is not None else const(0, dt)
             other = self.to_memory(self.value(splat(fill)), dt, lanes)
-            if index.lanes > 1 or not self.target.masks(dt.size):
+            if index.lanes > 1 or not self._masks(s.count, dt):
                 x = self._copy_in(s, index, other)
             else:
                 p, mask = self.address(self.base(s.buffer), _memory_type(dt), self.value(index)), self.mask(s.count, dt)
@@ -351,13 +352,25 @@ class _Function(Values):
                 x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
         return self.from_memory(x, dt, lanes)
 
+    def _masks(self, count: Expr, dt: DType) -> bool:
+        """Whether the lanes before `count` are read or written under a mask. The colours of a pixel are not: a masked vector mostly crosses
+        into the next line of the cache, and takes longer than the two accesses that hold them."""
+        lanes = lang.as_int(count)
+        return self.target.masks(dt.size) and (lanes is None or lanes > FEW_LANES)
+
+    def lanes_before(self, e: Expr, args: list[str]) -> str:
+        if e.args[1].op == "splat" and _few(e.args[1].args[0]):
+            return self.mask(e.args[1].args[0], int32)  # the one that loads and stores have
+        return super().lanes_before(e, args)
+
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
-        return self.value(lang.minimum(lang.maximum(count, 0), LANES))
+        return self.value(count) if _few(count) else self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
-        """The mask of the lanes before `count`, compared as integers as wide as the lanes that it is used for."""
-        bits = 64 if dt.size == 8 else 32
+        """The mask of the lanes before `count`. It is compared as integers of 32 bits, or as wide as the lanes that it is used for where
+        a mask is a vector: it is a register of bits where lanes of any size are masked."""
+        bits = 64 if dt.size == 8 and not self.target.masks(1) else 32
         n = self.limit(count)
         if bits == 32:
             n = self.convert("trunc", n, "i64", "i32") if n[0] == "%" else n
@@ -492,7 +505,7 @@ class _Function(Values):
             place = self.element(s.buffer, index)
             for j in range(LANES):
                 write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
-        elif index.lanes == 1 and self.target.masks(dt.size):
+        elif index.lanes == 1 and self._masks(s.count, dt):
             p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
             call = f"  call void @llvm.masked.store.{_mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
             if dt.size >= (4 if dt.kind == "f" else 8):
@@ -536,23 +549,34 @@ class _OpenFunction(_Function):
     loops: parts of indices that are invariant in a loop are computed before it."""
 
     def fresh(self, text: str, hint: str = "v") -> str:
-        r = super().fresh(text, hint)
+        self._count += 1
+        r = f"%{hint}.{self._count}"
+        self.lines.append(f"  {r} = {text}")
         self._depth[r] = len(self._scopes) - 1
         return r
 
     def pure(self, text: str) -> str:
-        if not text.startswith(_INDEX):
-            return super().pure(text)
-        depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
-        body, before = next((loop for loop in self._loops if loop[0] > depth), (0, []))
-        if not body or text in self._known:
-            return super().pure(text)
+        if (known := self._known.get(text)) is not None:
+            return known
+        body, before = 0, self.lines
+        if self._loops and text.startswith(_INDEX):
+            depth = max([self._depth.get(name, 0) for name in _NAME.findall(text)], default=0)
+            body, before = next((loop for loop in self._loops if loop[0] > depth), (0, before))
+        if not body:
+            r = self._known[text] = self.fresh(text)
+            self._scopes[-1].append(text)
+            return r
         lines, self.lines = self.lines, before
         r = self._known[text] = self.fresh(text)
         self.lines = lines
         self._scopes[body - 1].append(text)
         self._depth[r] = body - 1
         return r
+
+
+def _few(count: Expr) -> bool:
+    """Whether a number of lanes is known to be at least 0 and at most 16, as that of the remainder of a `vector_loop`."""
+    return count.op == "rem" and is_const(count.args[1]) and 0 < count.args[1].attr <= LANES
 
 
 def _powers(count: int, most: int) -> list[tuple[int, int]]:

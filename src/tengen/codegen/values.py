@@ -11,6 +11,7 @@ Read next: `llvm.py` (statements, memory, kernels).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Set
 
 import numpy as np
@@ -37,6 +38,7 @@ _COMPARE = {
 }
 _COMPARE["b"] = _COMPARE["u"]
 _starts: dict[tuple[str, str, int], str] = {}  # how instructions of `_PLAIN` begin, by op, dtype and lanes
+_INTEGER = re.compile(r"(?:splat \(\w+ )?(-?\d+)\)?")  # a literal, or a vector of it
 RAMP = "<" + ", ".join(f"i64 {i}" for i in range(LANES)) + ">"
 
 
@@ -163,6 +165,8 @@ class Values:
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
         if op in OPS:
+            if args[0] == RAMP and op == "lt":
+                return self.lanes_before(e, args)
             return self.op(op, e.args[0].dtype, lanes, args)
         match op:
             case "splat":
@@ -194,6 +198,10 @@ class Values:
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
+
+    def lanes_before(self, e: Expr, args: list[str]) -> str:
+        """The lanes whose numbers are less than a vector."""
+        return self.op("lt", int64, LANES, args)
 
     def variable(self, e: Expr) -> str:
         """The SSA name of a variable."""
@@ -261,6 +269,9 @@ class Values:
     def extremum(self, op: str, dt: DType, lanes: int, a: str, b: str) -> str:
         """a if a is NaN or a beats b, else b."""
         ty = type_of(dt, lanes)
+        if dt.kind != "f" and lanes == 1:  # of which FastISel, which makes quick code, knows no intrinsic
+            beats = {"min": "lt", "max": "gt"}[op]
+            return self.choose(self.compare(("s" if dt.kind == "i" else "u") + beats, dt, 1, a, b), a, b, ty, 1)
         if dt.kind != "f":
             return self.intrinsic(f"{'s' if dt.kind == 'i' else 'u'}{op}.{mangled(dt, lanes)}", ty, f"{ty} {a}", f"{ty} {b}")
         beats = "lt" if op == "min" else "gt"
@@ -274,6 +285,8 @@ class Values:
         """Shifts; by the width or more, or by less than 0, gives 0, or the sign."""
         ty, width = type_of(dt, lanes), literal(dt, dt.bits, lanes)
         how = "shl" if op == "shl" else "ashr" if dt.kind == "i" else "lshr"
+        if (number := _INTEGER.fullmatch(by)) and 0 <= int(number[1]) < dt.bits:
+            return self.pure(f"{how} {ty} {x}, {by}")
         if how == "ashr":
             most = literal(dt, dt.bits - 1, lanes)
             by = self.intrinsic(f"umin.{mangled(dt, lanes)}", ty, f"{ty} {by}", f"{ty} {most}")

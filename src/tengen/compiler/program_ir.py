@@ -70,6 +70,7 @@ class _Body:
         self.lines: list[str] = []
         self.where: dict[Hashable, str] = {}  # the addresses of buffers
         self.label = "entry"  # of the basic block that is being written
+        self.loaded: dict[tuple[str, int], str] = {}  # integers of a call, by the block that loads them and their position
         self.widest, self.depth, self.deepest = 0, 0, 0
         self.asking: list[str] = []
         self.around: list[str] = []  # of them, those of the loops that are being written
@@ -186,8 +187,7 @@ class _Body:
             self._argument(i, self.where[id])
 
     def _argument(self, i: int, address: str) -> None:
-        slot = f"%s{len(self.lines)}"
-        self.lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {i}\n  store ptr {address}, ptr {slot}")
+        self.lines.append(f"  store ptr {address}, ptr %args{f'.{i}' if i else ''}")
 
     def _flag(self, flag: Flag | Expr) -> str:
         r = f"%f{len(self.lines)}"
@@ -204,10 +204,11 @@ class _Body:
     def _operand(self, e: Index) -> str:
         if (n := as_int(e)) is not None:
             return str(n)
-        i = self.program.position(e)
-        r = f"%d{len(self.lines)}"
-        self.lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {i}\n  {r} = load i64, ptr {r}.p")
-        return r
+        place = self.label, self.program.position(e)
+        if place not in self.loaded:
+            r = self.loaded[place] = f"%d{len(self.lines)}"
+            self.lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {place[1]}\n  {r} = load i64, ptr {r}.p")
+        return self.loaded[place]
 
     def text(self, name: str) -> str:
         """The function's LLVM IR. It may be asked for only when all functions are written: the number of the plan, for the
@@ -217,6 +218,7 @@ class _Body:
         if logged:  # two words before the arguments: which plan, which launch
             head = f"  %frame = alloca [{self.widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
             head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
+        head += "".join(f"\n  %args.{i} = getelementptr ptr, ptr %args, i64 {i}" for i in range(1, self.widest))
         head += "".join(f"\n  {state} = alloca [3 x i64], align 8" for state in self.asking)
         if self.deepest:
             head += _own_integers(ints, self.deepest)

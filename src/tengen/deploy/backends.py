@@ -31,7 +31,10 @@ from tengen.ops.define import lookup
 from tengen.tensor import Tensor, from_numpy
 
 GROUP = "tengen.backends"  # of entry points: name -> a class, or a function without arguments, that gives a `Backend`
-OWN = {"onnxruntime": "tengen.backends.onnxruntime:OnnxRuntime", "openvino": "tengen.backends.openvino:OpenVINO"}
+OWN = {
+    "onnxruntime": "tengen.backends.onnxruntime:OnnxRuntime", "openvino": "tengen.backends.openvino:OpenVINO",
+    "tpu-mlir": "tengen.backends.tpu_mlir:TpuMlir",
+}  # fmt: skip
 FORMAT = "tengen-partitioned"
 Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]  # arrays in the order of a graph's inputs -> of its outputs
 

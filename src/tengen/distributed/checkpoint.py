@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group
 
 VERSION = 1
+NICENESS = 10  # of the thread that writes beside the training, whose steps go before it
 LARGE = 4096  # bytes from which an array is written in pieces
 _MARK = "tengen_piece"
 _removing: list[threading.Thread] = []  # what removes folders that were replaced
@@ -82,6 +84,8 @@ class Saving:
         self._finish, self._name, self._waited = finish, name, False
 
         def guarded() -> None:
+            if sys.platform == "linux":  # where a thread has a niceness of its own
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
             try:
                 run()
             except BaseException as e:

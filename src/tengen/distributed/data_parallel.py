@@ -21,9 +21,12 @@ import numpy as np
 from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_once
 from tengen.distributed.buckets import Early, Overlap
 from tengen.functional.distributed import as_row, fold, packed, pieces, tensor_over_row
+from tengen.jit import trace
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
 from tengen.ops.creation import zeros_like
+from tengen.ops.joining import concat
+from tengen.ops.shape import reshape
 from tengen.optimizer.clip import SHARED, Shared
 from tengen.random import get_state, set_state
 from tengen.tensor import Tensor
@@ -44,6 +47,11 @@ def _by_dtype(tensors: Sequence[Tensor]) -> list[list[int]]:
 def _packed(tensors: Sequence[Tensor]) -> np.ndarray:
     """The elements of tensors of one dtype, one after another; of placed ones those of this process's parts."""
     return packed([as_row(local(t)) for t in tensors])
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """What `_packed` gives. Traced it is one kernel, which reads gradients of filters, that lie transposed, where they lie."""
+    return concat([reshape(t, (-1,)) for t in tensors])
 
 
 def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
@@ -166,6 +174,7 @@ class DataParallel:
             raise ValueError(f"DataParallel: micro_batches={micro_batches} must be at least 1")
         self.module, self.group, self.count, self.reduction = module, group, count, reduction
         self._running = False
+        self.joined = trace(_joined, symbolic=True)
         self._totals: Callable[[DataParallel, list[int]], Totals] = Totals
         if group.size > 1:
             states = [f"{name}: {t._layout.type!r}" for name, t in (*module.named_parameters(), *module.named_buffers())]
@@ -295,7 +304,7 @@ class Totals:
 
     def __init__(self, parallel: DataParallel, sizes: list[int]):
         module = parallel.module
-        self.group, self.reduction, self.sizes = parallel.group, parallel.reduction, sizes
+        self.group, self.reduction, self.sizes, self.joined = parallel.group, parallel.reduction, sizes, parallel.joined
         self.parameters = list(module.parameters())
         self.before = [p.grad for p in self.parameters]
         for p in self.parameters:
@@ -349,7 +358,7 @@ class Totals:
         """The elements of some parameters' gradients one after another; one that is not there is -0.0, which changes no sum."""
         some = [self.parameters[i] for i in which]
         there = [nothing(local(p)) if g is None else part_of(g, p) for p, g in zip(some, grads)]
-        return _packed([g * weight for g in there] if weight != 1 else there)
+        return self.joined([local(g * weight if weight != 1 else g) for g in there]).numpy()
 
     def _exchanged(self, row: np.ndarray, present: list[bool]) -> list[np.ndarray]:
         """This process's piece of every process's gradients, of those that have a micro-batch."""

@@ -190,7 +190,7 @@ from tengen.functional.pooling import max_unpool2d as max_unpool2d
 from tengen.functional.pooling import max_unpool3d as max_unpool3d
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
-from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Naturals, NewShape, Number, Positive, Positives, Shape
+from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Naturals, NewShape, Number, Offset, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -663,6 +663,7 @@ def resample(
     size: Shape,
     filter: Literal['area', 'linear', 'cubic'] = 'linear',
     format: Literal['NCHW', 'NHWC'] = 'NCHW',
+    antialias: bool = True,
 ) -> Tensor:
     """An image of another size, in which each pixel is a mean of all that it covers."""
 def reshape(x: TensorLike, shape: NewShape) -> Tensor:
@@ -730,7 +731,7 @@ def softmax(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def sort(inp: TensorLike, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
-def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(inp: TensorLike, nsplits_or_sections: int | Sequence[Offset], axis: int = 0) -> list[Tensor]:
     """So many parts (a number), or the parts between these positions (a list), as views. Where the axis cannot be cut in equal
     parts, the first ones have one element more."""
 def sqrt(x: TensorLike) -> Tensor:

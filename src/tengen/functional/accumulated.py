@@ -14,6 +14,7 @@ from tengen.functional.composed import cdist
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.ops.masks import is_concrete, true_positions
+from tengen.ops.reduce import rounded_once
 from tengen.tensor import Tensor
 
 op = REGISTRY
@@ -65,6 +66,7 @@ def cummin(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return _cumulative("cummin", "running_min", inp, axis)
 
 
+@rounded_once
 def logcumsumexp(inp: Tensor, axis: int) -> Tensor:
     """log(exp(x[0]) + ... + exp(x[i])) along an axis, without overflow.
 
@@ -108,6 +110,7 @@ def mode(inp: Tensor, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, T
     return found if keepdims else (op["squeeze"](found[0], axis), op["squeeze"](found[1], axis))
 
 
+@rounded_once
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Tensor:
     """Running integrals along an axis by the trapezoidal rule, one fewer than there are elements. See `trapezoid`.
 
@@ -178,6 +181,7 @@ def nanmedian(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> T
     return nanquantile(inp, 0.5, axis, keepdims)
 
 
+@rounded_once
 def pdist(inp: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of rows: (N, D) -> (N (N - 1) / 2,). Errors: ShapeError for what is no matrix.
 

@@ -9,6 +9,7 @@ from tengen.functional.math import matmul
 from tengen.functional.nn import embedding, linear
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
+from tengen.ops.reduce import rounded_once
 from tengen.random.state import uniform
 from tengen.tensor import Tensor
 
@@ -45,11 +46,13 @@ def softshrink(inp: Tensor, lambd: float = 0.5) -> Tensor:
     return op["where"](op["less_equal"](op["abs"](inp), lambd), 0.0, inp - op["clip"](inp, -lambd, lambd))
 
 
+@rounded_once
 def tanhshrink(inp: Tensor) -> Tensor:
     """x - tanh(x)."""
     return inp - op["tanh"](inp)
 
 
+@rounded_once
 def softsign(inp: Tensor) -> Tensor:
     """x / (1 + |x|)."""
     return inp / (1.0 + op["abs"](inp))

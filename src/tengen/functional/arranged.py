@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import AxisError, DTypeError, ShapeError
+from tengen.ops.attributes import Offset
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
+from tengen.ops.joining import even_parts
 from tengen.tensor import Tensor
 from tengen.tensor import pytorch_names as _methods
 
@@ -90,7 +92,7 @@ def chunk(inp: Tensor, chunks: int, axis: int = 0) -> list[Tensor]:
     return _methods.chunk(inp, chunks, axis)
 
 
-def tensor_split(inp: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def tensor_split(inp: Tensor, indices_or_sections: int | Sequence[Offset], axis: int = 0) -> list[Tensor]:
     """So many parts along an axis, whose extents differ by at most 1, the longer ones first; or the parts between these positions.
 
     Errors: AxisError for an axis that is not there, ShapeError for fewer than one part
@@ -104,8 +106,7 @@ def tensor_split(inp: Tensor, indices_or_sections: int | Sequence[int], axis: in
         n, k = inp.shape[axis], indices_or_sections
         if k < 1:
             raise ShapeError(f"tensor_split({inp.shape}, {k}): there must be at least 1 part")
-        extents = [n // k + (i < n % k) for i in range(k)]
-        indices_or_sections = list(itertools.accumulate(extents))[:-1]
+        indices_or_sections = list(itertools.accumulate(even_parts(n, k)))[:-1]
     key = (slice(None),) * axis
     ends = [0, *indices_or_sections, inp.shape[axis]]
     return [inp[(*key, slice(a, b))] for a, b in zip(ends, ends[1:])]

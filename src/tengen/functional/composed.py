@@ -17,7 +17,7 @@ from tengen.linalg.products import vector_norm
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import max_, mean, min_, narrowed, sum_, widened
+from tengen.ops.reduce import max_, mean, min_, narrowed, rounded_once, sum_, widened
 from tengen.tensor import Tensor
 
 op = REGISTRY
@@ -66,6 +66,7 @@ def logit(inp: Tensor, eps: float | None = None) -> Tensor:
     return narrowed(op["log"](x) - op["log1p"](-x), inp)
 
 
+@rounded_once
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
     """x log(y), and 0 where x is 0, whatever y is but NaN.
 
@@ -92,16 +93,19 @@ def sinc(inp: Tensor) -> Tensor:
     return narrowed(y, inp)
 
 
+@rounded_once
 def deg2rad(inp: Tensor) -> Tensor:
     """Degrees in radians."""
     return inp * (math.pi / 180)
 
 
+@rounded_once
 def rad2deg(inp: Tensor) -> Tensor:
     """Radians in degrees."""
     return inp * (180 / math.pi)
 
 
+@rounded_once
 def logaddexp2(x: Tensor, y: Tensor) -> Tensor:
     """log2(2^x + 2^y), without overflow."""
     return op["logaddexp"](x * math.log(2), y * math.log(2)) / math.log(2)
@@ -132,11 +136,13 @@ def fmin(x: Tensor, y: Tensor) -> Tensor:
     return op["where"](op["isnan"](x), y, op["where"](op["isnan"](y), x, op["minimum"](x, y)))
 
 
+@rounded_once
 def addcmul(inp: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
     """inp + value tensor1 tensor2, element by element."""
     return inp + (tensor1 if value == 1 else value * tensor1) * tensor2
 
 
+@rounded_once
 def addcdiv(inp: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
     """inp + value tensor1 / tensor2, element by element."""
     return inp + (tensor1 if value == 1 else value * tensor1) / tensor2
@@ -306,6 +312,7 @@ def bucketize(inp: Tensor, boundaries: Tensor, right: bool = False) -> Tensor:
     return op["searchsorted"](boundaries, inp, right)
 
 
+@rounded_once
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Tensor:
     """The integral along an axis by the trapezoidal rule, at places x (default: at distances dx).
 
@@ -326,6 +333,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -
     return sum_(pairs * steps * 0.5, axis)
 
 
+@rounded_once
 def cov(inp: Tensor, correction: int = 1) -> Tensor:
     """The covariances of variables, a row each, whose columns are observations: (M, N) -> (M, M); (N,) -> a number.
 
@@ -343,6 +351,7 @@ def cov(inp: Tensor, correction: int = 1) -> Tensor:
     return c if inp.ndim == 2 else op["reshape"](c, ())
 
 
+@rounded_once
 def corrcoef(inp: Tensor) -> Tensor:
     """Pearson's correlations of variables, a row each: (M, N) -> (M, M). Errors: ShapeError for more than two axes."""
     c = cov(inp)
@@ -355,6 +364,7 @@ def corrcoef(inp: Tensor) -> Tensor:
 # ---- products and distances -----------------------------------------------------------------------------------------------------
 
 
+@rounded_once
 def addmm(inp: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta inp + alpha (mat1 @ mat2).
 
@@ -365,6 +375,7 @@ def addmm(inp: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float
     return _sum_of(inp, _matmul(mat1, mat2), beta, alpha)
 
 
+@rounded_once
 def baddbmm(inp: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta inp + alpha (batch1 @ batch2) of batches of matrices (B, M, K) and (B, K, N). Errors: ShapeError for what are none."""
     if batch1.ndim != 3 or batch2.ndim != 3:
@@ -427,6 +438,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return op["stack"](columns if increasing else columns[::-1], 1) if n else op["zeros"]((x.shape[0], 0), x.dtype)
 
 
+@rounded_once
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis.
 
@@ -437,6 +449,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return vector_norm(x1 - x2 + eps, axis=-1, keepdims=keepdims, ord=p)
 
 
+@rounded_once
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of all differences of rows: (..., M, D), (..., N, D) -> (..., M, N).
 

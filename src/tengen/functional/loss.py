@@ -11,6 +11,7 @@ from tengen.functional.math import cosine_similarity
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.ops.nn import cross_entropy_each
+from tengen.ops.reduce import rounded_once
 from tengen.tensor import Tensor
 
 
@@ -21,7 +22,7 @@ def _reduce(each: Tensor, reduction: str) -> Tensor:
         return REGISTRY["sum"](each)
     if reduction == "none":
         return each
-    raise ValueError(f"reduction={reduction!r} must be 'mean', 'sum' or 'none'")
+    raise ArgumentError(f"reduction={reduction!r} must be 'mean', 'sum' or 'none'")
 
 
 def _same_shape(name: str, pred: Tensor, label: Tensor) -> None:
@@ -111,6 +112,7 @@ def cross_entropy_with_softmax(pred: Tensor, label: Tensor, axis: int = 1, label
     return cross_entropy(pred, label, axis, True, label_smooth)
 
 
+@rounded_once
 def binary_cross_entropy(
     pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean", *, weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
@@ -148,6 +150,7 @@ def _log_at_least(p: Tensor) -> Tensor:
     return op["where"](nothing, -100.0, op["maximum"](op["log"](op["where"](nothing, 1.0, p)), -100.0))
 
 
+@rounded_once
 def binary_cross_entropy_with_logits(
     pred: Tensor, label: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -155,6 +158,7 @@ def binary_cross_entropy_with_logits(
     return binary_cross_entropy(pred, label, True, reduction, weight=weight, pos_weight=pos_weight)
 
 
+@rounded_once
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """(pred - label)^2."""
     _same_shape("square_loss", pred, label)
@@ -162,50 +166,54 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce(d * d, reduction)
 
 
+@rounded_once
 def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """|pred - label|."""
     _same_shape("l1_loss", pred, label)
     return _reduce(REGISTRY["abs"](pred - label), reduction)
 
 
+@rounded_once
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:
     """max(0, 1 - pred label) summed over axis 1 (its square with norm="L2"); labels are -1 and 1.
 
-    Errors: ValueError for another norm than "L1" or "L2"
+    Errors: ArgumentError for another norm than "L1" or "L2"
     """
     if str(norm).upper() not in ("L1", "L2"):
-        raise ValueError(f"norm={norm!r} must be 'L1' or 'L2'")
+        raise ArgumentError(f"norm={norm!r} must be 'L1' or 'L2'")
     gap = REGISTRY["relu"](1 - pred * label)
     return _reduce(REGISTRY["sum"](gap if norm.upper() == "L1" else gap * gap, 1), reduction)
 
 
+@rounded_once
 def smooth_l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) where d = |pred - label| is below beta, else d - beta / 2; `l1_loss` where beta is 0.
 
-    Source: Girshick, arXiv 1504.08083; arguments as in PyTorch. Errors: ValueError for a negative beta.
+    Source: Girshick, arXiv 1504.08083; arguments as in PyTorch. Errors: ArgumentError for a negative beta.
 
     >>> from tengen import Tensor, functional as F
     >>> F.loss.smooth_l1_loss(Tensor([0.5, 3.0]), Tensor([0.0, 0.0]), "none").tolist()
     [0.125, 2.5]
     """
     if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta={beta} must not be negative")
+        raise ArgumentError(f"smooth_l1_loss: beta={beta} must not be negative")
     if beta == 0:
         return l1_loss(pred, label, reduction)
     return huber_loss(pred, label, reduction, beta) / beta
 
 
+@rounded_once
 def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """d^2 / 2 where d = |pred - label| is below delta, else delta (d - delta / 2).
 
-    Source: Huber, 1964. Errors: ValueError for a delta that is not positive.
+    Source: Huber, 1964. Errors: ArgumentError for a delta that is not positive.
 
     >>> from tengen import Tensor, functional as F
     >>> F.loss.huber_loss(Tensor([0.5, 3.0]), Tensor([0.0, 0.0]), "none").tolist()
     [0.125, 2.5]
     """
     if not delta > 0:
-        raise ValueError(f"huber_loss: delta={delta} must be positive")
+        raise ArgumentError(f"huber_loss: delta={delta} must be positive")
     _same_shape("huber_loss", pred, label)
     op = REGISTRY
     d = op["abs"](pred - label)
@@ -235,6 +243,7 @@ def nll_loss(
     return _reduce(each, reduction) if ignore_index is None else _reduce_left(each, op["ones_like"](each), label, ignore_index, reduction)
 
 
+@rounded_once
 def kl_div(pred: Tensor, label: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """label (log(label) - pred), where pred holds log-probabilities: the Kullback-Leibler divergence, element by element.
 
@@ -257,6 +266,7 @@ def kl_div(pred: Tensor, label: Tensor, reduction: str = "mean", log_target: boo
     return _reduce(each, reduction)
 
 
+@rounded_once
 def focal_loss(
     pred: Tensor, label: Tensor, alpha: float = 0.25, gamma: float = 2.0, with_logits: bool = True, reduction: str = "mean"
 ) -> Tensor:
@@ -274,6 +284,7 @@ def focal_loss(
     return _reduce(each, reduction)
 
 
+@rounded_once
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, reduction: str = "mean",
     *, swap: bool = False,
@@ -300,6 +311,7 @@ def _triplet(distance: Callable, anchor: Tensor, positive: Tensor, negative: Ten
     return _reduce(REGISTRY["relu"](distance(anchor, positive) - far + margin), reduction)
 
 
+@rounded_once
 def cosine_embedding_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """1 - cos(x, y) where the label is 1, max(0, cos(x, y) - margin) where it is -1; over the last axis.
 
@@ -310,22 +322,26 @@ def cosine_embedding_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0
     return _reduce(op["where"](label > 0, 1 - c, op["relu"](c - margin)), reduction)
 
 
+@rounded_once
 def margin_ranking_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """max(0, -label (x - y) + margin): a label of 1 asks that x be larger, -1 that y be."""
     return _reduce(REGISTRY["relu"](margin - label * (x - y)), reduction)
 
 
+@rounded_once
 def hinge_embedding_loss(pred: Tensor, label: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """pred where the label is 1, max(0, margin - pred) where it is -1: of distances of pairs that are alike, or unlike."""
     op = REGISTRY
     return _reduce(op["where"](label > 0, pred, op["relu"](margin - pred)), reduction)
 
 
+@rounded_once
 def soft_margin_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-label pred)), for labels 1 and -1."""
     return _reduce(REGISTRY["softplus"](-(label * pred)), reduction)
 
 
+@rounded_once
 def multi_margin_loss(pred: Tensor, label: Tensor, p: int = 1, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """The mean over the C classes of max(0, margin - pred[label] + pred[class])^p, that of the label left out.
 
@@ -338,12 +354,14 @@ def multi_margin_loss(pred: Tensor, label: Tensor, p: int = 1, margin: float = 1
     return _reduce(op["sum"](gaps, 1) / pred.shape[1], reduction)
 
 
+@rounded_once
 def multilabel_soft_margin_loss(pred: Tensor, label: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
     """The mean over the last axis of `binary_cross_entropy` of scores: several classes may hold at once."""
     each = binary_cross_entropy(pred, label, True, "none", weight=weight)
     return _reduce(REGISTRY["mean"](each, -1), reduction)
 
 
+@rounded_once
 def poisson_nll_loss(
     pred: Tensor, label: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> Tensor:
@@ -361,6 +379,7 @@ def poisson_nll_loss(
     return _reduce(each, reduction)
 
 
+@rounded_once
 def gaussian_nll_loss(
     pred: Tensor, label: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -374,6 +393,7 @@ def gaussian_nll_loss(
     return _reduce(each, reduction)
 
 
+@rounded_once
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, distance_function: Callable[[Tensor, Tensor], Tensor], margin: float = 1.0,
     reduction: str = "mean", *, swap: bool = False,

@@ -12,7 +12,7 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
 from tengen.ops.linalg_factor import identity_like
-from tengen.ops.reduce import max_, min_, narrowed, sum_, widened
+from tengen.ops.reduce import max_, min_, narrowed, rounded_once, sum_, widened
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def outer(inp1: Tensor, inp2: Tensor) -> Tensor:
     return REGISTRY["expand_dims"](inp1, 1) * REGISTRY["expand_dims"](inp2, 0)
 
 
+@rounded_once
 def cross(
     a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:

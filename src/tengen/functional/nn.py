@@ -35,7 +35,7 @@ from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import extent, narrowed, widened
+from tengen.ops.reduce import extent, narrowed, rounded_once, widened
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
@@ -218,10 +218,10 @@ def sync_batch_norm(
         `functional.distributed`.
     Numerics: the mean is that of all samples, and the variance that of the differences from it (two passes, not the difference of
         squares); sums of the processes are added in the order of the ranks.
-    Errors: ValueError for an eps_mode that is not there
+    Errors: ArgumentError for an eps_mode that is not there
     """
     if eps_mode.lower() != "additive":
-        raise ValueError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
+        raise ArgumentError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
     if not training or (WORLD if group is None else group).size == 1:
         return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
     axes, shape = [0, *range(2, inp.ndim)], (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
@@ -251,10 +251,10 @@ def _unbias(n: Dim, v: Tensor) -> float | Tensor:
 def dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) -> Tensor:
     """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training.
 
-    Errors: ValueError for what is no probability; TypeError for a training that is no bool
+    Errors: ArgumentError for what is no probability; TypeError for a training that is no bool
     """
     if not 0 <= drop_prob <= 1:
-        raise ValueError(f"dropout: drop_prob={drop_prob} is not a probability")
+        raise ArgumentError(f"dropout: drop_prob={drop_prob} is not a probability")
     if not training or drop_prob == 0:
         return inp
     if drop_prob == 1:
@@ -268,10 +268,10 @@ def alpha_dropout(inp: Tensor, drop_prob: float = 0.5, training: bool = True) ->
 
     Source: Klambauer et al., arXiv 1706.02515, section 3.
 
-    Errors: ValueError for a drop_prob outside of [0, 1); TypeError for a training that is no bool
+    Errors: ArgumentError for a drop_prob outside of [0, 1); TypeError for a training that is no bool
     """
     if not 0 <= drop_prob < 1:
-        raise ValueError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
+        raise ArgumentError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
     if not training or drop_prob == 0:
         return inp
     low, keep = -1.7580993408473766, 1 - drop_prob
@@ -288,10 +288,10 @@ def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm
     """Rows of `weight` (V, D) by index: (...) of integers -> (..., D).
 
     Args: padding_idx: a row that gets no gradient, as in PyTorch.
-    Errors: ValueError for max_norm or norm_type, which there are not
+    Errors: ArgumentError for max_norm or norm_type, which there are not
     """
     if max_norm is not None or norm_type is not None:
-        raise ValueError("embedding: max_norm and norm_type must be None (as in MegEngine); help: divide rows by functional.norm")
+        raise ArgumentError("embedding: max_norm and norm_type must be None (as in MegEngine); help: divide rows by functional.norm")
     rows = weight[inp]
     if padding_idx is None:
         return rows
@@ -335,12 +335,12 @@ def local_response_norm(
     """x / (k + alpha * the sum of x^2 over `kernel_size` neighbouring channels)^beta, for images (N, C, H, W).
 
     Source: Krizhevsky et al., 2012; alpha multiplies the sum as in MegEngine, where PyTorch's multiplies the mean.
-    Errors: ShapeError unless there are four axes, ValueError for an even kernel_size.
+    Errors: ShapeError unless there are four axes, ArgumentError for an even kernel_size.
     """
     if inp.ndim != 4:
         raise ShapeError(f"local_response_norm takes images (N, C, H, W), got {inp.shape}")
     if kernel_size % 2 == 0 or kernel_size < 1:
-        raise ValueError(f"local_response_norm: kernel_size={kernel_size} must be odd")
+        raise ArgumentError(f"local_response_norm: kernel_size={kernel_size} must be odd")
     half, c = kernel_size // 2, inp.shape[1]
     x = widened(inp)
     squares = REGISTRY["pad"](x * x, ((0, 0), (half, half), (0, 0), (0, 0)))
@@ -522,6 +522,7 @@ def _added_mask(padding: Tensor | None, mask: Tensor | None, causal: bool, range
     return total if total is None else REGISTRY["broadcast_to"](total, shape)
 
 
+@rounded_once
 def softplus(inp: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
     """log(1 + exp(beta x)) / beta, without overflow.
 

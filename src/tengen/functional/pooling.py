@@ -17,6 +17,7 @@ from tengen.ops.define import REGISTRY
 from tengen.ops.pool import avg_pool as _avg
 from tengen.ops.pool import max_pool as _max
 from tengen.ops.reduce import mean as _mean
+from tengen.ops.reduce import rounded_once
 from tengen.random.state import uniform
 from tengen.tensor import Tensor
 
@@ -293,16 +294,19 @@ def _to_size(n: int, inp: Tensor, oshp: Any, kind: str, return_indices: bool = F
     return _batched(f"adaptive_{kind}_pool", inp, n, pool)
 
 
+@rounded_once
 def adaptive_avg_pool1d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Average pooling of (N, C, L) to a given output size. See `adaptive_avg_pool2d`."""
     return _to_size(1, inp, oshp, "avg")
 
 
+@rounded_once
 def adaptive_avg_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Average pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
     return _to_size(2, inp, oshp, "avg")
 
 
+@rounded_once
 def adaptive_avg_pool3d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Average pooling of (N, C, D, H, W) to a given output size. See `adaptive_avg_pool2d`."""
     return _to_size(3, inp, oshp, "avg")

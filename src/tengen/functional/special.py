@@ -13,7 +13,7 @@ from typing import Any
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
 from tengen.ops.calls import all_with_line
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.tensor import Tensor
 
 _BERNOULLI = (
@@ -26,6 +26,7 @@ def _float(x: Any) -> Tensor:
     return t if t.dtype.is_inexact else t.astype("float32")
 
 
+@rounded_once
 def entr(input: Tensor) -> Tensor:
     """-x log(x); 0 at 0, -inf below.
 
@@ -37,6 +38,7 @@ def entr(input: Tensor) -> Tensor:
     return F.where(x > 0, inside, F.where(F.equal(x, 0), 0.0, F.where(x < 0, -math.inf, x)))
 
 
+@rounded_once
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y); 0 where x is 0 and y no NaN."""
     x, y = _float(input), _float(other)
@@ -50,6 +52,7 @@ def ndtr(input: Tensor) -> Tensor:
     return narrowed(0.5 * F.erfc(widened(x) * -math.sqrt(0.5)), x)
 
 
+@rounded_once
 def multigammaln(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
     x = _float(input)
@@ -59,6 +62,7 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
     return total + 0.25 * p * (p - 1) * math.log(math.pi)
 
 
+@rounded_once
 def zeta(input: Any, other: Any) -> Tensor:
     """Hurwitz's zeta function: the sum of (q + k)^-s over k = 0, 1, ..., for s > 1 and q > 0, and for whole s and q > -10; inf at s = 1 and at
     q = 0, -1, ...; NaN elsewhere.
@@ -83,6 +87,7 @@ def zeta(input: Any, other: Any) -> Tensor:
     return F.where(F.isnan(q), q, F.where(s >= 1, F.where(pole, math.inf, F.where(there, total, math.nan)), math.nan))
 
 
+@rounded_once
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma, for x > -10; inf at 0 and below at whole numbers.
 
@@ -183,26 +188,56 @@ def log_ndtr(input: Tensor) -> Tensor:
     return _narrow(input, found)
 
 
-def _regularised_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """(P, Q) of float64 a > 0 and x >= 0: a series where x < a + 1, Lentz's continued fraction elsewhere. Both have as many terms as
-    a + 1 of at most some thousands needs."""
-    finite = F.logical_and(F.logical_and(a > 0, x > 0), F.logical_and(a < math.inf, x < math.inf))
-    a_, x_ = F.where(finite, a, 1.0), F.where(finite, x, 1.0)
-    front = F.exp(a_ * F.log(x_) - x_ - F.lgamma(a_))
-    is_low = x_ < a_ + 1.0
-    xs = F.where(is_low, x_, a_)
-    largest = float(F.max(a_).item()) if a_.size else 1.0
+_LARGE_SHAPE = 1e4  # of the incomplete gamma function: above it three terms of the expansion for large a are exact to float64
+# coefficients of c_0, c_1 and c_2 of DLMF 8.12.7 by powers of eta, by contour integrals in mpmath
+_UNIFORM = (
+    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -1.787551440329218e-4, 3.919263178522438e-5, -2.185448510679992e-6, -1.85406221071516e-6,
+     8.296711340953087e-7, -1.7665952736826078e-7, 6.707853543401498e-9, 1.0261809784240309e-8, -4.382036018453353e-9),
+    (-1 / 540, -1 / 288, 1 / 378, -9.902263374485596e-4, 2.0576131687242798e-4, -4.018775720164609e-7, -1.8098550334489977e-5,
+     7.64916091608111e-6, -1.6120900894563446e-6),
+    (25 / 6048, -2.6813271604938273e-3, 1 / 1296, 2.0093878600823047e-6, -1.073665322636516e-4),
+)  # fmt: skip
+
+
+def _gamma_by_expansion(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(P, Q) of float64 a above `_LARGE_SHAPE` and x > 0, by Temme's expansion, which holds for all x (DLMF 8.12)."""
+    mu = (x - a) / a
+    near = F.abs(mu) < 0.5
+    m = F.where(near, mu, 0.0)
+    w = 1.0 / (2.0 + m)
+    r2 = m * w * m * w
+    rest = _horner(r2, tuple(1 / (2 * k + 3) for k in reversed(range(18))))
+    far = F.where(near, 1.0, mu)
+    half = F.maximum(far - F.log1p(far), 0.0)  # eta^2 / 2 = mu - log(1 + mu), which would cancel where mu is small
+    eta = F.where(near, m * F.sqrt(2.0 * (w - 2.0 * w * w * w * m * rest)), F.sign(far) * F.sqrt(2.0 * half))
+    e, v = F.where(F.abs(eta) < 0.5, eta, 0.0), F.where(F.abs(eta) < 0.5, 1.0, eta)
+    i, j = 1.0 / v, 1.0 / F.where(F.abs(eta) < 0.5, 1.0, mu)
+    closed = (
+        j - i, i**3 - j**3 - j * j - j / 12, -3.0 * i**5 + 3.0 * j**5 + 5.0 * j**4 + 25 / 12 * j**3 + j * j / 12 + j / 288,
+    )  # fmt: skip
+    c = [F.where(F.abs(eta) < 0.5, _horner(e, k[::-1]), f) for k, f in zip(_UNIFORM, closed)]
+    left = F.exp(-0.5 * a * eta * eta) / F.sqrt(2 * math.pi * a) * (c[0] + (c[1] + c[2] / a) / a)
+    z = eta * F.sqrt(0.5 * a)
+    return 0.5 * F.erfc(-z) - left, 0.5 * F.erfc(z) + left
+
+
+def _gamma_by_terms(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(P, Q) of float64 a up to `_LARGE_SHAPE` and x > 0: a series where x < a + 1, Lentz's continued fraction elsewhere."""
+    front = F.exp(a * F.log(x) - x - F.lgamma(a))
+    is_low = x < a + 1.0
+    xs = F.where(is_low, x, a)
+    largest = float(F.max(a).item()) if a.size else 1.0
     n = 60 + int(12 * math.sqrt(largest))
-    term = total = 1.0 / a_
+    term = total = 1.0 / a
     for k in range(1, n):
-        term = term * xs / (a_ + k)
+        term = term * xs / (a + k)
         total = total + term
-    xf = F.where(is_low, a_ + 2.0, x_)
-    b = xf + 1.0 - a_
+    xf = F.where(is_low, a + 2.0, x)
+    b = xf + 1.0 - a
     c, d = b * 0.0 + 1e300, 1.0 / b
     h = d
     for k in range(1, n):
-        step = k * (a_ - k)
+        step = k * (a - k)
         b = b + 2.0
         d = step * d + b
         c = b + step / c
@@ -210,12 +245,22 @@ def _regularised_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         c = F.where(F.equal(c, 0), 1e-300, c)
         h = h * d * c
     p, q = front * total, front * h
-    p, q = F.where(is_low, p, 1.0 - q), F.where(is_low, 1.0 - p, q)
+    return F.where(is_low, p, 1.0 - q), F.where(is_low, 1.0 - p, q)
+
+
+def _regularised_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(P, Q) of float64 a and x, of all: NaN where one is negative or NaN, and where both are 0 or both infinite."""
+    finite = F.logical_and(F.logical_and(a > 0, x > 0), F.logical_and(a < math.inf, x < math.inf))
+    large = F.logical_and(finite, a > _LARGE_SHAPE)
+    p, q = _gamma_by_terms(*(F.where(F.logical_and(finite, a <= _LARGE_SHAPE), t, 1.0) for t in (a, x)))
+    if bool(F.any(large).item()):
+        found = _gamma_by_expansion(F.where(large, a, 2 * _LARGE_SHAPE), F.where(large, x, 2 * _LARGE_SHAPE))
+        p, q = (F.where(large, f, t) for f, t in zip(found, (p, q)))
     bad = F.logical_or(F.logical_or(a < 0, x < 0), F.logical_or(F.isnan(a), F.isnan(x)))
-    bad = F.logical_or(bad, F.logical_and(F.equal(a, 0), F.equal(x, 0)))
+    bad = F.logical_or(bad, F.logical_and(F.equal(a, x), F.logical_or(F.equal(a, 0), F.equal(a, math.inf))))
     one = F.logical_or(F.equal(x, math.inf), F.logical_and(F.equal(a, 0), x > 0))
     edge = F.where(bad, math.nan, F.where(one, 1.0, 0.0))
-    return F.where(finite, p, edge), F.where(finite, q, 1.0 - edge)
+    return F.where(finite, p, edge), F.where(finite, q, F.where(bad, math.nan, 1.0 - edge))
 
 
 def gammainc(input: Any, other: Any) -> Tensor:

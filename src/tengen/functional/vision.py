@@ -53,8 +53,8 @@ def resize(inp: Tensor, target_shape: Shape, format: str = "NCHW", imode: str = 
         raise ArgumentError(f"resize: imode={imode!r} must be one of {', '.join(map(repr, modes))}")
     if antialias and imode not in ("linear", "cubic"):
         raise ArgumentError(f"resize: antialias=True is for 'linear' and 'cubic', not {imode!r}")
-    if antialias or imode == "area":
-        return _resample.resample(inp, target_shape, imode, format)
+    if antialias or imode == "area" or (imode in ("linear", "cubic") and inp.dtype.is_int):
+        return _resample.resample(inp, target_shape, imode, format, antialias or imode == "area")
     x = REGISTRY["permute"](inp, (0, 3, 1, 2)) if last else inp
     y = _resize.interpolate(x, target_shape, None, modes[imode])
     return REGISTRY["permute"](y, (0, 2, 3, 1)) if last else y

@@ -243,11 +243,11 @@ class Lowering:
         choices: the schedules that strategies have asked for, by problem key.
         where: the user's line, and node: the position of the graph's node, that is being lowered; None where there is none.
         nodes: by position of a node, what launches it once more (tuning does).
-        lower_graph: (graph, carried, inputs, outputs): launches what a graph inside of a node computes, from arrays and to arrays.
+        lower_graph: (self, graph, carried, inputs, outputs): launches what a graph inside of a node computes, from arrays and to arrays.
             The first `carried` inputs and outputs are the same arrays, which it changes. `passes/lower.py` sets it.
     """
 
-    lower_graph: Callable[[Any, int, Sequence[Array], Sequence[Array]], None]
+    lower_graph: Callable[[Lowering, Any, int, Sequence[Array], Sequence[Array]], None]
 
     def __init__(self, target, ints: Sequence[Expr] = (), schedules: Schedules | None = None, first: int = 0):
         self.target = target

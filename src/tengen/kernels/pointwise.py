@@ -11,6 +11,7 @@ merged. Of the axes that remain, the last one is a row, the last two are a plane
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -18,7 +19,7 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, leaves_of, steady_parts
 from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -37,12 +38,8 @@ def _merged(a: Array, groups: list[list[int]]) -> Array:
 
 def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
     """Sources and outputs over as few axes as possible, ordered as the first output lies in memory."""
-    leaves: list[Array] = []
-    for s in sources:
-        inner = s.leaves()
-        if inner is None:
-            return _ordered(sources, outs)
-        leaves += inner
+    if (leaves := leaves_of(sources)) is None:
+        return _ordered(sources, outs)
     order = memory_order(outs[0])
     permuted = {a: a.permute(order) for a in [*leaves, *outs]}
     shape = permuted[outs[0]].shape
@@ -107,36 +104,39 @@ def pointwise(
         for o, v in zip(outs, values):
             store_at(k, o, at, v)
         return lo.launch(k)
-    some = grain(lo, name, shape, outs, elements)  # elements of a piece
-    outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])
-    one = const(1)
+    some, n = grain(lo, name, shape, outs, elements), as_expr(shape[-1])  # elements of a piece, of a row
+    distance = _prefetch_distance(sources, shape)
+    several = _vectors_abreast(sources, n, lo.target) if distance is None else 1
+    if len(shape) == 1:
+        start = k.let(k.split(cdiv(n, some)) * some)
+        _row(k, sources, outs, (start, k.let(minimum(n, start + some))), [], [], several, stream, None)
+        return lo.launch(k)
+    outer, middle, one = as_expr(product(shape[:-2])), as_expr(shape[-2]), const(1)
     rows = minimum(maximum(one, some // maximum(one, n)), maximum(one, middle))  # rows of a piece
     blocks, parts = cdiv(middle, rows), cdiv(n, some)  # blocks of rows in a plane, parts of a long row
     planes = maximum(one, some // maximum(one, middle * n))  # planes of a piece, where they are small
     piece = k.split(cdiv(outer, planes) * blocks * parts)
-    plane0 = k.let(piece // (blocks * parts) * planes)
-    row0 = k.let(piece // parts % blocks * rows)
+    flat = len(shape) == 2  # all is one plane
+    plane0 = const(0) if flat else k.let(piece // (blocks * parts) * planes)
+    row0 = k.let((piece // parts if flat else piece // parts % blocks) * rows)
     start = k.let(piece % parts * some)
     stop = k.let(minimum(n, start + some))
-    distance = _prefetch_distance(sources, shape)
     ahead = None if distance is None else k.let(distance)
-    last = k.let(minimum(row0 + rows, middle) - 1)
-    constants = invariant_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
-    several = _vectors_abreast(sources, n, lo.target) if ahead is None else 1
-    with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
+    end = k.let(minimum(row0 + rows, middle))
+    constants = invariant_parts(sources, [len(shape) - 1])
+    with contextlib.nullcontext(plane0) if flat else k.loop(plane0, minimum(plane0 + planes, outer), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
 
         def prefetch(row: Expr, i: Expr) -> None:
             for s in sources:
-                s.prefetch(k, At((*lead, minimum(row, last), i), len(shape) - 1))
+                s.prefetch(k, At((*lead, minimum(row, end - 1), i), len(shape) - 1))
 
         if ahead is not None:
             with k.loop(row0, row0 + ahead, name="row") as row, k.loop(start, stop, LANES) as i:
                 prefetch(row, i)
-        with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
-            line = [*lead, *([row] if len(shape) > 1 else [])]
+        with k.loop(row0, end, name="row") as row:
             later = None if ahead is None else partial(prefetch, row + ahead)
-            _row(k, sources, outs, (start, stop), line, constants, several, stream, later)
+            _row(k, sources, outs, (start, stop), [*lead, row], constants, several, stream, later)
     lo.launch(k)
 
 
@@ -152,7 +152,8 @@ def _row(
     """
     first, stop = span
     fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in constants}
-    place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))
+    steady = steady_parts(sources, k, At((*line, first), len(line)))
+    place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed), steady)
     if several > 1:
         step = several * LANES
         whole = k.let(first + (stop - first) // step * step)

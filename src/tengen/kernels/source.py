@@ -30,12 +30,14 @@ class At:
         vec: an axis, or None. On this axis the coordinate is the first of LANES consecutive ones, so the value is a vector.
         count: how many of these exist; None: all.
         memo: what has been computed for this place already, by source.
+        steady: what has been computed for all places that differ from this one on axis `vec` alone, see `Source.steady`.
     """
 
     coords: tuple[Index, ...]
     vec: int | None = None
     count: Expr | None = None
     memo: dict = field(default_factory=dict)
+    steady: dict = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -93,6 +95,11 @@ class Source:
         """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it."""
         return None
 
+    def steady(self, k: KernelBuilder, at: At) -> dict:
+        """Writes the statements of what the source's own value needs and what does not vary along axis `at.vec`: the entries of
+        `At.steady` that `value` looks up, under keys that name the source and the coordinates on the other axes."""
+        return {}
+
     def reads(self, at: At) -> list[tuple[Array, At]]:
         """(array, place) for each load that the value at `at` takes, as far as that is known without loading anything."""
         return []
@@ -104,6 +111,16 @@ class Source:
     def scattered(self) -> bool:
         """Whether `prefetch` does something."""
         return False
+
+
+def leaves_of(sources: Sequence[Source]) -> list[Array] | None:
+    """The arrays that several sources read; None where `Source.leaves` is None for one of them."""
+    found: list[Array] = []
+    for s in sources:
+        if (inner := s.leaves()) is None:
+            return None
+        found += inner
+    return found
 
 
 @record(eq=False)
@@ -165,13 +182,8 @@ class Elementwise(Source):
 
     @functools.cached_property
     def _leaves(self) -> list[Array] | None:
-        out: list[Array] = []
-        for s in self.operands:
-            inner = s.leaves()
-            if inner is None:
-                return None
-            out += inner
-        return out if len(out) <= MOST_INPUTS else list(dict.fromkeys(out))
+        found = leaves_of(self.operands)
+        return found if found is None or len(found) <= MOST_INPUTS else list(dict.fromkeys(found))
 
     def leaves(self):  # asked once, of each of the sources that share this one
         return self._leaves
@@ -228,7 +240,7 @@ class View(Source):
         key = (tuple(coords), vec)
         inner = at.memo.get(key)
         if inner is None:
-            inner = at.memo[key] = At(tuple(coords), vec, at.count)
+            inner = at.memo[key] = At(tuple(coords), vec, at.count, {}, at.steady)
             inner.count = at.count if inner.lanes > 1 else None
         return inner
 
@@ -365,6 +377,27 @@ def invariant_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[
     for s in sources:
         walk(s)
     return list(found)
+
+
+def steady_parts(sources: Sequence[Source], k: KernelBuilder, at: At) -> dict:
+    """The entries of `At.steady` of all that the sources are made of, for the places that differ from `at` on axis `at.vec`."""
+    found: dict = {}
+    seen: set = set()
+
+    def walk(s: Source, at: At) -> None:
+        if (s, id(at)) in seen:  # a view's place is kept in that of whoever asks
+            return
+        seen.add((s, id(at)))
+        found.update(s.steady(k, at))
+        if isinstance(s, View):
+            walk(s.source, s.inner(at))
+        elif isinstance(s, Elementwise):
+            for o in s.operands:
+                walk(o, at)
+
+    for s in sources:
+        walk(s, at)
+    return found
 
 
 def children(s: Source) -> list[Source]:

@@ -19,7 +19,7 @@ from tengen.base.dtype import int64
 from tengen.base.record import record
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.source import At, Source
+from tengen.kernels.source import At, Source, leaves_of
 from tengen.kernels.squares import fits_registers, transpose_square
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
@@ -57,12 +57,8 @@ class TransposingCopy:
 def transposing(sources: Sequence[Source], outs: Sequence[Array]) -> TransposingCopy | None:
     """The operands that are better transposed than gathered, and their axes. None if there are none, or if these axes are too
     short for tiles."""
-    leaves: list[Array] = []
-    for s in sources:
-        inner = s.leaves()
-        if inner is None:
-            return None
-        leaves += inner
+    if (leaves := leaves_of(sources)) is None:
+        return None
     shape = outs[0].shape
     order = [a for a in memory_order(outs[0]) if as_int(shape[a]) != 1]
     if len(order) < 2 or as_int(outs[0].strides[order[-1]]) != 1:

@@ -13,7 +13,7 @@ from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.ops.linalg_factor import identity_like
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.tensor import Tensor
 
@@ -78,6 +78,7 @@ def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
     return REGISTRY["expand_dims"](x1, 1) * REGISTRY["expand_dims"](x2, 0)
 
 
+@rounded_once
 def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     """The vector product of vectors of three elements along `axis`; other axes broadcast.
 
@@ -312,6 +313,7 @@ def cond(x: Matrix, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
     return matrix_norm(x, ord=p) * matrix_norm(solve(x, one), ord=p)
 
 
+@rounded_once
 def matrix_exp(x: Matrix, /) -> Tensor:
     """The exponential of matrices, the sum of x^k / k!: (..., n, n) -> (..., n, n).
 

@@ -254,17 +254,18 @@ class Builder:
         self._stack.pop()
 
     def vector_loop(self, start: Index, stop: Index, name: str = "i"):
-        """``for i, count in k.vector_loop(a, b)``: the body is written twice, for whole vectors (count None) and for the rest,
-        in which `count` lanes exist."""
+        """``for i, count in k.vector_loop(a, b)``, where a <= b: the body is written twice, for whole vectors (count None) and for the
+        rest, in which `count` lanes exist."""
         start, stop = as_expr(start), as_expr(stop)
         n = stop - start
         whole = self.let(start + n // LANES * LANES, "whole")
-        with self.loop(start, whole, LANES, name) as i:
-            yield i, None
+        if not (is_const(n) and n.attr < LANES):
+            with self.loop(start, whole, LANES, name) as i:
+                yield i, None
         if is_const(n) and n.attr % LANES == 0:
             return
         with self.if_(whole < stop):
-            yield whole, stop - whole
+            yield whole, n % LANES
 
     def build(self) -> Kernel:
         return Kernel(self.name, self.buffers, self.ints, self.pieces, self.piece, self._body, self.scratches)

@@ -187,6 +187,8 @@ class _Kernel(_Expressions):
     What is known in a block is not computed again there, nor in the blocks inside, unless it depends on a variable that was declared: what
     is made of those is forgotten after each statement. Fmas of vectors wait (`waiting`) for others like them, until a step reads what one
     of them gives, or changes what one of them takes; together they read all that they take before one of them gives anything.
+
+    Steps hold numbers of values, and never this object: it holds them, and both would stay until Python's garbage collector looks.
     """
 
     def __init__(self, kernel: Kernel):
@@ -265,10 +267,12 @@ class _Kernel(_Expressions):
         return steps
 
     def counted(self, n: int) -> Step:
+        left, name = self.left, self.kernel.name
+
         def step(r: Slots) -> None:
-            r[self.left] -= n
-            if r[self.left] < 0:
-                raise TooLong(f"kernel {self.kernel.name} runs more statements than it may")
+            r[left] -= n
+            if r[left] < 0:
+                raise TooLong(f"kernel {name} runs more statements than it may")
 
         return step
 
@@ -358,35 +362,41 @@ class _Kernel(_Expressions):
     def places(self, s: Load | Store, lanes: int) -> Callable[[Slots], int | slice | np.ndarray]:
         """From the values to what is touched: one index, those in a row, or those of a vector; checked against the buffer's size."""
         index, memory = self.vector(s.index), self.memory[s.buffer]
-        count = None if s.count is None else self.value(s.count)
+        count, outside = None if s.count is None else self.value(s.count), self.outside(s)
 
         def one(r: Slots) -> int:
             i = r[index]
             if not 0 <= i < r[memory].size:
-                self.out_of_range(r, s, i)
+                outside(r, i)
             return int(i)
 
         def row(r: Slots) -> slice:
             i, n = int(r[index]), LANES if count is None else min(max(int(r[count]), 0), LANES)
             size = r[memory].size
             if n and not 0 <= i <= size - n:
-                self.out_of_range(r, s, i if i < 0 else max(i, size))
+                outside(r, i if i < 0 else max(i, size))
             return slice(i, i + n) if n else slice(0, 0)
 
         def each(r: Slots) -> np.ndarray:
             at = r[index] if count is None else r[index][: min(max(int(r[count]), 0), LANES)]
             size = r[memory].size
             if len(at) and (at.min() < 0 or at.max() >= size):
-                self.out_of_range(r, s, at[(at < 0) | (at >= size)][0])
+                outside(r, at[(at < 0) | (at >= size)][0])
             return at
 
         return one if lanes == 1 else row if s.index.lanes == 1 else each
 
-    def out_of_range(self, r: Slots, s: Load | Store, index) -> None:
-        raise IndexOutOfRange(
-            f"kernel {self.kernel.name}, piece {r[self.piece]}: {describe(s)}: index {index} is outside buffer "
-            f"{s.buffer.name} of {r[self.memory[s.buffer]].size} elements"
-        )
+    def outside(self, s: Load | Store) -> Callable[[Slots, int], None]:
+        """What raises the error for an index that is outside of the buffer of a load or store."""
+        name, piece, memory = self.kernel.name, self.piece, self.memory[s.buffer]
+
+        def fail(r: Slots, index: int) -> None:
+            raise IndexOutOfRange(
+                f"kernel {name}, piece {r[piece]}: {describe(s)}: index {index} is outside buffer "
+                f"{s.buffer.name} of {r[memory].size} elements"
+            )
+
+        return fail
 
     def load(self, s: Load) -> int:
         places, memory, out = self.places(s, s.var.lanes), self.memory[s.buffer], self.slot()
@@ -413,11 +423,12 @@ class _Kernel(_Expressions):
     def load_group(self, s: Load) -> int:
         index, memory, out = self.value(s.index), self.memory[s.buffer], self.slot()
         bits, dtype, n = s.buffer.dtype.bits, s.var.dtype.numpy, s.group * s.var.lanes
+        outside = self.outside(s)
 
         def step(r: Slots) -> None:
             first, size = int(r[index]), r[memory].size
             if first < 0 or first + n > size:
-                self.out_of_range(r, s, min(first, size) if first < 0 else max(first, size))
+                outside(r, min(first, size) if first < 0 else max(first, size))
             parts = r[memory][first : first + n].view(f"u{bits // 8}").astype(dtype).reshape(-1, s.group)
             got = np.bitwise_or.reduce(parts << np.arange(0, s.group * bits, bits, dtype), axis=1)
             r[out] = got if s.var.lanes > 1 else got[0]

@@ -431,6 +431,9 @@ class Module(Watched):
         """`state_dict` whose arrays are read-only views of the tensors' memory."""
         return {name: t.numpy().reshape(m._state_shape(name, t)) for name, m, t in self._owned_tensors()}
 
+    def _respell(self, prefix: str, values: dict[str, Any]) -> None:
+        """Gives what a state dict has for the module in another library's form the module's own names and shapes; most have none."""
+
     def load_state_dict(self, state_dict, strict: bool = True) -> LoadedKeys:
         """Takes values by name: a dict of arrays or tensors, or a function (name, tensor) -> array or None.
 
@@ -448,6 +451,8 @@ class Module(Watched):
             values, strict = {k: v for k, v in found.items() if v is not None}, False
         else:
             values = dict(state_dict)
+            for prefix, m in self.named_modules():
+                m._respell(f"{prefix}." if prefix else "", values)
         names = {name for name, _, _ in owned}
         unused = {f"{prefix}.{n}" if prefix else n for prefix, m in self.named_modules() for n in m._unused_states}
         missing, extra = sorted(names - values.keys()), sorted(values.keys() - names - unused)

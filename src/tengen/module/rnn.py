@@ -4,10 +4,12 @@ update, new, as in PyTorch."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from tengen import functional as F
+from tengen.base.errors import ShapeError
 from tengen.module import init
 from tengen.module.packed import PackedSequence, padded_in_order, places, reversal
 from tengen.module.settings import Configured, counts, one_of
@@ -206,6 +208,20 @@ class _Recurrent(Configured):
     def get_output_from_hidden(self, hx: Tensor | tuple[Tensor, ...]) -> Tensor:
         """The part of a state that a layer gives as its output."""
         return hx if isinstance(hx, Tensor) else hx[0]
+
+    def _respell(self, prefix: str, values: dict[str, Any]) -> None:
+        """MegEngine computes with one parameter, which holds those of all cells one behind the other; its cells' own are not read there."""
+        given = values.pop(f"{prefix}_flatten_weights", None)
+        if given is None:
+            return
+        flat, at = np.asarray(given.numpy() if isinstance(given, Tensor) else given).reshape(-1), 0
+        owned = [(f"{prefix}cells.{i}.{d}.{name}", p) for i, cells in enumerate(self.cells) for d, cell in enumerate(cells)
+                 for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if (p := getattr(cell, name)) is not None]  # fmt: skip
+        if flat.size != sum(p.size for _, p in owned):
+            raise ShapeError(f"{prefix}_flatten_weights has {flat.size} elements, and the cells have {sum(p.size for _, p in owned)}")
+        for name, p in owned:
+            values[name] = flat[at : at + p.size].reshape(p.shape)
+            at += p.size
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""

@@ -27,7 +27,7 @@ from tengen.ops.define import (
     same_extent,
 )
 from tengen.ops.elementwise import add, div, exp, mul, sub
-from tengen.ops.reduce import max_, sum_
+from tengen.ops.reduce import max_, rounded_once, sum_
 from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ def _(lo, ins, outs, scale, causal):
 
 
 @composite
+@rounded_once
 def attention_grad_of_scores(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor,
     lse: Tensor, scale: float, causal: Causal,
@@ -214,6 +215,7 @@ def _floats_alone(types, **attrs):
 
 
 @composite
+@rounded_once
 def attention_mask_grad(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, out: Tensor, lse: Tensor,
     scale: float, causal: Causal,
@@ -259,6 +261,7 @@ def _where_seen(x, mask, causal: str, other: float):
 
 
 @composite(autocast="low")
+@rounded_once
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: Causal) -> Tensor:
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     assert scale is not None  # by the rule "canon"

@@ -106,7 +106,9 @@ _NONE = inspect.Parameter.empty
 
 
 def signature_of(fn: Callable) -> list[Parameter]:
-    """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is."""
+    """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is. A function
+    around another one that has its parameters says so by `body`."""
+    fn = getattr(fn, "body", fn)
     code, notes = fn.__code__, fn.__annotations__
     names = code.co_varnames[: code.co_argcount]
     defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))
@@ -217,6 +219,9 @@ def respelled(
         for name, value in other.items():
             if value is not None:
                 if name == "_end":
+                    if aliases.get("device") == "" and other["device"] is None and isinstance(value, (str, Device)):
+                        Device.named(value)  # MegEngine's `copy(inp, device)`, where a device is the last parameter
+                        continue
                     raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
                 if callable(own):

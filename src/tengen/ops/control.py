@@ -90,7 +90,8 @@ def _(lo, arrays, outs, body, carries, slices, length, reverse, keep, wants):
         at = length - 1 - step if reverse else step
         for a, kept in zip(state, outs[made:]):
             copy(lo, a, _slice(kept, at), "keep_state")
-        lo.lower_graph(body, carries, [*state, *(_slice(a, at) for a in sliced), *same], [*state, *(_slice(a, at) for a in outs[carries:made])])
+        ins = [*state, *(_slice(a, at) for a in sliced), *same]
+        lo.lower_graph(lo, body, carries, ins, [*state, *(_slice(a, at) for a in outs[carries:made])])
 
 
 def _slice(a: Array, at: Index) -> Array:
@@ -138,7 +139,7 @@ def _(lo, arrays, outs, body, carries, limit, keep, wants):
         loop.holds(state[0])
         for a, kept in zip(state, outs[carries:]):
             copy(lo, a, _slice(kept, loop.iteration), "keep_state")
-        lo.lower_graph(body, carries, [*state, *same], state)
+        lo.lower_graph(lo, body, carries, [*state, *same], state)
 
 
 # ---- cond ------------------------------------------------------------------------------------------------------------
@@ -170,9 +171,9 @@ def _(lo, arrays, outs, then, otherwise, wants):
     flag = lo.temp(bool_, ())
     copy(lo, arrays[0], flag, "decide")
     with lo.branch(flag) as branches:
-        lo.lower_graph(then, 0, arrays[1:], outs)
+        lo.lower_graph(lo, then, 0, arrays[1:], outs)
         branches.otherwise()
-        lo.lower_graph(otherwise, 0, arrays[1:], outs)
+        lo.lower_graph(lo, otherwise, 0, arrays[1:], outs)
 
 
 # ---- own_gradient ----------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def _(*types, forward, backward, results, kept, gives):
 
 @own_gradient.lower
 def _(lo, arrays, outs, forward, backward, results, kept, gives):
-    lo.lower_graph(forward, 0, arrays, outs)
+    lo.lower_graph(lo, forward, 0, arrays, outs)
 
 
 for _op in (scan, while_loop, cond, own_gradient):

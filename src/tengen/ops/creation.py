@@ -14,7 +14,7 @@ import numpy as np
 
 from tengen.base.device import Device
 from tengen.base.dtype import bool_, complex64, complex128, dtype, float32, float64, int64
-from tengen.base.errors import DTypeError, ShapeError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
@@ -193,7 +193,7 @@ def arange(
 ) -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
 
-    Errors: ValueError for a step of 0; Undecided where the number of elements is only known when the program runs
+    Errors: ArgumentError for a step of 0; Undecided where the number of elements is only known when the program runs
 
     >>> from tengen import functional as F
     >>> F.arange(2, 5, dtype="int32").tolist()
@@ -202,7 +202,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if step == 0:
-        raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
+        raise ArgumentError(f"arange({start}, {stop}, {step}): the step must not be 0")
     if isinstance(start, Expr):
         raise Undecided(f"arange({start!r}, {stop!r}): an extent that is known when the program runs can be its end alone")
     if isinstance(stop, Expr):  # an extent of a shape-generic program, which is not less than start
@@ -334,14 +334,14 @@ for _op in (tril, triu):
 def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order.
 
-    Errors: ShapeError for what is no vector, ValueError for another `indexing`
+    Errors: ShapeError for what is no vector, ArgumentError for another `indexing`
 
     >>> from tengen import Tensor, functional as F
     >>> [g.tolist() for g in F.meshgrid(Tensor([1, 2]), Tensor([3, 4]))]
     [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
     """
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing={indexing!r} must be 'xy' or 'ij'")
+        raise ArgumentError(f"meshgrid: indexing={indexing!r} must be 'xy' or 'ij'")
     xs = [dispatch.tensor(x) for x in inputs]
     n = len(xs)
     place = list(range(n))

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tengen.base.dtype import promote
-from tengen.base.errors import ShapeError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexing import gather
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.loops.lang import Expr, as_int, cast, unguarded
-from tengen.ops.attributes import Extent
+from tengen.loops.lang import Expr, as_int, cast, equal, unguarded
+from tengen.ops.attributes import Extent, Offset
 from tengen.ops.define import Case, differ, dispatch, lookup, primitive, same_extent, shorthand
 from tengen.ops.elementwise import add
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_grad, strided_slice
@@ -118,8 +118,23 @@ stack.cases(
 )
 
 
+def divides(parts: int, n: Dim) -> bool:
+    """Whether so many parts of an extent can be equal; of an open extent the numbers of the call at hand answer."""
+    rest = unguarded(n % parts)
+    return bool(equal(rest, 0)) if as_int(rest) is None else as_int(rest) == 0
+
+
+def even_parts(n: Dim, parts: int) -> list[Dim]:
+    """The extents of so many parts of n elements, which differ by at most 1; the longer ones come first.
+
+    >>> even_parts(8, 3)
+    [3, 3, 2]
+    """
+    return [n // parts] * parts if divides(parts, n) else [(n + parts - 1 - i) // parts for i in range(parts)]
+
+
 @shorthand(functional="tensor")
-def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(inp: Tensor, nsplits_or_sections: int | Sequence[Offset], axis: int = 0) -> list[Tensor]:
     """So many parts (a number), or the parts between these positions (a list), as views. Where the axis cannot be cut in equal parts,
     the first ones have one element more.
 
@@ -136,13 +151,11 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     n = x.shape[a]
     if isinstance(nsplits_or_sections, int):
         parts = nsplits_or_sections
-        if parts > 0 and as_int(n) is None:  # a reshape says that there is no rest, at which each run looks
-            part = n // parts
-            x = reshape(x, (*x.shape[:a], part * parts, *x.shape[a + 1 :]))
-            return [narrow(x, a, i * part, part) for i in range(parts)]
         if parts < 1 or 0 < n < parts:
             raise ShapeError(f"split({tuple(x.shape)}): {n} elements of axis {a} cannot be cut in {parts} parts")
-        bounds = [i * (n // parts) + min(i, n % parts) for i in range(parts + 1)]
+        if as_int(n) is None and divides(parts, n):  # a reshape says that there is no rest
+            x = reshape(x, (*x.shape[:a], n // parts * parts, *x.shape[a + 1 :]))
+        bounds = [0, *accumulate(even_parts(n, parts))]
     else:
         if as_int(n) is None:  # as slices of an open axis, these are not clipped
             cuts = [b + n if isinstance(b, int) and b < 0 else b for b in nsplits_or_sections]
@@ -196,7 +209,7 @@ def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis.
 
-    Errors: ShapeError, ValueError for repeats that do not fit the axis
+    Errors: ShapeError, ArgumentError for repeats that do not fit the axis
 
     >>> from tengen import Tensor, functional as F
     >>> F.repeat(Tensor([1, 2]), 2).tolist()
@@ -208,7 +221,7 @@ def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None
     a = normalize_axis(axis, x.ndim)
     counts = repeats if isinstance(repeats, tuple | list) else [repeats]
     if any(isinstance(c, int) and c < 0 for c in counts):
-        raise ValueError(f"repeat: {repeats} has a negative number")
+        raise ArgumentError(f"repeat: {repeats} has a negative number")
     if len(counts) == 1:
         wide = broadcast_to(expand_dims(x, a + 1), (*x.shape[: a + 1], counts[0], *x.shape[a + 1 :]))
         return reshape(wide, (*x.shape[:a], x.shape[a] * counts[0], *x.shape[a + 1 :]))

@@ -27,6 +27,7 @@ from tengen.ops.linalg_factor import (
     triangular_solve,
     turned,
 )
+from tengen.ops.reduce import rounded_once
 from tengen.ops.views import expand_dims, on_diagonal
 
 if TYPE_CHECKING:
@@ -338,6 +339,7 @@ significant.cases(Case(lambda r: (-np.sort(-r.uniform(0, 1, (3, 5))), np.full(3,
 
 
 @composite
+@rounded_once
 def pinv(a: Tensor, rtol: Tensor) -> Tensor:
     """The pseudo-inverses of matrices; singular values of at most rtol times the largest one count as 0.
 

@@ -113,9 +113,13 @@ cond_take.cases(Case(lambda r: (r.integers(0, 2, (4, 9)) > 0, r.uniform(-1, 1, (
 def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
     """`where`: the value where the mask is true, else inp's element; in inp's dtype.
 
+    Errors: ShapeError for a value of several axes
+
     >>> from tengen import Tensor, functional as F
     >>> F.masked_fill(Tensor([1.0, 2.0]), Tensor([True, False]), 0.0).tolist()
     [0.0, 2.0]
     """
     x = dispatch.tensor(inp)
+    if getattr(value, "ndim", 0):
+        raise ShapeError(f"masked_fill: the value must be one number, got an array of shape {tuple(value.shape)}; help: where(mask, value, x)")
     return lookup("astype")(lookup("where")(mask, value, x), x.dtype)

@@ -17,7 +17,7 @@ from tengen.ops.attributes import Count, Groups
 from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.indexing import outside
-from tengen.ops.reduce import count, logsumexp, max_, mean, narrowed, no_elements, sum_, to_float, widened
+from tengen.ops.reduce import count, logsumexp, max_, mean, narrowed, no_elements, rounded_once, sum_, to_float, widened
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _(g, inp, *, out, axis):
 
 
 @composite
+@rounded_once
 def softmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) -> Tensor:
     """The gradient of `softmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
@@ -88,6 +89,7 @@ def _(g, inp, *, out, axis):
 
 
 @composite
+@rounded_once
 def logsoftmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) -> Tensor:
     """The gradient of `logsoftmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
@@ -145,6 +147,7 @@ layer_norm.cases(
 
 
 @composite(autocast="high")
+@rounded_once
 def group_norm(
     inp: Tensor, num_groups: Groups, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -244,6 +247,7 @@ batch_norm_grad.reference(_np_batch_norm_grad)
 
 
 @composite(autocast="high")
+@rounded_once
 def batch_norm_eval(
     inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5
 ) -> Tensor:

@@ -18,7 +18,7 @@ from tengen.ops.define import Case, dispatch, lookup, shorthand
 from tengen.ops.indexing import gather, index, scatter, searchsorted
 from tengen.ops.masks import is_concrete, true_positions
 from tengen.ops.ordering import argsort, sort
-from tengen.ops.reduce import all_, extent, max_, min_, sum_
+from tengen.ops.reduce import all_, extent, max_, min_, rounded_once, sum_
 from tengen.ops.shape import normalize_axes, permute, reshape
 
 if TYPE_CHECKING:
@@ -294,6 +294,7 @@ def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 
 @shorthand(functional="elemwise")
+@rounded_once
 def lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     """start + weight (end - start): the point at a share `weight` of the way. The weight may be a number.
 

@@ -19,6 +19,7 @@ from tengen.ops.define import Case, composite
 from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
 from tengen.ops.joining import stack
 from tengen.ops.logic import right_shift
+from tengen.ops.reduce import rounded_once
 from tengen.ops.shape import broadcast_to, permute, reshape, strided_slice
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
 
 
 @composite(functional="vision nn")
+@rounded_once
 def cvt_color(inp: Tensor, mode: Color, format: Literal["NHWC", "NCHW"] = "NHWC") -> Tensor:
     """Pictures in other colours.
 

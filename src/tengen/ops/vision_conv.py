@@ -16,7 +16,7 @@ from tengen.ops.contract import matmul
 from tengen.ops.define import Case, check_floats, check_shape, composite, lookup
 from tengen.ops.elementwise import abs, add, astype, mul, sub, where
 from tengen.ops.logic import equal
-from tengen.ops.reduce import sum_
+from tengen.ops.reduce import rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.views import sliding_window, windows
 from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
@@ -255,6 +255,7 @@ def _(types, stride, padding, dilation, groups, **attrs):
 
 
 @composite(functional="vision nn")
+@rounded_once
 def correlation(
     data1: Tensor,
     data2: Tensor,

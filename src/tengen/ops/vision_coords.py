@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tengen.base.dtype import DType, float32, int64, promote
+from tengen.base.dtype import DType, float32, int32, int64, promote
 from tengen.base.errors import DTypeError
 from tengen.ir.types import Dim
+from tengen.loops.lang import as_int
 from tengen.ops.creation import arange, ones_like
 from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
@@ -36,13 +37,19 @@ def computed_in(*dtypes: DType) -> DType:
     return d
 
 
-def as_floats(x: Tensor) -> Tensor:
-    """An image whose values can be weighed: integers of up to 16 bits, float16 and bfloat16 as float32, which holds them exactly."""
+def as_pixels_read(x: Tensor) -> Tensor:
+    """An image that `tap_sum` reads: integers of up to 16 bits as they are, float16 and bfloat16 as float32, which holds them exactly."""
     if x.dtype.is_float:
         return widened(x)
     if not x.dtype.is_int or x.dtype.bits > 16:
         raise DTypeError(f"takes images of floats or of integers of up to 16 bits, got {x.dtype}; help: cast it to 'float32'")
-    return astype(x, float32)
+    return x
+
+
+def weights_for(x: Tensor, weight: Tensor) -> Tensor:
+    """Weights in the dtype in which an image that `as_pixels_read` gave is weighed: its own, or float32 for integers."""
+    d = x.dtype if x.dtype.is_float else float32
+    return weight if weight.dtype is d else astype(weight, d)
 
 
 def as_pixels(x: Tensor, d: DType) -> Tensor:
@@ -55,7 +62,7 @@ def as_pixels(x: Tensor, d: DType) -> Tensor:
 
 def border(i: Tensor, n: Dim, mode: str) -> Tensor:
     """Pixel numbers brought into [0, n) as the border mode says; "constant": -1, a tap that counts as 0."""
-    size, top = extent(n, int64), extent(n - 1, int64)
+    size, top = extent(n, i.dtype), extent(n - 1, i.dtype)
     if mode == "constant":
         return where(logical_or(less(i, 0), greater_equal(i, size)), -1, i)
     if mode == "wrap":
@@ -90,7 +97,8 @@ def taps_at(c: Tensor, n: Dim, mode: str, interp: str) -> tuple[list[Tensor], li
     elif mode in ("constant", "replicate"):  # beyond this everything is border
         c = minimum(maximum(c, -3.0), astype(extent(n + 2, int64), c.dtype))
     first = round(c) if interp == "nearest" else floor(c)
-    i, f = astype(first, int64), sub(c, first)
+    bounded = mode in ("constant", "replicate") and small(n)  # else a coordinate may be any float
+    i, f = astype(first, int32 if bounded else int64), sub(c, first)
     if interp == "nearest":
         return [border(i, n, mode)], [add(sub(first, first), 1.0)]
     if interp == "linear":
@@ -120,6 +128,11 @@ def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> 
     return [where(equal(w, 0.0), -1, p) for p, w in zip(places, weights)], weights  # a NaN beside a pixel is none of its own
 
 
+def small(n: Dim) -> bool:
+    """Whether numbers of so many pixels are known to be far within int32, in which twice as many are computed at a time as in int64."""
+    return 0 <= (as_int(n) or -1) < 1 << 30
+
+
 def iota(n: Dim) -> Tensor:
     """0, 1, ... n - 1."""
     return arange(0, n, 1, int64)
@@ -132,13 +145,15 @@ def grid(taps: Sequence[tuple[list[Tensor], list[Tensor]]], sizes: Sequence[Dim]
         taps: of each axis, outermost first, with shapes (M, *Q) that are broadcast together. sizes: the image's extents along them.
     """
     index = weight = outside = None
+    d = int32 if small(math.prod(sizes)) and all(i.dtype is int32 for indices, _ in taps for i in indices) else int64
     for axis, ((indices, weights), n) in enumerate(zip(taps, sizes)):
         many, own = [1] * len(taps), indices[0].shape
         many[axis] = len(indices)
         i, w = (reshape(stack(list(s), 1), (own[0], *many, *own[1:])) for s in (indices, weights))
         out = less(i, 0)
         outside = out if outside is None else logical_or(outside, out)
-        index = i if index is None else add(mul(index, extent(n, int64)), i)
+        i = i if i.dtype is d else astype(i, d)
+        index = i if index is None else add(mul(index, extent(n, d)), i)
         weight = w if weight is None else mul(weight, w)
     shape = weight.shape
     flat = [shape[0], math.prod(len(indices) for indices, _ in taps), *shape[1 + len(taps) :]]

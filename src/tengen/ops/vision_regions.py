@@ -19,7 +19,7 @@ from tengen.ops.division import floor_div
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
 from tengen.ops.logic import equal, greater, greater_equal, less, logical_and
-from tengen.ops.reduce import extent, max_, mean, sum_
+from tengen.ops.reduce import extent, max_, mean, rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
 from tengen.ops.vision_taps import tap_sum
@@ -78,6 +78,7 @@ def _image_of(rois: Tensor) -> Tensor:
 
 
 @composite(functional="vision nn", own=(1,))
+@rounded_once(like="inp")
 def roi_align(
     inp: Tensor,
     rois: Tensor,
@@ -127,6 +128,7 @@ def roi_align(
 
 
 @composite(functional="vision nn", own=(1,))
+@rounded_once(like="inp")
 def roi_pooling(
     inp: Tensor, rois: Tensor, output_shape: Positives, mode: Literal["max", "average"] = "max", scale: float = 1.0
 ) -> Tensor:
@@ -172,6 +174,7 @@ def roi_pooling(
 
 
 @composite(functional="nn", own=(1, 2))
+@rounded_once(like="inp")
 def deformable_psroi_pooling(
     inp: Tensor,
     rois: Tensor,

@@ -1,4 +1,5 @@
-"""Images made smaller by a filter that is as wide as what a pixel covers: `resample`. Nothing is left out, so nothing is aliased.
+"""Images of another size by a filter along each axis: `resample`. As wide as what a pixel covers, it leaves nothing out, so nothing is
+aliased.
 
 Rows first, then columns: each pass is a weighted sum of taps (`tap_sum`), whose places are integers and whose weights are fractions of
 integers, computed in float64 and rounded once.
@@ -6,6 +7,7 @@ integers, computed in float64 and rounded once.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,10 +22,11 @@ from tengen.ops.define import Case, composite
 from tengen.ops.division import floor_div
 from tengen.ops.elementwise import abs as abs_
 from tengen.ops.elementwise import add, astype, div, fma, maximum, minimum, mul, sub, where
+from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
 from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape
-from tengen.ops.vision_coords import as_floats, as_pixels, computed_in, iota
+from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, iota, taps_between, weights_for
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
@@ -35,13 +38,15 @@ SHARPNESS = -0.5  # Keys' parameter a of the antialiased "cubic", as in PyTorch 
 
 @composite(functional="vision")
 def resample(
-    inp: Tensor, size: Shape, filter: Literal["area", "linear", "cubic"] = "linear", format: Literal["NCHW", "NHWC"] = "NCHW"
-) -> Tensor:
+    inp: Tensor, size: Shape, filter: Literal["area", "linear", "cubic"] = "linear", format: Literal["NCHW", "NHWC"] = "NCHW",
+    antialias: bool = True,
+) -> Tensor:  # fmt: skip
     """An image of another size, in which each pixel is a mean of all that it covers.
 
     Shapes:   (N, C, H, W) -> (N, C, *size); with format="NHWC" (N, H, W, C) -> (N, *size, C)
     Args:     filter: "linear" and "cubic": a triangle, or Keys' cubic with a = -0.5, as wide as the step between pixels, which is PyTorch's
         antialias=True. "area": the mean over the rectangle that a pixel covers, OpenCV's INTER_AREA, for images that become smaller.
+        antialias: False: "linear" and "cubic" (then with a = -0.75) reach one or two pixels to each side, as those of `interpolate`.
     Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded once, at the end, halves to even
     Numerics: weights are rounded once; then a product and an fma for each further pixel: down the columns first, then along the rows.
         PyTorch and OpenCV round integers in between, and differ by 1 at most
@@ -51,22 +56,25 @@ def resample(
     >>> F.vision.resample(Tensor([[[[1.0, 3.0, 5.0, 7.0]]]]), (1, 2), "area").tolist()
     [[[[2.0, 6.0]]]]
     """
-    d = computed_in(inp.dtype)
-    x, (h, w) = as_floats(inp), size
+    x, (h, w) = as_pixels_read(inp), size
     if format == "NHWC":
         n, rows, columns, c = x.shape
-        down = _along(reshape(x, (n, rows, columns * c)), h, filter, d)  # rows as long as they lie in memory
-        return as_pixels(reshape(_along(reshape(down, (n * h, columns, c)), w, filter, d), (n, h, w, c)), inp.dtype)
+        down = _along(reshape(x, (n, rows, columns * c)), h, filter, antialias)  # rows as long as they lie in memory
+        return as_pixels(reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias), (n, h, w, c)), inp.dtype)
     n, c, rows, columns = x.shape
-    down = _along(reshape(x, (n * c, rows, columns)), h, filter, d)
-    return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, d), (n, c, h, w)), inp.dtype)
+    down = _along(reshape(x, (n * c, rows, columns)), h, filter, antialias)
+    return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, antialias), (n, c, h, w)), inp.dtype)
 
 
-def _along(x: Tensor, out: Dim, filter: str, d: DType) -> Tensor:
+def _along(x: Tensor, out: Dim, filter: str, antialias: bool) -> Tensor:
     """(M, N, C) -> (M, out, C)."""
-    index, weight = _taps(x.shape[1], out, filter, d)
-    weight = weight if weight.dtype is x.dtype else astype(weight, x.dtype)
-    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weight), (0, 2, 1))
+    d = computed_in(x.dtype)
+    if antialias:
+        index, weight = _taps(x.shape[1], out, filter, d)
+    else:
+        taps = taps_between(x.shape[1], out, "bicubic" if filter == "cubic" else filter, False, d)
+        index, weight = (reshape(stack(list(t), 0), (1, len(t), out)) for t in taps)
+    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weights_for(x, weight)), (0, 2, 1))
 
 
 def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
@@ -74,7 +82,8 @@ def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
     It needs `wide` pixels from there on at most."""
     least = 1 if as_int(out) == 0 else out
     if filter == "area":
-        return 0, n, least, cdiv(n, least) + 1
+        whole = isinstance(n, int) and isinstance(least, int) and n % least == 0  # then no result shares a pixel with the next
+        return 0, n, least, cdiv(n, least) + (0 if whole else 1)
     reach = REACH_PIXELS[filter] * _larger(n, out)
     return n - 2 * reach + out, 2 * n, 2 * least, 4 * reach // (2 * least) + 1
 
@@ -117,7 +126,7 @@ def _smaller(a: Dim, b: Dim) -> Dim:
 
 
 @resample.canon
-def _(types, size, filter, format):
+def _(types, size, filter, format, antialias):
     x = types[0]
     if x.ndim != 4:
         raise ShapeError(f"takes images ({', '.join(format)}), got {x}")
@@ -129,16 +138,20 @@ def _(types, size, filter, format):
         raise ShapeError(f"an image without pixels, {x}, cannot be enlarged to {size}")
     if filter == "area" and any(b > a for a, b in zip(space, size)):
         raise ArgumentError(f"filter='area' makes images smaller, not {x} to {size}; help: 'linear'")
-    return {"size": size, "filter": filter, "format": format}
+    if filter == "area" and not antialias:
+        raise ArgumentError("antialias=False has no meaning for filter='area', the mean of all that a pixel covers; help: leave it out")
+    return {"size": size, "filter": filter, "format": format, "antialias": antialias}
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------
 
 
-def _np_weights(n, out, filter):
+def _np_weights(n, out, filter, antialias):
     """The (out, n) matrix of one axis, from the filters' definitions."""
     m = np.zeros((out, n))
     scale = n / out
+    if not antialias:
+        return _np_narrow(m, scale, filter)
     for o in range(out):
         for j in range(n):
             if filter == "area":
@@ -153,12 +166,24 @@ def _np_weights(n, out, filter):
     return m / m.sum(1, keepdims=True) if n else m
 
 
-def np_resample(x, size, filter="linear", format="NCHW"):
+def _np_narrow(m, scale, filter):
+    """The same for filters that reach one or two pixels; what they reach beyond the edge is the last pixel's."""
+    reach, a = REACH_PIXELS[filter], CUBIC_GAIN
+    for o in range(len(m)):
+        middle = (o + 0.5) * scale - 0.5
+        for j in range(math.floor(middle) - reach + 1, math.floor(middle) + reach + 1):
+            x = abs(j - middle)
+            cubic = (a + 2) * x**3 - (a + 3) * x**2 + 1 if x < 1 else a * (x**3 - 5 * x**2 + 8 * x - 4)
+            m[o, min(max(j, 0), m.shape[1] - 1)] += cubic if filter == "cubic" else 1 - x
+    return m
+
+
+def np_resample(x, size, filter="linear", format="NCHW", antialias=True):
     """`resample` by the matrices of both axes."""
     first = 2 if format == "NCHW" else 1
     y = x.astype(np.float64)
     for axis, out in zip((first, first + 1), np.broadcast_to(size, 2)):
-        y = np.moveaxis(np.tensordot(y, _np_weights(y.shape[axis], int(out), filter), (axis, 1)), -1, axis)
+        y = np.moveaxis(np.tensordot(y, _np_weights(y.shape[axis], int(out), filter, antialias), (axis, 1)), -1, axis)
     return y if x.dtype.kind == "f" else np.clip(np.round(y), np.iinfo(x.dtype).min, np.iinfo(x.dtype).max).astype(x.dtype)
 
 
@@ -172,4 +197,6 @@ resample.cases(
     Case(_image(1, 2, 4, 3), {"size": (7, 5), "filter": "cubic"}),
     Case(_image(1, 1, 1, 1), {"size": (3, 2)}),
     Case(_image(0, 2, 5, 3), {"size": (2, 3)}),
+    Case(_image(1, 8, 6, 3), {"size": (4, 9), "format": "NHWC", "antialias": False}),
+    Case(_image(2, 3, 5, 4), {"size": (7, 3), "filter": "cubic", "antialias": False}),
 )

@@ -14,8 +14,9 @@ from tengen.base.errors import ArgumentError, ShapeError, Undecided
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
+from tengen.ops.indexing import index as pixels_at
 from tengen.ops.shape import reshape
-from tengen.ops.vision_coords import CUBIC_GAIN, as_floats, as_pixels, computed_in, grid, taps_between
+from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, grid, taps_between, weights_for
 from tengen.ops.vision_resample import np_resample, resample
 from tengen.ops.vision_taps import tap_sum
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 EXACT_PARTS = 1 << 16  # parts of a factor whose product with an extent below 2^37 a float holds exactly
 MOST_PIXELS = 1 << 16  # of an open extent that is multiplied with another factor
+FILTERS: dict[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}  # of `resample`, by mode
 SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
@@ -49,21 +51,24 @@ def interpolate(
         antialias: for "bilinear" and "bicubic" with align_corners=False: a filter as wide as the step between pixels (`resample`).
     Returns:  inp's dtype; integers of up to 16 bits, float16 and bfloat16 are computed in float32 and rounded once, halves to even
     Numerics: where a pixel lies is a fraction of integers, so its weights are rounded once; then a product and an fma for each further
-        pixel, rows first. As in MegEngine, and PyTorch's with recompute_scale_factor=True
+        pixel, rows first; "bilinear" and "bicubic" of integers down the columns, then along the rows (`resample`, antialias=False). As in
+        MegEngine, and PyTorch's with recompute_scale_factor=True
     Errors:   ShapeError where the mode has another number of axes, ArgumentError unless one of size and scale_factor is given
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.interpolate(Tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), (1, 4)).tolist()
     [[[[2.0, 2.25, 2.75, 3.0]]]]
     """
-    if antialias:
-        return resample(inp, size, {"bilinear": "linear", "bicubic": "cubic"}[mode])
+    if antialias or (mode in FILTERS and inp.dtype.is_int and not align_corners):
+        return resample(inp, size, FILTERS[mode], antialias=antialias)
     d = computed_in(inp.dtype)
     n, c, *space = inp.shape
-    x = as_floats(inp)
+    x = as_pixels_read(inp)
+    if mode.startswith("nearest") and x.dtype.is_int:
+        return pixels_at([reshape(i[0], i[0].shape[1:]) for i, _ in _taps(space, size, mode, False, d)], x, range(2, inp.ndim), 2)
     index, weight = grid(_taps(space, size, mode, bool(align_corners), d), space)
-    weight = weight if weight.dtype is x.dtype else weight.astype(x.dtype)
-    return as_pixels(tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weight), inp.dtype)
+    y = tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weights_for(x, weight))
+    return as_pixels(y, inp.dtype)
 
 
 def _taps(space, size, mode: str, align_corners: bool, d: DType) -> list[tuple[list[Tensor], list[Tensor]]]:

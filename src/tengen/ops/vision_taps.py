@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import kernels
+from tengen.base.dtype import DType
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
@@ -19,6 +20,7 @@ from tengen.kernels.source import Leaf
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Extent
 from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, primitive
+from tengen.ops.elementwise import astype
 from tengen.ops.indexing import outside_range
 from tengen.ops.reduce import sum_
 
@@ -39,13 +41,18 @@ def _images(x: TensorType, image: TensorType | None, index: TensorType) -> Dim:
     return images
 
 
+def _counts(d: DType) -> bool:
+    """Whether an image's elements are integers that float32 holds exactly: they are read as they are, and weighed as floats."""
+    return d.is_int and d.bits <= 16
+
+
 def _one_or_all(t: TensorType, images: Dim, what: str) -> None:
     if as_int(t.shape[0]) != 1 and broadcast_shapes((images,), (t.shape[0],)) != (images,):
         raise ShapeError(f"{what} {t} for {images} images")
 
 
 def _tap_type(x: TensorType, image: TensorType | None, index: TensorType, weight: TensorType) -> TensorType:
-    d = check_floats(x, weight)
+    d = check_floats(weight) if _counts(x.dtype) else check_floats(x, weight)
     images = _images(x, image, index)
     if weight.ndim != index.ndim or weight.shape[1:] != index.shape[1:]:
         raise ShapeError(f"weights {weight} for places {index}")
@@ -67,6 +74,7 @@ def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> T
 
     Shapes: x (N, C, P); image (M), or None: m itself; index and weight (M, T, *Q), each also (1, T, *Q): the same for all. Result
         (M, C, *Q).
+    Dtypes: x and weight have one float dtype; or x has integers of up to 16 bits, and the result the weights' dtype.
     An index below 0 is a tap outside of the image, which counts as 0.
     Numerics: a product, then T - 1 fma in order of t; float16 and bfloat16 are computed in float32 and rounded once.
     """
@@ -100,7 +108,7 @@ def _(g, x, image, index, weight):
         (lambda: tap_scatter(image, index, weight, g, n, p)),
         None,
         None,
-        (lambda: _weights(tap_products(x, image, index, g), weight)),
+        (lambda: _weights(tap_products(x if x.dtype.is_float else astype(x, g.dtype), image, index, g), weight)),
     )
 
 

@@ -21,9 +21,9 @@ from tengen.ops.elementwise import add, astype, div, fma, mul, sub, where
 from tengen.ops.indexing import outside_range
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
-from tengen.ops.reduce import extent, sum_
+from tengen.ops.reduce import extent, rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
-from tengen.ops.vision_coords import as_floats, as_pixels, computed_in, grid, iota, taps_at
+from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, taps_at, weights_for
 from tengen.ops.vision_resize import np_cubic
 from tengen.ops.vision_taps import tap_sum
 
@@ -37,10 +37,10 @@ BORDERS = ("replicate", "constant", "reflect", "reflect_101", "wrap")
 def sample(x: Tensor, image: Tensor | None, cx: Tensor, cy: Tensor, mode: str, value: float, interp: str) -> Tensor:
     """The image (N, C, H, W) at coordinates cx, cy that are broadcast to (M, PH, PW): (M, C, PH, PW) of its dtype."""
     n, c, h, w = x.shape
-    floats = as_floats(x)
+    read = as_pixels_read(x)
     index, weight = grid([taps_at(cy, h, mode, interp), taps_at(cx, w, mode, interp)], [h, w])
-    weight = astype(weight, floats.dtype)
-    y = tap_sum(reshape(floats, (n, c, h * w)), image, index, weight)
+    weight = weights_for(read, weight)
+    y = tap_sum(reshape(read, (n, c, h * w)), image, index, weight)
     if mode == "constant" and value:
         border = sum_(where(less(index, 0), weight, 0.0), 1, True)
         y = fma(border, value, y)
@@ -278,6 +278,7 @@ grid_sample.known(lambda arrays, **attrs: {2})
 
 
 @composite(functional="vision nn")
+@rounded_once
 def affine_grid(theta: Tensor, size: Sequence[Extent], align_corners: bool = False) -> Tensor:
     """The grid of `grid_sample` for affine maps, as PyTorch's: grid[n, i, j] = theta[n] (x, y, 1), where (x, y) is the place of row i and
     column j in the result.

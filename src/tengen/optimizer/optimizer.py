@@ -25,7 +25,7 @@ from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor, tensor_over, tracing
 from tengen.tensor.elsewhere import Placed
 from tengen.tensor.hooks import HookHandle, put
-from tengen.tensor.nodes import leaf_of
+from tengen.tensor.nodes import leaf_of, leaves
 
 
 @telling("__delitem__", "clear", "pop", "popitem")
@@ -171,13 +171,15 @@ class Optimizer(Checked, Watched):
         """Adds parameters with hyperparameters of their own.
 
         Errors: TypeError for what is neither a Parameter nor a tensor that requires a gradient by itself;
-            ValueError for a parameter given twice, and for hyperparameters that are not
-            there or out of range
+            ValueError for a parameter given twice, and for hyperparameters that are not there or out of range. Where PyTorch's dialect is
+            loaded, and of a group of another optimizer, those that are not there are kept and not read
         """
         known = [*self.defaults, "params", *_FREE]
-        for name in param_group:
-            if name not in known and not self.takes_any_setting:
-                refuse(self, f"a group has no {name!r}; help: {nearest(name, known)}")
+        odd = [] if self.takes_any_setting or isinstance(param_group, ParamGroup) else [name for name in param_group if name not in known]
+        if odd and not leaves.parameters:
+            refuse(self, f"a group has no {odd[0]!r}; help: {nearest(odd[0], known)}")
+        for name in odd:  # PyTorch's programs keep settings of their own in groups
+            warn_once(f"{type(self).__name__}: a group's {name!r} is read by nothing of it; help: {nearest(name, known)}", UsageWarning)
         if "params" not in param_group:
             refuse(self, f"a group needs 'params', got {sorted(param_group)}")
         params = param_group["params"]
@@ -201,7 +203,7 @@ class Optimizer(Checked, Watched):
             value = value.item() if name == "lr" and isinstance(value, Tensor) and value.size == 1 else value
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
-        group = ParamGroup(values, self.takes_any_setting)
+        group = ParamGroup(values, self.takes_any_setting or any(name not in known for name in values))
         self.param_groups.append(group)
         for p in params:
             self._state[id(p)] = self._create_state(as_real(p), group)

@@ -154,7 +154,7 @@ def _launch(p: Placed, empty: Callable[[], Lowering], name: str, device: Device,
     graph, lo, env = p.graph, empty(), dict(p.given)
     for v in p.shared:  # the first temporaries: they have the numbers that `_alias` gave them
         lo.temp(v.type.dtype, v.type.shape)
-    lo.lower_graph = partial(lower_graph, lo, lower_node=_lower_node)
+    lo.lower_graph = partial(lower_graph, lower_node=_lower_node)
     looped = {i for loop in p.loops for i in loop.nodes}
     ends = {loop.nodes[-1]: loop for loop in p.loops}  # views between its nodes come before it
     for i, n in enumerate(graph.nodes):

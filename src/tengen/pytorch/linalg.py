@@ -75,7 +75,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     """The least-squares solution of A X = B, by singular values whatever the driver is called.
 
     Args: driver: "gelsy" (None), "gelsd", "gelss" or "gels", which decides what else is told: residuals of systems of full rank with more rows
-        than columns; the rank, but for "gels"; singular values, for "gelsd" and "gelss".
+        than columns, but for "gelsy"; the rank, but for "gels"; singular values, for "gelsd" and "gelss".
     Errors: ArgumentError for another driver
     """
     if driver not in (None, "gelsy", "gelsd", "gelss", "gels"):
@@ -83,7 +83,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     found = _linalg.lstsq(A, B, rtol=rcond)
     none = F.zeros((0,), found.singular_values.dtype)
     m, n = A.shape[-2:]
-    whole = m > n and (driver == "gels" or bool(F.all(F.equal(found.rank, n)).item()))
+    whole = m > n and driver not in (None, "gelsy") and (driver == "gels" or bool(F.all(F.equal(found.rank, n)).item()))
     return Fitted(
         found.solution, found.residuals if whole else none, F.zeros((0,), "int64") if driver == "gels" else found.rank,
         found.singular_values if driver in ("gelsd", "gelss") else none,

@@ -49,9 +49,13 @@ def quantize_weights(
     (2, 8)
     """
     check_module(model)
-    if bits not in tuple(LIMITS) or method not in METHODS or type(group) is not int or group < 2 or group % 2:
-        methods = ", ".join(map(repr, METHODS))
-        raise QuantizationError(f"bits={bits!r}, group={group!r}, method={method!r}: 8, 4 or 2, an even number, {methods}")
+    for name, value, right, what in (
+        ("bits", bits, bits in tuple(LIMITS), f"one of {', '.join(map(str, LIMITS))}"),
+        ("group", group, type(group) is int and group >= 2 and group % 2 == 0, "an even number of input features"),
+        ("method", method, method in METHODS, f"one of {', '.join(map(repr, METHODS))}"),
+    ):
+        if not right:
+            raise QuantizationError(f"{name}={value!r} must be {what}")
     model = model if inplace else copy.deepcopy(model)
     seen = _second_moments(model, data, method) if method != "rtn" else {}
 

@@ -19,7 +19,7 @@ from tengen.base.arguments import Checked
 from tengen.base.device import Device, default_device
 from tengen.base.dtype import dtype as _dtype
 from tengen.base.dtype import int64, promote, uint64
-from tengen.base.errors import DeviceError
+from tengen.base.errors import ArgumentError, DeviceError
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops import rng as _ops
@@ -35,9 +35,9 @@ TensorLike = Tensor | np.ndarray | float
 
 
 def checked_seed(seed: int) -> int:
-    """A seed as an int. Errors: ValueError for one out of range."""
+    """A seed as an int. Errors: ArgumentError for one out of range."""
     if not 0 <= (seed := operator.index(seed)) < 2**64:
-        raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
+        raise ArgumentError(f"seed {seed} is outside 0 .. 2^64 - 1")
     return seed
 
 
@@ -69,7 +69,7 @@ class RNG(Checked):
     def seed(self, seed: int) -> None:
         """Starts the stream of `seed` from its beginning.
 
-        Errors: ValueError for a seed out of range
+        Errors: ArgumentError for a seed out of range
         """
         self._first = checked_seed(seed)
         if "_key" in vars(self):  # a trace may know this tensor
@@ -82,11 +82,11 @@ class RNG(Checked):
     def set_state(self, state: np.ndarray) -> None:
         """Continues from a saved state.
 
-        Errors: ValueError for what is no such state
+        Errors: ArgumentError for what is no such state
         """
         words = np.asarray(state)
         if words.shape != (2,) or words.dtype.kind not in "iu" or any(int(w) < 0 for w in words):
-            raise ValueError(f"the state of a generator is two whole numbers, seed and number of the next draw, got {state!r}")
+            raise ArgumentError(f"the state of a generator is two whole numbers, seed and number of the next draw, got {state!r}")
         self._key._reset(Tensor(words.astype(np.uint64)))
 
     def state_dict(self) -> dict[str, np.ndarray]:
@@ -129,11 +129,11 @@ class RNG(Checked):
     def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
         """Normal float32.
 
-        Errors: ValueError for a negative standard deviation
+        Errors: ArgumentError for a negative standard deviation
         """
         self._check_device(device)
         if isinstance(std, (int, float)) and std < 0:
-            raise ValueError(f"normal: std={std} must not be negative")
+            raise ArgumentError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
         return z if _is(mean, 0) and _is(std, 1) else z * std + mean
 
@@ -142,12 +142,12 @@ class RNG(Checked):
     ) -> Tensor:
         """int64 in [low, high), or [0, low).
 
-        Errors: ValueError for an interval that is empty or wider than 2^32
+        Errors: ArgumentError for an interval that is empty or wider than 2^32
         """
         self._check_device(device)
         low, high = (0, index(low)) if high is None else (index(low), index(high))
         if high <= low or high - low > 2**32:
-            raise ValueError(f"randint: [{low}, {high}) is empty or wider than 2^32")
+            raise ArgumentError(f"randint: [{low}, {high}) is empty or wider than 2^32")
         bits = self._draw(_ops.random_bits, size)
         return REGISTRY["astype"](REGISTRY["right_shift"](REGISTRY["astype"](bits, "uint64") * (high - low), 32), "int64") + low
 
@@ -163,10 +163,10 @@ class RNG(Checked):
     def shuffle(self, inp: Tensor) -> None:
         """Puts a tensor's rows, what its first axis counts, into random order: the tensor itself changes.
 
-        Errors: ValueError for a tensor without an axis
+        Errors: ArgumentError for a tensor without an axis
         """
         if not inp.ndim:
-            raise ValueError("shuffle: a 0-d tensor has no rows")
+            raise ArgumentError("shuffle: a 0-d tensor has no rows")
         inp._reset(inp.detach()[self.permutation(inp.shape[0])])
 
     # -- distributions with parameters: numbers or tensors; the result has the shape size + their common shape ----------------
@@ -208,16 +208,16 @@ class RNG(Checked):
         Shapes: (n,) -> (num_samples,); (batch, n) -> (batch, num_samples), int64. Without replacement the outcomes of a row differ:
         they have the largest of log p - log e, for exponentially distributed e.
 
-        Errors: ValueError where a weight is negative or not finite, or fewer than num_samples are positive without replacement;
+        Errors: ArgumentError where a weight is negative or not finite, or fewer than num_samples are positive without replacement;
         not in a trace, which does not know the values.
         """
         p = _float(input)
         if p.ndim not in (1, 2) or num_samples < 1:
-            raise ValueError(f"multinomial: weights of shape {p.shape}, num_samples={num_samples}; help: (n,) or (batch, n), at least 1")
+            raise ArgumentError(f"multinomial: weights of shape {p.shape}, num_samples={num_samples}; help: (n,) or (batch, n), at least 1")
         if tracing.recorder is None:
             w = p.numpy()
             if not ((w >= 0) & (w < np.inf)).all() or not ((w > 0).sum(-1) >= (1 if replacement else num_samples)).all():
-                raise ValueError(f"multinomial: weights must be finite, not negative, and enough of them positive for {num_samples}")
+                raise ArgumentError(f"multinomial: weights must be finite, not negative, and enough of them positive for {num_samples}")
         op, weights = REGISTRY, REGISTRY["astype"](p, "float64")
         if not replacement:
             keys = op["log"](weights) - op["log"](-op["log"](self.open_uniform(p.shape)))
@@ -242,7 +242,7 @@ class RNG(Checked):
         error; a tensor's element makes a NaN, since its value may not be known yet."""
         for name, value in given.items():
             if isinstance(value, (int, float)) and not 0 <= value < np.inf:
-                raise ValueError(f"{owner}: {name}={value} must be finite and not negative")
+                raise ArgumentError(f"{owner}: {name}={value} must be finite and not negative")
         shape = () if size is None else _SHAPE.plain(size, "size", dispatch.known)
         tensors = [_float(v) for v in given.values()]
         d = functools.reduce(promote, (t.dtype for t in tensors))
@@ -289,7 +289,7 @@ class _Default(RNG):
     def seed(self, seed: int) -> None:
         """Starts the stream of `seed` from its beginning; `another_seed` follows from it, too.
 
-        Errors: ValueError for a seed out of range
+        Errors: ArgumentError for a seed out of range
         """
         own = getattr(self._threads, "key", None) is not None
         if not own and "_everyones" not in vars(self):

@@ -9,11 +9,36 @@ pages of a program's scratch space are asked for by all threads at once, before 
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
 HEADER_BYTES = 64
 HUGE_BYTES = 2 << 20  # from this size on a block is its own mapping
 SLACK_BYTES = 64 << 20  # what the pool may keep beyond twice the peak
-MAX_BYTES = 1 << 46  # more is refused without asking: sizes stay far from overflow
+MAX_BYTES = 1 << 46  # more is refused on every machine: sizes stay far from overflow
 CLASSES = 4 * (46 - 8) + 8  # class of the largest block, plus one
+
+
+class MachineMemory(NamedTuple):
+    """Bytes of the machine's memory, what of them a process could still take, and what can be swapped out; at most what the control group
+    of this process allows."""
+
+    total: int
+    free: int
+    swap: int
+
+
+def machine_memory() -> MachineMemory:
+    """As Linux counts it. Errors: OSError on another system."""
+    with open("/proc/meminfo") as f:
+        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in f}
+    total, free, swap = (1024 * kilobytes[name] for name in ("MemTotal", "MemAvailable", "SwapTotal"))
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+            most, now = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            total, free = min(total, most), min(free, max(most - now, 0))
+    return MachineMemory(total, free, swap)
 
 
 def size_class(n_bytes: int) -> tuple[int, int]:
@@ -32,6 +57,8 @@ def memory_ir() -> str:
         ``void populate(ptr data, i64 bytes, ptr parallel)``: the system backs the first bytes of a block now, in all threads at
             once, if the block is a mapping that was never populated.
         ``i64 trim(i64 bytes)``: gives cached blocks back, large ones first, until that many bytes are free; returns them.
+        ``i64 pool_limit``: more is refused without asking, since it could never be filled: a system that promises any amount of memory
+            (``vm.overcommit_memory=1``) ends the process that fills it. MAX_BYTES until somebody says less.
         ``i64 pool_stats[4]``: bytes in use, cached, the most ever in use, and the most ever in use and cached.
     """
     text = _POOL + _SYSTEM
@@ -45,12 +72,14 @@ def memory_ir() -> str:
 
 _POOL = """\
 %block_t = type { i64, i64, ptr, i64, [4 x i64] }        ; class, bytes of data, next free block, whether it may be populated
+@tengen_pool_limit = global i64 $MAX$
 @tengen_pool_stats = global [4 x i64] zeroinitializer  ; bytes in use, cached, peak in use, peak of both
 @free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer
 
 define ptr @tengen_take(i64 %bytes) {
 entry:
-  %too_many = icmp ugt i64 %bytes, $MAX$
+  %limit = load i64, ptr @tengen_pool_limit
+  %too_many = icmp ugt i64 %bytes, %limit
   br i1 %too_many, label %none, label %classify
 classify:                                              ; see size_class
   %last = call i64 @llvm.usub.sat.i64(i64 %bytes, i64 1)

@@ -10,6 +10,7 @@ lock.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 from array import array
@@ -26,7 +27,7 @@ from tengen.runtime import pack
 from tengen.runtime.cache import compiled
 from tengen.runtime.callbacks import CALLBACK_SYMBOLS, callbacks_ir
 from tengen.runtime.compile import Loaded, add_symbols, load_object
-from tengen.runtime.memory import memory_ir
+from tengen.runtime.memory import MAX_BYTES, machine_memory, memory_ir
 from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
 from tengen.runtime.provenance import PACK, provenance
 from tengen.runtime.threads import MAX_THREADS, threads_ir
@@ -186,6 +187,10 @@ class MemoryStatistics(NamedTuple):
 
 
 _statistics = (ctypes.c_int64 * 4).from_address(_native.address("tengen_pool_stats"))
+_limit = ctypes.c_int64.from_address(_native.address("tengen_pool_limit"))
+with contextlib.suppress(OSError, KeyError):  # another system than Linux
+    _machine = machine_memory()
+    _limit.value = min(_machine.total + _machine.swap, MAX_BYTES)
 _trim = _locked("trim", ctypes.c_int64, ctypes.c_int64)
 _trim_heap = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; other libraries give back by themselves, or cannot
 

@@ -107,7 +107,10 @@ def backward(
         if len(reached) < len(wanted):
             raise GradientError(f"backward(inputs=): {len(wanted) - len(reached)} of the {len(wanted)} tensors are no leaves of this result")
     if not reached:
-        raise GradientError(f"{self._layout.type!r} was computed from tensors of a GradManager alone; help: gm.backward(loss)")
+        raise GradientError(
+            f"{self._layout.type!r} was computed from tensors of a GradManager alone; help: gm.backward(loss); after optimizer.zero_grad(), "
+            "which begins to record, optimizer.backward(loss); net.requires_grad_() once for this method"
+        )
 
     def arrived(i: int, g: Tensor) -> None:
         t = reached[i][1]

@@ -55,6 +55,15 @@ def _without_axes(x: Tensor, args: tuple, named: dict) -> bool:
     return not x._layout.shape
 
 
+def _of_no_place(x: Tensor, args: tuple, named: dict) -> bool:
+    index = args[1] if len(args) > 1 else named.get("index")
+    return not x._layout.shape or (isinstance(index, Tensor) and 0 in index.shape)
+
+
+def _named_norm(x: Tensor, args: tuple, named: dict) -> bool:
+    return "dtype" in named or isinstance(args[0] if args else named.get("p"), str)
+
+
 def _of_bools(x: Tensor, args: tuple, named: dict) -> bool:
     return x._layout.dtype.kind == "b"
 
@@ -91,21 +100,24 @@ _SPOKEN: dict[str, tuple[Differs, str]] = {
         "aminmax", "nanmedian", "cov", "corrcoef", "diff", "bincount", "quantile", "nanquantile")},
     **{name: (_always, "shaping") for name in ("repeat", "split", "chunk", "squeeze", "tensor_split", "masked_scatter", "take_along_dim")},
     "transpose": (_of_two, "shaping"), "as_strided": (_always, "shaping"),
-    **{name: (_always, "elementwise") for name in ("where", "svd")},
+    **{name: (_always, "elementwise") for name in ("where", "svd", "heaviside", "sign", "sgn")},
     **{name: (_summed, "reductions") for name in ("sum", "prod", "cumsum", "cumprod", "nansum")},
-    **{name: (_of_bools, "elementwise") for name in ("sign", "square")},
+    "square": (_of_bools, "elementwise"), "repeat_interleave": (_with_words("output_size"), "shaping"),
     **{name: (_of_unsigned, "reductions") for name in ("all", "any", "trace")}, "argwhere": (_without_axes, "reductions"),
     **{name: (_without_axes, "shaping") for name in (
-        "gather", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_select")},
-    **{name: (_with_dtype, "reductions") for name in ("mean", "nanmean", "norm")},
+        "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_select")},
+    "gather": (_of_no_place, "shaping"), "norm": (_named_norm, "reductions"),
+    **{name: (_with_dtype, "reductions") for name in ("mean", "nanmean")},
     **{name: (_with_dtype, "elementwise") for name in ("softmax", "log_softmax")},
     **{name: (_with_words("alpha", "other"), "elementwise") for name in ("add", "sub")},
     **{name: (_with_words("other", "rounding_mode", "exponent", "mat2", "vec", "tensor"), "elementwise") for name in (
         "div", "mul", "pow", "matmul", "mm", "mv", "dot", "bmm")},
-    "scatter": (_with_words("src", "value", "reduce"), "shaping"), "diagonal": (_with_words("dim1", "dim2"), "shaping"),
+    "scatter": (lambda x, args, named: not x.shape or not {"src", "value", "reduce"}.isdisjoint(named), "shaping"),
+    "diagonal": (_with_words("dim1", "dim2"), "shaping"),
     **{name: (_with_words("dims", "size", "shape", "axis0", "axis1", "dim0", "dim1"), "shaping") for name in (
         "permute", "reshape", "swapaxes", "expand")},
     "flip": (lambda x, args, named: len(args) > 1, "shaping"),
+    "diag_embed": (lambda x, args, named: len(args) > 1 or not {"dim1", "dim2"}.isdisjoint(named), "shaping"),
     "tile": (lambda x, args, named: len(args) > 1 or "dims" in named, "shaping"),
 }  # fmt: skip
 # methods whose function takes other arguments

@@ -26,7 +26,7 @@ from tengen.tensor.nodes import TapeNode, limits, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, settled, tensor_on_tape, tensor_over
 
-_plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded
+_plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded, into which nobody enters any
 _aside: tuple[dict, dict] | None = None  # the two tables while a thread records, for the threads that do not
 _slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
@@ -153,9 +153,10 @@ def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):
         if check_values(op, inputs, types) is None:
             look(op, inputs, types, attrs)
     out = run(form, inputs, given)
-    if eager and not checked and tracing.active is None and (plan := _plans.get((form, exact_key(given), layouts))) is not None:
+    plans = _kept()[0]
+    if eager and not checked and (plan := plans.get((form, exact_key(given), layouts))) is not None:
         plan.zero = plan.zero or zero_among(attrs)
-        keep(_plans, (op, exact_key(attrs), layouts), plan, MOST_PLANS)
+        keep(plans, (op, exact_key(attrs), layouts), plan, MOST_PLANS)
     return out
 
 
@@ -241,13 +242,13 @@ def _execute(op: Op, inputs: tuple, attrs: tuple, looking: bool = True):
     if (owner := check_values(op, inputs, types)) is not None:
         return owner.record(op, inputs, attrs)
     checked = op.rules.check is not None and (op.rules.checks is None or op.rules.checks(types))
-    plans = (_aside or (_plans, _slow_plans))[checked or None in layouts]
+    plans = _kept()[checked or None in layouts]
     key = (op, exact_key(attrs), layouts)
     plan = plans.get(key)
     if plan is None:
         canonical = op.canonical(types, attrs)
         if op.kind == "view":
-            return _view(op, inputs[0], canonical, key)
+            return _view(op, inputs[0], canonical, plans, key)
         plan = planned(op, layouts, canonical)
         plan.zero = zero_among(attrs)
         keep(plans, key, plan, MOST_PLANS)
@@ -288,24 +289,31 @@ def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[i
 
 def slow_plan(key: tuple, make: Callable[[], Any]) -> Any:
     """The plan of a call in `_slow_plans`; `make` makes it if there is none yet."""
-    plan = _slow_plans.get(key)
+    plans = _kept()[1]
+    plan = plans.get(key)
     if plan is None:
         plan = make()
-        if tracing.active is None:
-            keep(_slow_plans, key, plan, MOST_PLANS)
+        keep(plans, key, plan, MOST_PLANS)
     return plan
 
 
-def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
-    """A view shares the buffer: only the layout and the address change."""
+def _kept() -> tuple[dict, dict]:
+    """The two tables of plans, also while a thread records. They are read before `_aside`, which is set before they are replaced: so a thread
+    that computes beside it never enters a plan where the recording looks, which would compute a call in the place of recording it."""
+    found = _plans, _slow_plans
+    return _aside or found
+
+
+def _view(op: Op, x: Tensor, attrs: dict, plans: dict, key: tuple | None) -> Tensor:
+    """A view shares the buffer: only the layout and the address change. Its plan is entered into `plans`."""
     out = op.infer_types([x._layout.type], attrs)[0]
     a = op.make_view(x._layout.array(0), out, attrs)
     if a is None:
-        return _view(op, contiguous(x)._off_tape(), attrs, None)
+        return _view(op, contiguous(x)._off_tape(), attrs, plans, None)
     layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)
-    if key is not None and tracing.active is None:
+    if key is not None:
         offset = a.offset * a.dtype.size
-        keep(_plans, key, Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,)), MOST_PLANS)
+        keep(plans, key, Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,)), MOST_PLANS)
     return tensor_over(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)
 
 
@@ -320,7 +328,6 @@ _add: dict = {"op": REGISTRY["add"]}
 _sub: dict = {"op": REGISTRY["sub"]}
 _mul: dict = {"op": REGISTRY["mul"]}
 _div: dict = {"op": REGISTRY["div"]}
-_tables = (_add, _sub, _mul, _div)
 
 
 def _binary(table: dict, a: Tensor, b) -> Tensor:
@@ -366,38 +373,34 @@ def __truediv__(self: Tensor, other: Any) -> Tensor: return _binary(_div, self, 
 
 
 # what `methods.py` puts on Tensor, and the op that each is
-OPERATORS = {f.__name__: (f, table["op"]) for f, table in zip((__add__, __sub__, __mul__, __truediv__), _tables)}
+OPERATORS = {f.__name__: (f, table["op"]) for f, table in zip((__add__, __sub__, __mul__, __truediv__), (_add, _sub, _mul, _div))}
 
 
 # ---- the tables of plans -----------------------------------------------------------------------------------------------
 
 
-def set_aside(plans: tuple) -> None:
-    """Keeps what `hide_plans` has given for the threads that go on computing; () ends that."""
+def hide_plans(aside: bool = False) -> tuple:
+    """Puts empty tables in the place of those of plans, so that each call takes the slow way, which records it. Returns the others. aside: for
+    threads that go on computing they stay where they are."""
     global _aside
-    _aside = plans[:2] if plans else None
-
-
-def hide_plans() -> tuple:
-    """Empties the tables of plans, so that each call takes the slow way, which records it. Returns what was in them."""
-    global _plans, _slow_plans
-    saved = (_plans, _slow_plans, [dict(t) for t in _tables])
-    _plans, _slow_plans = {}, {}
-    for t in _tables:
-        op = t["op"]
-        t.clear()
-        t["op"] = op
+    saved = _plans, _slow_plans, _add, _sub, _mul, _div
+    if aside:
+        _aside = saved[:2]
+    _exchange({}, {}, *({"op": t["op"]} for t in saved[2:]))
     return saved
 
 
-def restore_plans(saved: tuple) -> None:
+def restore_plans(saved: tuple, aside: bool = False) -> None:
     """Undoes `hide_plans`; plans made since are forgotten."""
-    global _plans, _slow_plans
-    _plans, _slow_plans = saved[:2]
-    for t, old in zip(_tables, saved[2]):
-        t.update(old)
-        for made in t.keys() - old.keys():
-            del t[made]
+    global _aside
+    _exchange(*saved)
+    if aside:
+        _aside = None
+
+
+def _exchange(plans: dict, slow_plans: dict, add: dict, sub: dict, mul: dict, div: dict) -> None:
+    global _plans, _slow_plans, _add, _sub, _mul, _div
+    _plans, _slow_plans, _add, _sub, _mul, _div = plans, slow_plans, add, sub, mul, div
 
 
 def forget_plans() -> None:

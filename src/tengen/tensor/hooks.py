@@ -11,6 +11,7 @@ from typing import Any
 
 from tengen.base.changes import changed
 from tengen.base.errors import GradientError
+from tengen.tensor.nodes import leaf_of
 
 _keys = itertools.count()
 
@@ -67,8 +68,11 @@ def called(hook: Callable, g: Any) -> Any:
 
 
 def after_of(t: Any) -> Mapping[int, Callable]:
-    """The hooks of a Parameter that are called once a gradient was added to its `grad`."""
-    return getattr(t, "_after_hooks", None) or {}
+    """The hooks of a leaf that are called once a gradient was added to its `grad`: a Parameter has them, of another leaf its start node."""
+    found = getattr(t, "_after_hooks", None)
+    if found is None and (node := leaf_of(t)) is not None:
+        found = {key: hook for key, (index, hook) in getattr(node, "hooks", {}).items() if index is None}
+    return found or {}
 
 
 def hooks_of(t: Any) -> Mapping[int, Callable]:

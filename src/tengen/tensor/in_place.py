@@ -13,6 +13,7 @@ from typing import Any
 
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, UsageWarning, tell, warn_once
 from tengen.ops.define import REGISTRY
+from tengen.ops.reduce import rounded_once
 from tengen.runtime import native
 from tengen.tensor.nodes import node_of
 from tengen.tensor.parts import is_known_as_own, is_part, written
@@ -123,8 +124,9 @@ def _scaled(op: str) -> Compute:
 def _divided(x: Tensor, other: Any, rounding_mode: Any = None) -> Tensor:
     if rounding_mode not in (None, "floor", "trunc"):
         raise ArgumentError(f"div_: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
-    found = REGISTRY["floor_div" if rounding_mode == "floor" else "div"](x, other)
-    return REGISTRY["trunc"](found) if rounding_mode == "trunc" else found
+    if rounding_mode == "trunc":  # a rounded quotient may be the next integer
+        return rounded_once(lambda x, y: REGISTRY["trunc"](REGISTRY["div"](x, y)))(x, other)
+    return REGISTRY["floor_div" if rounding_mode == "floor" else "div"](x, other)
 
 
 def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -154,6 +156,28 @@ def _copied(x: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
     return REGISTRY["broadcast_to"](given, x.shape)
 
 
+def _signs(x: Tensor) -> Tensor:
+    """PyTorch's sign: of NaN 0."""
+    if x.dtype.kind == "b":
+        return x
+    return REGISTRY["where"](REGISTRY["isnan"](x), 0.0, REGISTRY["sign"](x)) if x.dtype.is_float else REGISTRY["sign"](x)
+
+
+def of_one_axis(compute: Compute, x: Tensor, dim: int, index: Tensor, *more: Any, **named: Any) -> Tensor:
+    """compute(x, dim, index, ...) where a tensor without axes counts as one element along an axis, as in PyTorch; the result has one axis."""
+    flat = lambda v: v.reshape(-1) if isinstance(v, Tensor) else v
+    return compute(x.reshape(1), dim, flat(index), *map(flat, more), **{k: flat(v) for k, v in named.items()})
+
+
+def _along(compute: Compute) -> Compute:
+    """The function of a tensor, an axis and indices, also of a tensor without axes."""
+
+    def computed(x: Tensor, dim: int, index: Tensor, *more: Any, **named: Any) -> Tensor:
+        return compute(x, dim, index, *more, **named) if x.ndim else of_one_axis(compute, x, dim, index, *more, **named).reshape(())
+
+    return computed
+
+
 def _of_op(op: str) -> Compute:
     return lambda x, *args, **kwargs: REGISTRY[op](x, *args, **kwargs)
 
@@ -162,7 +186,7 @@ def _of_op(op: str) -> Compute:
 _OPS: dict[str, str] = {
     **{n: n for n in (
         "abs", "acos", "asin", "atan", "ceil", "clip", "cos", "cosh", "div", "erf", "exp", "expm1", "floor", "log", "log10", "log1p", "log2",
-        "maximum", "minimum", "mul", "neg", "pow", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+        "maximum", "minimum", "mul", "neg", "pow", "reciprocal", "relu", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "square",
         "tan", "tanh", "tril", "triu", "trunc", "nan_to_num", "logical_and", "logical_or", "logical_not",
     )},
     "clamp": "clip", "multiply": "mul", "divide": "div", "negative": "neg", "remainder": "mod",
@@ -177,10 +201,13 @@ def methods(function: Callable[[str], Compute]) -> dict[str, Callable[..., Tenso
         ("add_", _scaled("add"), "x + alpha y"), ("sub_", _scaled("sub"), "x - alpha y"),
         ("zero_", lambda x: REGISTRY["zeros_like"](x), "Zeros"), ("fill_", _full, "One number everywhere"),
         ("copy_", _copied, "The values of another tensor, in this one's shape and dtype"), ("lerp_", _lerped, "x + weight (end - x)"),
-        ("masked_fill_", _filled, "A number where the mask is true"), ("scatter_", _scattered, "`functional.scatter` of the tensor"),
-        ("scatter_add_", _scatter_added, "`functional.scatter_add` of the tensor"),
-        *((f"{n}_", function(n), f"`functional.{n}` of the tensor") for n in (
-            "addcdiv", "addcmul", "addmm", "index_add", "index_copy", "index_fill", "index_reduce", "masked_scatter", "scatter_reduce",
+        ("masked_fill_", _filled, "A number where the mask is true"), ("sign_", _signs, "-1, 0 or 1; bools stay as they are"),
+        ("round_", lambda x, *, decimals=0: x.round(decimals=decimals), "The nearest integers, or numbers of so many decimals; ties to even"),
+        ("scatter_", _along(_scattered), "`functional.scatter` of the tensor"),
+        ("scatter_add_", _along(_scatter_added), "`functional.scatter_add` of the tensor"),
+        *((f"{n}_", _along(function(n)), f"`functional.{n}` of the tensor") for n in (
+            "index_add", "index_copy", "index_fill", "index_reduce", "scatter_reduce",
         )),
+        *((f"{n}_", function(n), f"`functional.{n}` of the tensor") for n in ("addcdiv", "addcmul", "addmm", "masked_scatter")),
     )  # fmt: skip
     return made | {name: writing(name, compute, says) for name, compute, says in special}

@@ -99,10 +99,9 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     Errors: ShapeError where the first axis lies behind the last one
     """
     n = max(self.ndim, 1)
-    a, b = start_axis % n, end_axis % n
-    if a > b:
+    if start_axis % n > end_axis % n:
         raise ShapeError(f"flatten: axis {start_axis} lies behind axis {end_axis} of {self.shape}")
-    return REGISTRY["reshape"](self, (*self.shape[:a], -1, *self.shape[b + 1 :]))
+    return REGISTRY["flatten"](self, start_axis % n, end_axis % n)
 
 
 def to(

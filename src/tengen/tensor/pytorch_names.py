@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from tengen.base.dtype import DType
-from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, IndexOutOfRange, ShapeError
+from tengen.ir.types import Dim
+from tengen.loops.lang import Expr
+from tengen.ops.attributes import Offset
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import in_place
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.leaves import requires_grad_ as requires_grad_
-from tengen.tensor.nodes import node_of, on_tape
+from tengen.tensor.nodes import leaf_of, node_of, on_tape
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, contiguous
 
@@ -90,12 +93,18 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
         raise AxisError(f"chunk(dim={dim}) of a tensor of shape {self.shape}")
     if chunks < 1:
         raise ShapeError(f"chunk({chunks}) of a tensor of shape {self.shape}: there must be at least 1")
-    n = self.shape[dim]
-    each = max(-(-n // chunks), 1)
-    return REGISTRY["split"](self, list(range(each, n, each)), dim)
+    return _parts_of(self, -(-self.shape[dim] // chunks), dim)
 
 
-def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+def _parts_of(self: Tensor, size: Dim, dim: int) -> list[Tensor]:
+    """Parts of so many elements along an axis, the last of what is left; of an open extent the call at hand says how many they are."""
+    n, ends = self.shape[dim], [size]
+    while ends[-1] < n:
+        ends.append(ends[-1] + size)
+    return REGISTRY["split"](self, ends[:-1], dim)
+
+
+def split(self: Tensor, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> list[Tensor]:
     """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As PyTorch's;
     `functional.split` is MegEngine's, of a number of parts, or positions.
 
@@ -108,11 +117,11 @@ def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 
     if not -self.ndim <= dim < self.ndim:
         raise AxisError(f"split(dim={dim}) of a tensor of shape {self.shape}")
     n, size = self.shape[dim], split_size_or_sections
-    if isinstance(size, int):
+    if isinstance(size, (int, Expr)):
         if size < 1:
             raise ShapeError(f"split({size}) of a tensor of shape {self.shape}: a part has at least 1 element")
-        return REGISTRY["split"](self, list(range(size, n, size)), dim)
-    if sum(size) != n or min(size, default=0) < 0:
+        return _parts_of(self, size, dim)
+    if n != sum(size) or any(s < 0 for s in size):
         raise ShapeError(f"split({list(size)}) of a tensor of shape {self.shape}: the parts have {sum(size)} elements, axis {dim} has {n}")
     return REGISTRY["split"](self, list(itertools.accumulate(size))[:-1], dim)
 
@@ -178,6 +187,25 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     return put(node.hooks, (index, hook))
 
 
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
+    """Calls hook(tensor) when a backward walk has added a gradient to the leaf's ``grad``; see `Parameter`'s.
+
+    Errors: GradientError for a tensor that is no leaf
+
+    >>> x, seen = Tensor([2.0]).requires_grad_(), []
+    >>> handle = x.register_post_accumulate_grad_hook(lambda x: seen.append(x.grad.tolist()))
+    >>> (x * x).backward()
+    >>> seen
+    [[4.0]]
+    """
+    node = leaf_of(self)
+    if node is None:
+        raise GradientError(f"register_post_accumulate_grad_hook() of {self._layout.type!r}, which is no leaf; help: x.requires_grad_()")
+    if not hasattr(node, "hooks"):
+        node.hooks = {}
+    return put(node.hooks, (None, hook))
+
+
 def is_complex(self: Tensor) -> bool:
     """Whether the dtype is complex64 or complex128."""
     return self.dtype.is_complex
@@ -212,9 +240,11 @@ def _axis(self: Tensor, name: str, dim: int) -> int:
 def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along an axis from `start` on: a view. A negative start counts from the end.
 
-    Errors: AxisError for an axis that there is not, ShapeError where they do not lie inside of it.
+    Errors: AxisError for an axis that there is not, IndexOutOfRange for such a start, ShapeError where they do not lie inside of it.
     """
     dim = _axis(self, "narrow", dim)
+    if not -self.shape[dim] <= start <= self.shape[dim]:
+        raise IndexOutOfRange(f"narrow({dim}, {start}, {length}) of a tensor of shape {self.shape} begins outside of its axis")
     first = start + self.shape[dim] if start < 0 else start
     if length < 0 or not 0 <= first <= first + length <= self.shape[dim]:
         raise ShapeError(f"narrow({dim}, {start}, {length}) of a tensor of shape {self.shape} reaches beyond its axis")
@@ -533,9 +563,8 @@ NAMES = [
     "take_along_dim", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
     "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor",
     "new_zeros", "numel", "bernoulli",
-    "permute", "register_hook", "requires_grad_", "select", "split", "stride", "t", "type_", "type_as", "unbind", "unfold",
-    "unflatten", "unsqueeze", "view",
-    "view_as",
+    "permute", "register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "select", "split", "stride", "t", "type_",
+    "type_as", "unbind", "unfold", "unflatten", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 _SPELLED = {"contiguous_": "contiguous", "type_": "type"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)

@@ -32,7 +32,7 @@ from tengen.loops.extents import open_extent, terms
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
-from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans, set_aside
+from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans
 from tengen.tensor.elsewhere import Elsewhere, whole
 from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
@@ -95,8 +95,7 @@ class _Hidden:
         """One recorder more."""
         with self._lock:
             if not self._recorders:
-                self._plans = hide_plans()
-                set_aside(self._plans)
+                self._plans = hide_plans(aside=True)
             self._recorders += 1
 
     def give_back(self) -> None:
@@ -105,8 +104,7 @@ class _Hidden:
             self._recorders -= 1
             if not self._recorders:
                 plans, self._plans = self._plans, ()
-                restore_plans(plans)
-                set_aside(())
+                restore_plans(plans, aside=True)
 
 
 _hidden = _Hidden()

@@ -126,7 +126,10 @@ def _gradients(
         if node.op is not None:
             before = walking.go_to(node, level)
             try:
-                _step(node, slot, give, useful, others)
+                if hooks := after_hooks_of(node):
+                    _seen_after(node, slot, give, hooks, lambda give, node=node, slot=slot: _step(node, slot, give, useful, others))
+                else:
+                    _step(node, slot, give, useful, others)
             finally:
                 walking.go_to(*before)
             if not again and key not in others:
@@ -358,6 +361,39 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
         for term in gi if isinstance(gi, list) else [gi]:  # a rule that gives a list has what is added one by one
             if term is not None:
                 give(saved[i], term)
+
+
+def after_hooks_of(node: TapeNode) -> list[Callable]:
+    """The hooks of a call that see the gradients of its operands: among those of its results they have no index."""
+    return [hook for index, hook in list(getattr(node, "hooks", {}).values()) if index is None]
+
+
+def _seen_after(node: TapeNode, slot: dict[int, Tensor], give: Any, hooks: list[Callable], step: Callable[[Any], None]) -> None:
+    """Runs one node's gradient rule, and each hook with the gradients of its operands and results; what a hook returns takes the place of the
+    former. Errors: GradientError for another number of gradients, or another shape or dtype"""
+    places = [None if s is None else s[2] for s in node.saved]
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def keep(t: Tensor, g: Tensor | SliceGrad) -> None:
+        g = _joined([g])[0] if isinstance(g, SliceGrad) else _fit(g, t)
+        mine = [i for i, place in enumerate(places) if place is not None and place == t._node]
+        i = next((i for i in mine if i not in found), mine[-1])  # an operand that is given twice
+        found[i] = t, (REGISTRY["add"](found[i][1], g) if i in found else g)
+
+    step(keep)
+    of_results = tuple(slot.get(i) for i in range(max(slot) + 1))
+    for hook in hooks:
+        new = hook(tuple(found[i][1] if i in found else None for i in range(len(places))), of_results)
+        if new is None:
+            continue
+        if not isinstance(new, tuple) or len(new) != len(places):
+            found_here = f"a tuple of {len(new)}" if isinstance(new, tuple) else f"a {type(new).__name__}"
+            raise GradientError(f"a hook of {node.op.name} returned {found_here}; help: a tuple of {len(places)} gradients, or None")
+        for i, g in enumerate(new):
+            if g is not None and i in found:
+                found[i] = found[i][0], called(lambda _, g=g: g, found[i][1])
+    for t, g in found.values():
+        give(t, g)
 
 
 def _off(x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.ops.attributes import Count, DTypeLike, Extent, Precision, Shape
+from tengen.ops.attributes import Count, DTypeLike, Extent, Offset, Precision, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -729,6 +729,8 @@ class TensorMethods:
         """Calls hook(gradient) when a backward walk has computed this tensor's gradient; what it returns, if anything, takes
         the gradient's place. For a result of the block in which a gradient is being recorded; a Parameter has one that
         lasts."""
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
+        """Calls hook(tensor) when a backward walk has added a gradient to the leaf's ``grad``; see `Parameter`'s."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -764,8 +766,8 @@ class TensorMethods:
     def round(self, decimals: int = 0) -> Tensor:
         """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """`functional.round` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
-        would be lost."""
+        """The nearest integers, or numbers of so many decimals; ties to even; the tensor itself takes the value. Errors:
+        ArgumentError for a view, whose write would be lost."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -803,7 +805,7 @@ class TensorMethods:
     def sign(self) -> Tensor:
         """-1, 0 or 1; a NaN stays. The gradient is 0."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """`functional.sign` of the tensor; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
+        """-1, 0 or 1; bools stay as they are; the tensor itself takes the value. Errors: ArgumentError for a view, whose write
         would be lost."""
     def signbit(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.signbit` of the tensor."""
@@ -826,10 +828,10 @@ class TensorMethods:
     def sort(self, descending: Any = False, axis: int = -1) -> tuple[Tensor, Tensor]:
         """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as
         largest."""
-    def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+    def split(self, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
         PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
-    def split_with_sizes(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+    def split_with_sizes(self, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> list[Tensor]:
         """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
         PyTorch's; `functional.split` is MegEngine's, of a number of parts, or positions."""
     def sqrt(self) -> Tensor:

@@ -235,8 +235,8 @@ class GraphInference:
     >>> from tengen import Tensor
     >>> path = os.path.join(tempfile.mkdtemp(), "f.tgn")
     >>> _ = tengen.trace(lambda x: x * 2 + 1, example_input=Tensor([1.0])).dump(path, arg_names=["x"], output_names=["y"])
-    >>> GraphInference(path).run(np.float32([3.0]))
-    OrderedDict([('y', array([7.], dtype=float32))])
+    >>> GraphInference(path).run(np.float32([3.0]))["y"]
+    array([7.], dtype=float32)
     """
 
     def __init__(

@@ -14,6 +14,7 @@ import numpy as np
 
 from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, TengenError
 from tengen.interop.onnx import expand
+from tengen.interop.onnx.groups import with_groups
 from tengen.interop.onnx.ops import OPS
 from tengen.interop.onnx.pairs import in_integers
 from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, bodies, names, normal, reads
@@ -36,8 +37,8 @@ class OnnxNetwork(Module):
 
     Attributes:
         source: what was read, without what became tensors, with operators of integers in place of those between DequantizeLinear and
-            QuantizeLinear. weights: the parameters by name. statistics: of batch norms. in_float: the nodes that compute in floats
-            with numbers made of 8-bit integers, with the reason.
+            QuantizeLinear, and one operator in place of groups of nodes. weights: the parameters by name. statistics: of
+            batch norms. in_float: the nodes that compute in floats with numbers made of 8-bit integers, with the reason.
     """
 
     def __init__(self, source: Source):
@@ -48,7 +49,7 @@ class OnnxNetwork(Module):
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
         refuse_unknown(source)
         graph, self.in_float = in_integers(source)
-        source = replace(source, graph=graph)
+        source = replace(source, graph=with_groups(graph))
         arrays = dict(source.graph.arrays)
         for name in source.graph.arrays:
             kind = arrays[name].dtype

@@ -337,6 +337,8 @@ def tap_sum(w: Writer, n: Node, x: str, image: str | None, at: str, weight: str)
         flat = w.emit("Reshape", at, w.shape([t.shape[0], 1, size]), allowzero=1 if size == 0 or t.shape[0] == 0 else None)
         flat = w.emit("Expand", flat, w.shape([count, channels, 1]))
         taps = w.emit("Reshape", w.emit("GatherElements", x, flat, axis=2), w.shape([count, channels, *t.shape[1:]]), allowzero=1)
+    if type_of(n).dtype is not type_of(n, 3).dtype:  # an image of integers
+        taps = w.cast(taps, type_of(n, 3).dtype)
     return w.emit("ReduceSum", w.emit("Mul", taps, w.emit("Unsqueeze", weight, one)), w.array(np.array([2], np.int64)), keepdims=0)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tengen.base import extras
@@ -194,7 +194,7 @@ def in_mode(module: Any, training: bool) -> Iterator[None]:
 
 
 def to_module(
-    module: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None, training: bool = True,
+    module: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None, training: bool = True,
     strict: bool = False,
 ) -> TorchNetwork:  # fmt: skip
     """A PyTorch module as a Tengen `Module` with the same names of parameters and buffers, which runs and trains.
@@ -203,7 +203,8 @@ def to_module(
     choose between the two.
 
     Args:
-        module: an ``nn.Module``; it is not changed, and its weights are copied. args, kwargs: examples of its arguments, PyTorch's tensors.
+        module: an ``nn.Module``; it is not changed, and its weights are copied. args, kwargs: examples of its arguments, PyTorch's tensors; one
+            tensor is an example of the only argument.
         dynamic_shapes: as ``torch.export.export`` takes it: which extents stay open. Default: none, so that the result takes the shapes of
             the examples alone. training: False exports for evaluation alone: for modules that cannot be exported, or return something
             else, in training mode. strict: as ``torch.export.export`` takes it.
@@ -226,11 +227,12 @@ def to_module(
             f"to_module takes an nn.Module, got a {type(module).__name__}; help: load_program takes an ExportedProgram"
         )
     with_caches(torch)
+    examples = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     programs = {}
     for mode in (False, True) if training else (False,):
         with in_mode(module, mode), quiet():
             programs[mode] = torch.export.export(
-                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=strict
+                module, examples, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=strict
             )
     trained = {name for name, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
     why = "the network was exported for evaluation alone; help: net.eval(), or to_module(..., training=True)"

@@ -66,15 +66,15 @@ def choose(lo: Lowering, name: str, lanes: Array, rows: Array, features: int, si
         lanes: (..., lane, feature), what lies in the lanes. rows: (..., row, feature), what lies in the rows.
         features: how many numbers, of `size` bytes each, a piece holds for each lane.
     """
-    groups = [as_int(d) for d in lanes.shape[:-2]]
+    groups, target = [as_int(d) for d in lanes.shape[:-2]], lo.target
     count = None if None in groups else prod(groups)
-    by_rule = rule(as_int(lanes.shape[-2]), count, features, size, lo.target)
+    by_rule = rule(as_int(lanes.shape[-2]), count, features, size, target)
 
     def problem_key() -> str:
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (lanes, rows))
         return f"{name} of {arrays}, {features} features of {size} bytes"
 
-    return lo.choose(problem_key, by_rule, lambda s: fits(s, features, size, lo.target))
+    return lo.choose(problem_key, by_rule, lambda s: fits(s, features, size, target))
 
 
 def features_of(*arrays: Array) -> int:

@@ -427,17 +427,17 @@ def rule(p: Problem, target: Machine | None, invariant: bool = False, waves: boo
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: as tuning found them, or by rule."""
-    waves, invariant = not lo.in_loop and in_waves(p, lo.target), lo.invariant(p.b)
-    by_rule = rule(p, lo.target, invariant, waves)
+    target, waves, invariant = lo.target, not lo.in_loop and in_waves(p, lo.target), lo.invariant(p.b)
+    by_rule = rule(p, target, invariant, waves)
 
     def why_not(s: Register) -> str:
         # A state is packed in every run, but only once where a file has made it a constant: what is best differs.
         if s.packed != by_rule.packed and isinstance(p.b.id, tuple) and p.b.id[:1] == ("state",):
             return "b is a state, whose packing is by rule"
-        return fits(p, s, lo.target)
+        return fits(p, s, target)
 
     if config.debug >= 3:
-        print(table(p, lo.target, invariant, waves))
+        print(table(p, target, invariant, waves))
     return sized(p, lo.choose(p.problem_key, by_rule, why_not), waves)
 
 

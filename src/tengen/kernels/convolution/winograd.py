@@ -287,9 +287,9 @@ class _Winograd:
     ):  # fmt: skip
         self.lo, self.x, self.out, self.t, self.padding, self.epilogue, self.format = lo, x, out, t, padding, epilogue, format
         self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
-        c, o, size = as_int(w.shape[1]), as_int(w.shape[0]), format.total.size
-        by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
-        chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, lo.target))
+        c, o, size, target = as_int(w.shape[1]), as_int(w.shape[0]), format.total.size, lo.target
+        by_rule = rule(t.points, c, o, as_int(self.tiles), size, target)
+        chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, target))
         if c is None and size > 4:
             raise Undecided(f"{name}: tiles of an open number of channels in {out.dtype} may be too large for scratch memory")
         self.b = Blocks(chosen, _pitch(w.shape[1]), OPEN_IMAGE_BYTES // (size * t.points**2))

@@ -1,13 +1,15 @@
 """Sampling: each result is a weighted sum of a few elements of an image, its taps, whose places are computed.
 
 Interpolation, warping and aligned regions differ in where taps lie and what they weigh, which ops compute before; here is what
-they share. `TapSum` is a source, so the loop nest is that of whoever asks for its values:
+they share. Images are floats, or integers of up to 16 bits, which become floats as they are read. `TapSum` is a source, so the loop
+nest is that of whoever asks for its values:
 
     for m, c, q, vector of q:
         v = weight[m, 0, q] * x[m, c, index[m, 0, q]]
         for t = 1, 2, ...: v = fma(weight[m, t, q], x[m, c, index[m, t, q]], v)
         out[m, c, q] = v
 
+Where vectors go along channels, the index and the weight of each tap are loaded once for all channels of a pixel.
 The value is linear in the image and in the weights. `scatter_taps` computes the gradient of the image, `TapProducts` summed over
 channels is that of the weights. Their own gradients are these three again.
 
@@ -19,7 +21,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from tengen.base.dtype import int64
+from tengen.base.dtype import DType, int64
 from tengen.kernels.axes import memory_order, store_at
 from tengen.kernels.indexing.gather import in_range, place
 from tengen.kernels.indexing.scatter import OWNED_ELEMENTS
@@ -33,27 +35,34 @@ UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes
 
 
 class _Tap(Source):
-    """x[image[m], c, index[m, t, q]] at (m, c, t, q), as a number that is computed with; 0 for an index below 0.
+    """x[image[m], c, index[m, t, q]] at (m, c, t, q), as a number of `dtype`; 0 for an index below 0.
 
     Shapes: x (N, C, P); image (M) or None: m itself; index (M or 1, T, *Q), T and M of axes 0 and 1. Result: (M, C, T, *Q).
     """
 
-    def __init__(self, x: Source, image: Source | None, index: Source, images: Index):
-        self.x, self.image, self.index = x, image, index
+    def __init__(self, x: Source, image: Source | None, index: Source, images: Index, dtype: DType):
+        self.x, self.image, self.index, self.dtype = x, image, index, dtype
         self.shape = (images, x.shape[1], *index.shape[1:])
-        self.dtype = x.dtype.compute
 
-    def value(self, k, at):
+    def where(self, k: KernelBuilder, at: At) -> tuple[Index, Expr, Expr]:
+        """(image, place in it, whether it is outside) of a tap, whatever its channel is."""
         i = k.let(cast(self.index.at(k, _beside(self.index, at)), int64))
         m: Index = at.coord(0)
         if self.image is not None:
             of = place((at.coords[0],), 0 if at.vec == 0 else None, at.count)
             m = k.let(in_range(cast(self.image.at(k, of), int64), self.x.shape[0]))
-        inside = k.let(maximum(minimum(i, as_expr(self.x.shape[2]) - 1), 0))
+        return m, k.let(maximum(minimum(i, as_expr(self.x.shape[2]) - 1), 0)), i < 0
+
+    def read(self, k: KernelBuilder, at: At, where: tuple[Index, Expr, Expr]) -> Expr:
+        """The tap at `at`, of which `where` is known."""
+        m, inside, outside = where
         here = place((m, at.coords[1], inside), 1 if at.vec == 1 else None, at.count)
         wide = (lambda e: splat(e)) if at.lanes > 1 else (lambda e: e)
         v = wide(cast(self.x.at(k, here), self.dtype))
-        return select(wide(i < 0), const(0, self.dtype, v.lanes), v)
+        return select(wide(outside), const(0, self.dtype, v.lanes), v)
+
+    def value(self, k, at):
+        return self.read(k, at, self.where(k, at))
 
 
 def _beside(s: Source, at: At) -> At:
@@ -64,20 +73,29 @@ def _beside(s: Source, at: At) -> At:
 
 
 class TapSum(Source):
-    """The weighted sum of taps, see the top of this file. Shapes as in `_Tap`; weight (M or 1, T, *Q). Result: (M, C, *Q) of x's
-    dtype."""
+    """The weighted sum of taps, see the top of this file. Shapes as in `_Tap`; weight (M or 1, T, *Q). Result: (M, C, *Q) of the weights'
+    dtype, which is x's unless that is one of integers."""
 
     def __init__(self, x: Source, image: Source | None, index: Source, weight: Source, images: Index):
-        self.tap, self.weight, self.dtype = _Tap(x, image, index, images), weight, x.dtype
+        self.weight, self.dtype = weight, weight.dtype
+        self.tap = _Tap(x, image, index, images, self.dtype.compute)
         self.shape = (*self.tap.shape[:2], *index.shape[2:])
         self.taps = index.shape[1]
+
+    def steady(self, k, at):
+        """Along channels: where the taps lie, and their weights."""
+        n = as_int(self.taps)
+        if at.vec != 1 or n is None or n > UNROLLED_TAPS:
+            return {}
+        return {self._key(at): [self._known(k, self._tap_at(at, t)) for t in range(n)]}
 
     def value(self, k, at):
         d, n = self.tap.dtype, as_int(self.taps)
         if n is not None and n <= UNROLLED_TAPS:
+            known = at.steady.get(self._key(at), [None] * n)
             total = const(0, d, at.lanes)
             for t in range(n):
-                v, w = self._tap(k, at, t)
+                v, w = self._tap(k, at, t, known[t])
                 total = k.let(fma(w, v, total) if t else w * v)
             return cast(total, self.dtype)
         v, w = self._tap(k, at, 0)
@@ -87,19 +105,30 @@ class TapSum(Source):
             sum_.set(k.let(fma(w, v, sum_.value)))
         return cast(k.let(sum_.value), self.dtype)
 
-    def _tap(self, k: KernelBuilder, at: At, t: Index) -> tuple[Expr, Expr]:
-        """Tap t and its weight."""
+    def _key(self, at: At) -> tuple:
+        return (self, at.coords[0], *at.coords[2:])
+
+    def _tap_at(self, at: At, t: Index) -> At:
+        """The place of tap t."""
         vec = at.vec if at.vec is None or at.vec < 2 else at.vec + 1
-        there = place((*at.coords[:2], t, *at.coords[2:]), vec, at.count)
-        w = cast(self.weight.at(k, _beside(self.weight, there)), self.tap.dtype)
-        return self.tap.at(k, there), splat(w) if at.lanes > 1 else w
+        return place((*at.coords[:2], t, *at.coords[2:]), vec, at.count)
+
+    def _known(self, k: KernelBuilder, there: At) -> tuple[tuple[Index, Expr, Expr], Expr]:
+        """Where a tap lies, and its weight."""
+        return self.tap.where(k, there), k.let(cast(self.weight.at(k, _beside(self.weight, there)), self.tap.dtype))
+
+    def _tap(self, k: KernelBuilder, at: At, t: Index, known: tuple | None = None) -> tuple[Expr, Expr]:
+        """Tap t and its weight."""
+        there = self._tap_at(at, t)
+        where, w = known or self._known(k, there)
+        return self.tap.read(k, there, where), splat(w) if at.lanes > 1 else w
 
 
 class TapProducts(Source):
     """g[m, c, *q] times the tap (m, c, t, *q) of x, in the dtype that is computed with: summed over c, the gradient of a weight."""
 
     def __init__(self, x: Source, image: Source | None, index: Source, g: Source, images: Index):
-        self.tap, self.g = _Tap(x, image, index, images), g
+        self.tap, self.g = _Tap(x, image, index, images, x.dtype.compute), g
         self.shape, self.dtype = self.tap.shape, self.tap.dtype
 
     def value(self, k, at):

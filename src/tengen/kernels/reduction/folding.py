@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from tengen.base.dtype import DType, bool_
 from tengen.base.record import record
 from tengen.kernels.lowering import KernelBuilder
-from tengen.kernels.source import Source
+from tengen.kernels.source import Source, leaves_of
 from tengen.loops.lang import LANES, Expr, const, fold, maximum, minimum, splat
 
 UNROLLED_ELEMENTS = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
@@ -155,8 +155,7 @@ class Several(Source):
         return tuple(s.at(k, at) for s in self.sources)
 
     def leaves(self):
-        found = [s.leaves() for s in self.sources]
-        return None if None in found else [a for x in found for a in x or ()]
+        return leaves_of(self.sources)
 
     def rebind(self, arrays):
         return Several([s.rebind(arrays) for s in self.sources])

@@ -19,7 +19,7 @@ from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order, merge_axes
 from tengen.kernels.lowering import Array, product
 from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, Fold, State
-from tengen.kernels.source import At, Source
+from tengen.kernels.source import At, Source, leaves_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, equal, select
 
@@ -100,10 +100,7 @@ def make_frame(
     shape = list(max((s.shape for s in sources), key=len))
     reduced = sorted(axes)
     kept = [a for a in range(len(shape)) if a not in reduced]
-    leaves: list[Array] | None = []
-    for s in sources:
-        inner = s.leaves()
-        leaves = None if inner is None or leaves is None else leaves + inner
+    leaves = leaves_of(sources)
     arrays = [*(leaves or []), *wholes]
     full = [a for a in arrays if a.ndim == len(shape)]
     position = {a: i for i, a in enumerate(kept)}

@@ -18,6 +18,7 @@ class Context:
 
     needs_input_grad: tuple[bool, ...] = ()
     _saved: tuple = ()
+    _fixed: tuple = ()
     _layouts: list | None = None
     _zeros = True
 
@@ -37,7 +38,8 @@ class Context:
         self._saved = tuple([kept(t) if isinstance(t, Tensor) else t for t in self._saved])
 
     def mark_non_differentiable(self, *outputs: Tensor) -> None:
-        """Accepted: what `backward` returns says what has a gradient."""
+        """Says which outputs require no gradient, whatever the inputs do."""
+        self._fixed = outputs
 
     def mark_dirty(self, *inputs: Tensor) -> None:
         """Accepted: here no input is written."""
@@ -73,10 +75,15 @@ class _Applied(autodiff.Function):
         outs = out if isinstance(out, tuple) else (out,)
         self._outputs = [o.shape for o in outs]
         self._dtypes = [o.dtype for o in outs]
+        self._differentiable = [not any(o is f for f in self.context._fixed) for o in outs]
         self._origins = [_origin(t, outs, inputs) for t in self.context._saved]
         if packing:
             self.context._pack()
         return out
+
+    def _on_tape(self, outs: tuple[Tensor, ...], inputs: tuple, tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        made = super()._on_tape(outs, inputs, tensors)
+        return tuple([o if differs else o._off_tape() for o, differs in zip(made, self._differentiable)])
 
     def _rule(self, n_outs: int, inputs: tuple) -> Any:
         """The rule of the call. While a gradient of the gradient is recorded, saved inputs are those on the tape, and saved outputs are

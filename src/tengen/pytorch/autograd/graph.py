@@ -73,9 +73,25 @@ class Node:
 
         return put(self._node.hooks, (0, hook))
 
-    def register_hook(self, fn: Callable) -> HookHandle:
-        """Is not there: an AttributeError that says what is."""
-        raise AttributeError("Node.register_hook is not there; help: register_hook of the tensors that go in, or register_prehook")
+    def register_hook(self, fn: Callable[[tuple, tuple], Any]) -> HookHandle:
+        """Calls fn(gradients of the operands, gradients of the results) when a walk has computed the former, with None where there is none.
+        A tuple that it returns takes their place. Of a leaf: fn((), (gradient,)) once the gradient was added to `grad`.
+
+        Errors: GradientError, in the walk, for a tuple of another length, or gradients of another shape or dtype
+
+        >>> from tengen.pytorch import ones
+        >>> w = ones(2, requires_grad=True)
+        >>> y = w * 3.0
+        >>> handle = y.grad_fn.register_hook(lambda of_operands, of_results: (of_operands[0] * 2.0, None))
+        >>> y.sum().backward()
+        >>> w.grad.tolist()
+        [6.0, 6.0]
+        """
+        if self._node.op is None:
+            return self.variable.register_post_accumulate_grad_hook(lambda leaf: fn((), (leaf.grad,)))
+        if not hasattr(self._node, "hooks"):
+            self._node.hooks = {}
+        return put(self._node.hooks, (None, fn))
 
 
 def grad_fn(t: Tensor) -> Node | None:

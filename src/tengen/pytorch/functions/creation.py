@@ -194,8 +194,10 @@ def arange(
     start, end = (0, start) if end is None else (start, end)
     start, end, step = (int(v) if isinstance(v, bool) else v for v in (start, end, step))
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
-        if not (math.isfinite(start) and math.isfinite(end)) or (end - start) * step < 0:
+        if not (math.isfinite(start) and math.isfinite(end)) or (end - start) * step < 0 or not step:
             raise ArgumentError(f"arange({start}, {end}, {step}): the bounds must be finite, and the step must lead from one to the other")
+        if dtype is not None and named(dtype) is int64:  # whose numbers PyTorch cuts off before it counts
+            start, end, step = (int(v) for v in (start, end, step))
     whole = all(hasattr(v, "__index__") or (isinstance(v, Tensor) and v.dtype.is_int) for v in (start, end, step))
     return _finished(F.arange(start, end, step, dtype or (int64 if whole else get_default_dtype())), None, requires_grad)
 

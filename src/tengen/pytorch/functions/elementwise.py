@@ -44,7 +44,6 @@ from tengen.functional import (
     fmin,
     fmod,
     frac,
-    heaviside,
     hypot,
     imag,
     inner,
@@ -97,6 +96,7 @@ from tengen.functional import (
     view_as_real,
 )
 from tengen.functional import mod as remainder
+from tengen.ops.reduce import rounded_once
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor
@@ -142,12 +142,12 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "floor":
         return F.floor_div(input, other)
     if rounding_mode != "trunc":
-        raise ValueError(f"div: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
+        raise ArgumentError(f"div: rounding_mode={rounding_mode!r} must be None, 'trunc' or 'floor'")
     x, y = as_operand(input), as_operand(other)
     if not x.dtype.is_inexact and not y.dtype.is_inexact:
         q, r = F.floor_div(x, y), F.mod(x, y)
         return q + F.logical_and(F.not_equal(r, 0), F.less(q, 0)).astype(q.dtype)
-    return F.trunc(F.div(x, y))
+    return rounded_once(lambda x, y: F.trunc(F.div(x, y)))(x, y)  # a rounded quotient may be the next integer
 
 
 subtract, divide, true_divide = sub, div, div
@@ -322,6 +322,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     return not_written(given[0], made, einsum, (), {}) if len(given) == 1 and arrow and set(axes) == set(result) else made
 
 
+@rounded_once
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the sum of the products of matrices."""
     product = F.bmm(batch1, batch2)
@@ -334,11 +335,13 @@ def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     return product if beta == 0 else (input if beta == 1 else input * beta) + product
 
 
+@rounded_once
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * mat vec."""
     return _plus(input, F.matmul(mat, vec), beta, alpha)
 
 
+@rounded_once
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * vec1 vec2^T."""
     return _plus(input, F.outer(vec1, vec2), beta, alpha)
@@ -377,14 +380,21 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below zero and of NaN, 1 above, `values` at zero."""
+    return F.where(F.equal(input, 0), values, F.greater(input, 0).astype(input.dtype))
+
+
 def sgn(input: Tensor) -> Tensor:
     """The sign; of complex numbers the one of length 1."""
     return F.where(F.equal(F.abs(input), 0), 0.0, input / F.abs(input)) if input.dtype.is_complex else sign(input)
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1, as the elements are below, at or above 0; bools as they are."""
-    return F.sign(input) if input.dtype.kind != "b" else input
+    """-1, 0 or 1, as the elements are below, at or above 0; bools as they are. Of NaN 0, where `functional.sign` has NaN."""
+    if input.dtype.kind == "b":
+        return input
+    return F.where(F.isnan(input), 0.0, F.sign(input)) if input.dtype.is_float else F.sign(input)
 
 
 def square(input: Tensor) -> Tensor:

@@ -115,6 +115,28 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return linalg.pinv(input, rtol=rcond)
 
 
+def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) of the q largest singular values of A, or of A - M: those of the whole decomposition, where PyTorch's are an estimate by random
+    projections. niter: accepted.
+
+    Errors: ArgumentError for a q below 0 or above the smaller extent
+
+    >>> svd_lowrank(Tensor([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), q=1)[1].tolist()
+    [3.0]
+    """
+    x = A if M is None else A - M
+    if not 0 <= q <= min(x.shape[-2:]):
+        raise ArgumentError(f"svd_lowrank: q={q} for matrices of shape {x.shape[-2:]}; help: from 0 to {min(x.shape[-2:])}")
+    u, s, vh = linalg.svd(x, full_matrices=False)
+    return u[..., :q], s[..., :q], vh.mH[..., :q]
+
+
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """`svd_lowrank` of rows whose mean is taken off, unless `center` is False: V has the principal directions as columns. q: 6 by default, or
+    the smaller extent of A. Errors: ArgumentError as of `svd_lowrank`"""
+    return svd_lowrank(A, min(6, *A.shape[-2:]) if q is None else q, niter, F.mean(A, -2, True) if center else None)
+
+
 def solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """`torch.linalg.lu_solve`: X of A X = B from the factors of A, or of X A = B, or with A^H."""
     if not left:
@@ -163,5 +185,5 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     return Solution(linalg.solve_triangular(A, b, upper=upper, unitriangular=unitriangular), A)
 
 
-__all__ = ["cholesky", "lu", "lu_solve", "lu_unpack", "pinverse", "qr", "triangular_solve"]
+__all__ = ["cholesky", "lu", "lu_solve", "lu_unpack", "pca_lowrank", "pinverse", "qr", "svd_lowrank", "triangular_solve"]
 in_words(globals(), [*__all__, "lu_factor", "lu_factor_ex", "solve_factored"])

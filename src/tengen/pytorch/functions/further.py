@@ -12,6 +12,7 @@ import numpy as np
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
+from tengen.ops.reduce import rounded_once
 from tengen.ops.shape import normalize_axes
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import as_operand
@@ -33,6 +34,7 @@ class _Histogram(NamedTuple):
     bin_edges: Tensor
 
 
+@rounded_once
 def gradient(input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Estimates of the derivatives along axes, by central differences inside and one-sided ones at the edges: a tensor for each axis.
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from tengen import functional as F
 from tengen import linalg as _linalg
-from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
 from tengen.functional import combinations, trapezoid
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.reduce import narrowed, rounded_once, widened
+from tengen.ops.shape import normalize_axes
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -136,13 +137,21 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     return F.min(input) if dim is None else _extreme(F.argmin, F.min, input, dim, keepdim)
 
 
+def _not_empty(name: str, input: Tensor, dim: Dims) -> None:
+    for d in () if dim is None else (dim,) if isinstance(dim, int) else dim:
+        if -input.ndim <= d < input.ndim and isinstance(n := input.shape[d], int) and not n:
+            raise AxisError(f"{name}(dim={dim}) of a tensor of shape {input.shape}: axis {d} has no elements")
+
+
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """The largest elements along axes, without their indices."""
+    """The largest elements along axes, without their indices. Errors: AxisError for an axis without elements"""
+    _not_empty("amax", input, dim)
     return F.amax(input, _axes(dim), keepdim)
 
 
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """The smallest elements along axes, without their indices."""
+    """The smallest elements along axes, without their indices. Errors: AxisError for an axis without elements"""
+    _not_empty("amin", input, dim)
     return F.amin(input, _axes(dim), keepdim)
 
 
@@ -154,7 +163,8 @@ class MinAndMax(NamedTuple):
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinAndMax:
-    """(`amin`, `amax`)."""
+    """(`amin`, `amax`). Errors: AxisError for an axis without elements"""
+    _not_empty("aminmax", input, dim)
     return MinAndMax(*F.aminmax(input, dim, keepdim))
 
 
@@ -315,7 +325,10 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     """The p-norm of vectors along axes, or of all elements ("fro" is 2); "nuc" of matrices."""
     x = _in(input, dtype)
     if p == "nuc":
-        return _linalg.matrix_norm(x, ord="nuc", keepdims=keepdim)
+        if dim is None:
+            return _linalg.matrix_norm(x, ord="nuc", keepdims=keepdim)
+        found = _linalg.matrix_norm(F.moveaxis(x, tuple(dim), (-2, -1)), ord="nuc")
+        return F.expand_dims(found, normalize_axes(dim, x.ndim)) if keepdim else found
     return _linalg.vector_norm(x, axis=_axes(dim), keepdims=keepdim, ord=2 if p in ("fro", None) else p)
 
 
@@ -326,6 +339,8 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along an axis, made shorter where their p-norm is greater than `maxnorm`."""
+    if input.ndim < 2:
+        raise ShapeError(f"renorm of a tensor of shape {input.shape}; help: at least two axes")
     others = tuple(i for i in builtins.range(input.ndim) if i != dim % input.ndim)
     n = _linalg.vector_norm(input, axis=others, keepdims=True, ord=p)
     return input * F.where(F.greater(n, maxnorm), maxnorm / (n + 1e-7), 1.0)
@@ -356,18 +371,23 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
 
 def _in_order(input: Tensor, dim: int) -> Tensor:
     """The indices that bring the slices along an axis into order: sorted by the last element first, as sorting keeps the order of equals."""
-    rows = F.moveaxis(input.detach(), dim, 0).reshape((input.shape[dim], -1))
+    rows = _flat_slices(F.moveaxis(input.detach(), dim, 0))
     order = F.arange(rows.shape[0], dtype="int64")
     for column in builtins.range(rows.shape[1] - 1, -1, -1):
         order = order[F.argsort(rows[:, column][order])]
     return order
 
 
+def _flat_slices(rows: Tensor) -> Tensor:
+    """A row for each element of the first axis."""
+    return rows.reshape((rows.shape[0], math.prod(rows.shape[1:])))
+
+
 def _different_slices(input: Tensor, dim: int, order: Tensor, return_inverse: bool, return_counts: bool) -> Any:
     """The slices in an order, without those that equal the one before."""
     n = input.shape[dim]
     rows = F.moveaxis(input, dim, 0)[order]
-    flat = rows.reshape((n, -1))
+    flat = _flat_slices(rows)
     new = F.any(F.not_equal(flat[1:], flat[:-1]), 1)
     first = F.concat([F.ones((builtins.min(n, 1),), "bool"), new])
     which = F.cumsum(first.astype("int64"), 0) - 1  # the place of each slice's value among the different ones
@@ -430,6 +450,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return F.cdist(x1, x2, p)
 
 
+@rounded_once
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """The covariances of variables, a row each: (M, N) -> (M, M); (N,), or one row, gives a number. Args: fweights: how often each observation
     counts, integers. aweights: how much it weighs.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen import functional as F
-from tengen.base.errors import AxisError, ShapeError
+from tengen.base.errors import ArgumentError, AxisError, ShapeError
 from tengen.functional import (
     block_diag,
     cartesian_prod,
@@ -24,11 +24,13 @@ from tengen.functional import (
     vander,
     vstack,
 )
+from tengen.ops.attributes import Offset
 from tengen.ops.define import broadcast_shapes as shape_of_all
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import times
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import in_memory, views_of_each
+from tengen.tensor.in_place import of_one_axis
 
 row_stack = vstack
 
@@ -69,7 +71,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 concat = concatenate = cat
 
 
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Offset | Sequence[Offset], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of so many elements along an axis, the last of what is left; or of these extents.
 
     >>> [part.shape for part in split(F.zeros((5, 2)), 2)]
@@ -231,7 +233,9 @@ def expand_to(self: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements along axes moved on, those at the end to the front."""
+    """The elements along axes moved on, those at the end to the front. Errors: ArgumentError for no shifts"""
+    if isinstance(shifts, (tuple, list)) and not shifts:
+        raise ArgumentError("roll: there are no shifts")
     return F.roll(input, shifts, dims)
 
 
@@ -253,7 +257,7 @@ def _with_axis(f: Any, input: Tensor, dim: int, index: Tensor, *more: Any, shape
     this shape."""
     if input.ndim:
         return f(input, dim, index, *more)
-    return f(input.reshape(1), dim, index.reshape(-1), *(m.reshape(-1) if isinstance(m, Tensor) else m for m in more)).reshape(shape)
+    return of_one_axis(f, input, dim, index, *more).reshape(shape)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -318,7 +322,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     """Elements of `src`, or a number, written to the places of `index` along an axis; added or multiplied with reduce="add", "multiply"."""
     modes: dict[Any, Any] = {None: "set", "add": "add", "multiply": "mul"}
     if reduce not in modes:
-        raise ValueError(f"scatter: reduce={reduce!r} must be 'add' or 'multiply'; help: torch.scatter_reduce")
+        raise ArgumentError(f"scatter: reduce={reduce!r} must be 'add' or 'multiply'; help: torch.scatter_reduce")
     return _with_axis(F.scatter, input, dim, index, _source(src, value, index, input), modes[reduce])
 
 

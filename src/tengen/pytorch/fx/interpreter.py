@@ -52,7 +52,9 @@ class Interpreter:
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: str, args: tuple, kwargs: dict) -> Any:
-        """An argument, or its default. Errors: RuntimeError where it is missing"""
+        """An argument, or its default; of "*args" all that are left. Errors: RuntimeError where it is missing"""
+        if target.startswith("*"):
+            return {} if target.startswith("**") else list(self.args_iter)
         try:
             return next(self.args_iter)
         except StopIteration:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType, MethodType
 from typing import Any
 
 from tengen import module as M
@@ -108,30 +109,28 @@ class Tracer(TracerBase):
         self.graph, self._constants = Graph(self.root), []
         self._paths = {id(m): name for name, m in reversed(list(self.root.named_modules()))}
         self._tensors = {id(t): name for of in (self.root.named_parameters(), self.root.named_buffers()) for name, t in of}
-        args, named = self._arguments(forward, dict(concrete_args or {}))
+        args, named, plain = self._arguments(forward, dict(concrete_args or {}))
         with _lock, self._watching(forward) as steps:
-            result = steps.get(id(forward), forward)(*args, **named)
+            result = steps.get(id(forward), plain)(*args, **named)
             self.graph.output(self.create_arg(result))
         return self.graph
 
-    def _arguments(self, forward: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(self, forward: Callable, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Callable]:
+        """What the function is called with: by position, by name; and the function. One with *args or **kwargs gets a proxy for each of these,
+        and so what is called has them as its last parameters."""
         parameters = inspect.signature(forward).parameters.values()
         if odd := set(given) - {p.name for p in parameters}:
             raise ArgumentError(f"symbolic_trace: concrete_args has {min(odd)!r}, and there is no such parameter")
-        args: list[Any] = []
-        named: dict[str, Any] = {}
-        for p in parameters:
-            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                raise TraceError(f"symbolic_trace: *{p.name} has no number of arguments; help: a function of named parameters around it")
-            if p.name in given:
-                value = given[p.name]
-            else:
-                value = self.proxy(self.graph.placeholder(p.name, default_value=... if p.default is p.empty else p.default))
-            if p.kind is p.KEYWORD_ONLY:
-                named[p.name] = value
-            else:
-                args.append(value)
-        return args, named
+        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"} if (p := next(iter(parameters), None)) else {}
+        made: dict[str, Any] = {}
+        for p in sorted(parameters, key=lambda p: p.kind in stars):
+            default = ... if p.default is p.empty else p.default
+            found = p.name in given
+            made[p.name] = given[p.name] if found else self.proxy(self.graph.placeholder(stars.get(p.kind, "") + p.name, default_value=default))
+        if any(p.kind in stars for p in parameters):
+            return list(made.values()), {}, _without_stars(forward)
+        named = {p.name: made.pop(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return list(made.values()), named, forward
 
     def _step(self, f: Callable) -> Callable:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -175,6 +174,19 @@ class Tracer(TracerBase):
                     del scope[name]
                 else:
                     dict.__setitem__(scope, name, f)
+
+
+def _without_stars(forward: Callable) -> Callable:
+    """The function with *args and **kwargs as two parameters like others, behind all others. Errors: TraceError for what is not Python"""
+    f = inspect.unwrap(getattr(forward, "__func__", forward))
+    if not inspect.isfunction(f):
+        raise TraceError(f"symbolic_trace: {forward!r} has *args and is no function of Python; help: a function of named parameters around it")
+    code = f.__code__
+    count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+    flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    plain = code.replace(co_flags=flags, co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0)
+    made = FunctionType(plain, f.__globals__, f.__name__, None, f.__closure__)
+    return MethodType(made, forward.__self__) if inspect.ismethod(forward) else made
 
 
 def _is_function(f: Any) -> bool:

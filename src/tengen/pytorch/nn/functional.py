@@ -32,7 +32,7 @@ from tengen.functional.resized import cubic, factors_decide, nearest
 from tengen.functional.resized import linear as linear_resized
 from tengen.functional.volumes import affine_grid, grid_sample
 from tengen.ops.calls import all_with_line, also_called
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.elementwise import prelu
 from tengen.pytorch.nn.losses import (
@@ -166,6 +166,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     return given(input, F.threshold(input, threshold, value), inplace)
 
 
+@rounded_once
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
     smooth = F.softplus(input) if beta == 1 else F.softplus(input * beta) / beta
@@ -223,7 +224,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout for `selu`."""
+    """Dropout for `selu`; zeros where all are dropped, as in PyTorch."""
+    if p == 1:
+        return given(input, input * 0.0 if training else input, inplace)
     return given(input, F.alpha_dropout(input, p, training), inplace)
 
 
@@ -444,12 +447,18 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         what = f"{tuple(pad)}, mode={mode!r} of a tensor of shape {input.shape}"
         raise ArgumentError(f"pad: {what}; help: two numbers for each axis, the last first")
     every = [(0, 0)] * (input.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
-    made = F.pad(input, every, _PADDED[mode], 0.0 if value is None else value)
+    if mode == "circular":  # what goes round is what is left
+        return F.pad(_cut(input, widths), every, mode)
+    return _cut(F.pad(input, every, _PADDED[mode], 0.0 if value is None else value), widths)
+
+
+def _cut(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
+    """x without what negative widths of a padding cut off."""
     for i, (a, b) in enumerate(widths):
         if a < 0 or b < 0:
-            axis = made.ndim - 1 - i
-            made = made.narrow(axis, max(-a, 0), made.shape[axis] - max(-a, 0) - max(-b, 0))
-    return made
+            axis = x.ndim - 1 - i
+            x = x.narrow(axis, max(-a, 0), x.shape[axis] - max(-a, 0) - max(-b, 0))
+    return x
 
 
 _BY_FACTORS: dict[str, tuple[Any, tuple[int, ...]]] = {  # mode -> (what resizes by factors, numbers of axes of space; () for all)
@@ -525,5 +534,7 @@ __all__ = [
     "threshold", "triplet_margin_loss", "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip
 all_with_line(globals(), __all__)
-for _name in ("avg_pool2d", "avg_pool3d", "gelu", "linear", "logsigmoid", "softplus", "softshrink"):  # those that have out= in PyTorch
+for _name in (  # those that have out= in PyTorch
+    "avg_pool2d", "avg_pool3d", "gelu", "hardshrink", "linear", "logsigmoid", "normalize", "softplus", "softshrink",
+):  # fmt: skip
     globals()[_name] = also_called(globals()[_name], [("out", written_to)])

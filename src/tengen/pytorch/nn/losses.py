@@ -6,16 +6,19 @@ from typing import Any
 
 from tengen import functional as F
 from tengen import module as M
-from tengen.base.errors import ArgumentError, UsageWarning, warn_once
+from tengen.base.errors import ArgumentError, ShapeError, UsageWarning, warn_once
 from tengen.functional import loss as _loss
 from tengen.ops.calls import all_with_line
+from tengen.ops.reduce import rounded_once
 from tengen.pytorch.nn.module import Module
 from tengen.tensor import Tensor
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The reduction, which older programs say by two bools."""
+    """The reduction, which older programs say by two bools. Errors: ArgumentError for another word"""
     if size_average is None and reduce is None:
+        if reduction not in ("none", "mean", "sum", "batchmean"):  # the last of `kl_div` alone, as `reduced` says
+            raise ArgumentError(f"reduction={reduction!r} must be 'none', 'mean' or 'sum'")
         return reduction
     return "none" if reduce is False else "sum" if size_average is False else "mean"
 
@@ -92,6 +95,7 @@ def binary_cross_entropy_with_logits(
     return _loss.binary_cross_entropy(input, target, True, how, weight=weight, pos_weight=pos_weight)
 
 
+@rounded_once
 def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
     weight: Tensor | None = None,
@@ -102,6 +106,7 @@ def mse_loss(
     return reduced(squares if weight is None else squares * weight, reduction_of(size_average, reduce, reduction))
 
 
+@rounded_once
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The absolute values of differences."""
     _same_shape("l1_loss", input, target)
@@ -141,7 +146,15 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """The negative logarithm of normal densities."""
+    """The negative logarithm of normal densities. A `var` that lacks the input's last axis has a variance for all elements along it.
+
+    Errors: ShapeError for a var of another shape, unless its last extent is 1, or it is one number
+    """
+    if isinstance(var, Tensor) and var.shape != input.shape:
+        if var.shape == input.shape[:-1]:
+            var = F.expand_dims(var, -1)
+        elif var.ndim and (var.shape[-1:] != (1,) or var.shape[:-1] != input.shape[:-1]):
+            raise ShapeError(f"gaussian_nll_loss: var of shape {var.shape} for an input of shape {input.shape}; help: {input.shape[:-1]}")
     return _loss.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
@@ -175,6 +188,7 @@ def triplet_margin_loss(
     return _loss.triplet_margin_loss(anchor, positive, negative, margin, p, eps, reduction_of(size_average, reduce, reduction), swap=swap)
 
 
+@rounded_once
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -189,6 +203,7 @@ def multi_margin_loss(
     return reduced(each if input.ndim == 2 else each.reshape(()), reduction_of(size_average, reduce, reduction))
 
 
+@rounded_once
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -209,11 +224,14 @@ def triplet_margin_with_distance_loss(
     )
 
 
+@rounded_once
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """x of pairs that are alike, max(0, margin - x) of others."""
-    return _loss.hinge_embedding_loss(input, target, margin, reduction_of(size_average, reduce, reduction))
+    """x of pairs that are alike, whose target is 1, max(0, margin - x) of others, whose target is -1; of any other target the sum of both."""
+    alike = F.where(F.equal(target, -1), 0.0, input)
+    each = alike + F.where(F.equal(target, 1), 0.0, F.relu(margin - input))
+    return reduced(each, reduction_of(size_average, reduce, reduction))
 
 
 def soft_margin_loss(

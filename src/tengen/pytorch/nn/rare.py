@@ -12,6 +12,7 @@ from tengen.functional import embedding_bag as _bag
 from tengen.functional import max_unpool1d, max_unpool2d, max_unpool3d
 from tengen.linalg import vector_norm
 from tengen.ops.calls import all_with_line
+from tengen.ops.reduce import rounded_once
 from tengen.pytorch.nn.losses import reduced, reduction_of
 from tengen.random import uniform
 from tengen.tensor import Tensor
@@ -49,15 +50,17 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return given(input, a * (input * kept + limit * (1.0 - kept)) - a * p * limit, inplace)
 
 
+@rounded_once
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The sum over labels j of a sample and other classes i of max(0, 1 - (x[j] - x[i])), divided by the number of classes. A row of the target
     holds labels up to the first -1.
 
-    Shapes: (N, C) and (N, C), or (C,) and (C,). Errors: ShapeError for others
+    Shapes: (N, C) and (N, C), (C,) and (C,), or a score and a label without axes. Errors: ShapeError for others, and for no classes
     """
-    if input.shape != target.shape or input.ndim not in (1, 2):
+    how = reduction_of(size_average, reduce, reduction)
+    if input.shape != target.shape or input.ndim > 2 or input.shape[-1:] == (0,):
         raise ShapeError(f"multilabel_margin_loss takes (N, C) and (N, C), or (C,) and (C,), got {input.shape} and {target.shape}")
     x, t = (input, target) if input.ndim == 2 else (input.reshape(1, -1), target.reshape(1, -1))
     counts = F.cumsum((t < 0).astype("int64"), 1) == 0  # before the first -1
@@ -68,9 +71,10 @@ def multilabel_margin_loss(
     margins = F.relu(1.0 - (F.expand_dims(chosen, 2) - F.expand_dims(x, 1)))  # (N, labels, C)
     counted = F.expand_dims(counts.astype(x.dtype), 2) * F.expand_dims(1.0 - is_label, 1)
     losses = (margins * counted).sum((1, 2)) / x.shape[1]
-    return reduced(losses if input.ndim == 2 else losses[0], reduction_of(size_average, reduce, reduction))
+    return reduced(losses if input.ndim == 2 else losses[0], how)
 
 
+@rounded_once
 def embedding_bag(
     input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2,
     scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None,

@@ -1,4 +1,5 @@
-"""Attention of ``com.microsoft``: Attention, MultiHeadAttention, GroupQueryAttention, and rotary positions.
+"""Attention that is spelled out in products, and that of ``com.microsoft``: Attention, MultiHeadAttention, GroupQueryAttention, and rotary
+positions.
 
 Inside, queries, keys and values are (batch, heads, steps, features); keys and values that were computed before (the past) stand before the
 new ones. Masks are numbers that are added to the scores, as onnxruntime's are: `mask_filter_value` where a key is not seen.
@@ -6,19 +7,76 @@ new ones. Masks are numbers that are added to the scores, as onnxruntime's are: 
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.onnx.groups import ATTENTION
+from tengen.interop.onnx.ops.control import scoped
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
-from tengen.interop.onnx.values import Value, as_tensor, known, recording
+from tengen.interop.onnx.values import Value, as_tensor, element_type, known, recording
+from tengen.ops.define import broadcast_shapes
 from tengen.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tengen.interop.onnx.network import Scope
+
 MS = "com.microsoft."
+FLOAT = 1  # ONNX's number of float32
 
 
+# -- spelled out ---------------------------------------------------------------------------------------------------------------
+@op(ATTENTION)
+@scoped
+def of_products(scope: Scope, n: NodeOf, *inputs: Value) -> Value:
+    """Attention by one kernel where the values are such, else by the nodes that the file has."""
+    values = dict(zip(n.inputs, inputs))
+    made = by_one_kernel(n, values)
+    if made is not None:
+        return made
+    for one in n["nodes"]:
+        found = scope.compute(one, [values[name] if name else None for name in one.inputs])
+        values.update(zip(one.outputs, found))
+    return values[n.outputs[0]]
+
+
+def by_one_kernel(n: NodeOf, values: dict[str, Value]) -> Tensor | None:
+    """softmax(q k f + mask) v, with q (..., queries, features), k (..., features, keys), v (..., keys, features), numbers f and masks of the
+    scores' shape; None where shapes or dtypes are others."""
+    names = [*(n[name] for name in "qkv"), *(name for _, name in n["factors"]), *n["masks"]]
+    known_too = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in map(values.get, names)]
+    given = [t for t in known_too if isinstance(t, Tensor) and t.dtype.is_float]
+    if len(given) < len(names):
+        return None
+    q, k, v = given[:3]
+    numbers, masks = given[3 : 3 + len(n["factors"])], given[3 + len(n["factors"]) :]
+    dtype, dims = q.dtype, len(q.shape)
+    casts = [one["to"] for one in n["nodes"] if one.op == "Cast"]
+    if any(t.dtype != dtype for t in (k, v, *numbers, *masks)) or any(to not in (element_type(q), FLOAT) for to in casts):
+        return None
+    if {dims, len(k.shape), len(v.shape)} != {dims} or dims < 3 or n["softmax"]["axis"] not in (-1, dims - 1):
+        return None
+    if (casts and casts[-1] != element_type(q)) or any(math.prod(f.shape) != 1 for f in numbers):
+        return None
+    mask = functools.reduce(F.add, masks) if masks else None
+    scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), q.shape[-2], k.shape[-1])
+    if mask is not None and tuple(broadcast_shapes(scores, mask.shape)) != scores:
+        return None
+    for (what, _), f in zip(n["factors"], numbers):
+        q = q * f.reshape(()) if what == "Mul" else q / f.reshape(())
+    causal = n["causal"] and mask is not None and tuple(mask.shape) == scores[-2:]
+    made = F.scaled_dot_product_attention(q, F.swapaxes(k, -1, -2), v, None if causal else mask, causal, 1.0)
+    if mask is None or causal or n["guarded"]:
+        return made
+    unseen = F.all(F.equal(mask, -np.inf), -1, keepdims=True)  # such a query's softmax is NaN, and its attention 0
+    return F.where(unseen, np.nan, made).astype(dtype)
+
+
+# -- of com.microsoft ----------------------------------------------------------------------------------------------------------
 def split_heads(t: Tensor, heads: int) -> Tensor:
     """(batch, steps, heads x features) -> (batch, heads, steps, features)."""
     b, s, width = t.shape
