@@ -58,6 +58,10 @@ CONFIGS = {
     "llama": {"model_type": "llama", **LLAMA, "rope_theta": 500.0},
     "llama3": {"model_type": "llama", **LLAMA, "rope_parameters": TURNS, "attention_bias": True, "mlp_bias": True},
     "linear": {"model_type": "llama", **LLAMA, "head_dim": 8, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    "yarn": {
+        "model_type": "qwen2", **LLAMA, "hidden_size": 32,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 8.0, "original_max_position_embeddings": 16},
+    },
     "mistral": {"model_type": "mistral", **LLAMA, "sliding_window": 6},
     "qwen2": {
         "model_type": "qwen2", **LLAMA, "tie_word_embeddings": True, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
@@ -75,7 +79,7 @@ CONFIGS = {
         "id2label": {"0": "a", "1": "b", "2": "c"},
     },
 }  # fmt: skip
-TEXTS = ["gpt2", "llama", "llama3", "linear", "mistral", "qwen2", "qwen3", "gemma"]
+TEXTS = ["gpt2", "llama", "llama3", "linear", "yarn", "mistral", "qwen2", "qwen3", "gemma"]
 
 
 def value(name, shape):
@@ -299,12 +303,16 @@ def test_configs_that_do_not_fit(tmp_path):
         with pytest.raises(FileFormatError):
             models.from_pretrained(folder)
     llama = {
-        "rope_type is 'yarn'": {"rope_parameters": {"rope_type": "yarn"}}, "numbers of the positions": {"rope_scaling": {"type": "linear"}},
+        "rope_type is 'dynamic'": {"rope_parameters": {"rope_type": "dynamic"}},
+        "numbers of the positions": {"rope_scaling": {"type": "linear"}},
         "layer_types": {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 3, "layer_types": ["x"]},
         "do not fit": {"num_key_value_heads": 3}, "rope_parameters is '3'": {"rope_parameters": 3},
         "hidden_act is 'gelu'": {"hidden_act": "gelu"},
         "do not say the same": {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-        "rope_scaling: rope_type is 'yarn'": {"rope_parameters": None, "rope_scaling": {"rope_type": "yarn"}},
+        "rope_scaling: rope_type is 'longrope'": {"rope_parameters": None, "rope_scaling": {"rope_type": "longrope"}},
+        "beta_fast is not above": {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "beta_fast": 1}},
+        "mscale is '0.5'": {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.5}},
+        "the positions are above 0": {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}},
     }  # fmt: skip
     gemma = {"use_bidirectional_attention is set": {"use_bidirectional_attention": True}, "hidden_act is 'silu'": {"hidden_act": "silu"}}
     llama |= {message: {"model_type": "gemma", **change} for message, change in gemma.items()}
@@ -325,7 +333,7 @@ def test_any_config_is_a_network_or_one_error(tmp_path_factory, data):
     strange = st.one_of(
         st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(), st.text(max_size=5),
         st.lists(st.integers(-2, 9), max_size=4),
-        st.dictionaries(st.sampled_from(["rope_type", "factor", "0"]), st.sampled_from(["linear", "llama3", 2.0, -1, None]), max_size=3),
+        st.dictionaries(st.sampled_from(["rope_type", "factor"]), st.sampled_from(["linear", "llama3", "yarn", 2.0, -1, None]), max_size=3),
     )  # fmt: skip
     more = ["rope_parameters", "rope_scaling", "head_dim", "sliding_window", "layer_types", "n_inner", "id2label"]
     for _ in range(data.draw(st.integers(1, 3))):

@@ -6,6 +6,7 @@ FileFormatError, also for settings that would make it another network.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -177,11 +178,30 @@ def _read_turns(f: Fields) -> tuple[float, dict[str, float] | None]:
         scaling = {ours: r.number(theirs, 0) for ours, theirs in names.items()}
         if not scaling["low"] < scaling["high"]:
             fail(f"{r.where}: low_freq_factor is not below high_freq_factor")
+    elif kind == "yarn":
+        scaling = _read_yarn(r)
+        if base == 1:
+            fail(f"{r.where}: rope_theta is 1, of which yarn has no logarithm")
     else:
-        fail(f"{r.where}: rope_type is {str(kind)[:40]!r}; Tengen knows default, linear and llama3")
+        fail(f"{r.where}: rope_type is {str(kind)[:40]!r}; Tengen knows default, linear, llama3 and yarn")
     if not base > 0 or (scaling and not all(x > 0 for x in scaling.values())):
         fail(f"{r.where}: numbers of the positions are above 0")
     return base, scaling
+
+
+def _read_yarn(r: Fields) -> dict[str, float]:
+    """Its own factor of cosines and sines is that of the paper."""
+    r.needs(truncate=True, mscale=None, mscale_all_dim=None)
+    factor = r.number("factor", 0)
+    said = r.table.get("attention_factor") is not None
+    attention = r.number("attention_factor", 0) if said else 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+    fast, slow = (r.number(name, default) if r.table.get(name) is not None else default for name, default in YARN.items())
+    if not fast > slow:
+        fail(f"{r.where}: beta_fast is not above beta_slow")
+    return {"factor": factor, "fast": fast, "slow": slow, "context": r.number("original_max_position_embeddings", 0), "attention": attention}
+
+
+YARN = {"beta_fast": 32.0, "beta_slow": 1.0}  # turns in the context: of pairs that stay as they are, and of those that are stretched
 
 
 def _read_window(f: Fields, kind: str, layers: int) -> Any:
@@ -231,10 +251,13 @@ def _write_llama(net: Llama) -> dict[str, Any]:
     if kind in ("qwen2", "qwen3"):
         more["use_sliding_window"] = more["sliding_window"] is not None
         more["layer_types"] = ["full_attention" if w is None else "sliding_attention" for w in windows]
-    names = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor", "context": "original_max_position_embeddings"}
+    names = {
+        "factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor", "context": "original_max_position_embeddings",
+        "fast": "beta_fast", "slow": "beta_slow", "attention": "attention_factor",
+    }  # fmt: skip
     turns: dict[str, Any] = {"rope_theta": net.base, "rope_type": "default"}
     if net.scaling:
-        turns["rope_type"] = "llama3" if "low" in net.scaling else "linear"
+        turns["rope_type"] = "llama3" if "low" in net.scaling else "yarn" if "fast" in net.scaling else "linear"
         turns.update((names[k], v) for k, v in net.scaling.items())
     if "original_max_position_embeddings" in turns:
         turns["original_max_position_embeddings"] = int(turns["original_max_position_embeddings"])

@@ -28,12 +28,19 @@ def frequencies(features: int, base: float = 10000.0, scaling: Mapping[str, floa
 
     Args:
         scaling: None; {"factor"}, which stretches all positions (linear); or Llama 3's {"factor", "low", "high", "context"}: waves
-            longer than context / low are stretched, those shorter than context / high are not, with a ramp between them.
+            longer than context / low are stretched, those shorter than context / high are not, with a ramp between them; or YaRN's
+            {"factor", "fast", "slow", "context", "attention"} (Peng et al., arXiv 2309.00071): a ramp over the pairs, between those that turn
+            `fast` times in the context and those that turn `slow` times. "attention", the factor of cosines and sines, has no say here.
     Returns: (features / 2,), float32, rounded from float64
     """
     turn = base ** -(np.arange(0, features, 2) / features)
     if scaling is None:
         return turn.astype(np.float32)
+    if "fast" in scaling:
+        pair = lambda times: features * math.log(scaling["context"] / (times * 2 * math.pi)) / (2 * math.log(base))
+        first, last = max(math.floor(pair(scaling["fast"])), 0), min(math.ceil(pair(scaling["slow"])), features - 1)
+        stretched = np.clip((np.arange(features // 2) - first) / max(last - first, 1e-3), 0, 1)
+        return ((1 - stretched) * turn + stretched * turn / scaling["factor"]).astype(np.float32)
     if "low" not in scaling:
         return (turn / scaling["factor"]).astype(np.float32)
     waves = scaling["context"] * turn / (2 * math.pi)  # in the context that was trained with
@@ -219,8 +226,10 @@ class Llama(LanguageModel):
 
     def _turns(self, at: Tensor) -> Turns:
         angles = at.astype("float32").reshape(-1, 1) * Tensor(np.array(self.turns, np.float32))
-        dtype = self.tokens.weight.dtype
-        return F.cos(angles).astype(dtype), F.sin(angles).astype(dtype)
+        dtype, factor = self.tokens.weight.dtype, (self.scaling or {}).get("attention", 1.0)
+        found = (F.cos(angles), F.sin(angles))
+        cos, sin = found if factor == 1.0 else (turn * factor for turn in found)
+        return cos.astype(dtype), sin.astype(dtype)
 
     def _logits(self, x: Tensor) -> Tensor:
         x = self.norm(x)
