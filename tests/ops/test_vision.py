@@ -166,6 +166,15 @@ def test_threads_layouts_and_batches_change_no_bit():
     assert F.vision.remap(Tensor(x), Tensor(at), "reflect").numpy()[1:2].tobytes() == alone.tobytes()
 
 
+def test_pictures_of_open_sizes():
+    for mode in ("linear", "nearest"):
+        run = trace(lambda x, mode=mode: F.vision.resize(x, (5, 7), "NHWC", mode), dynamic_axes={0: "batch", 1: "height", 2: "width"})
+        for shape in ((1, 9, 8, 3), (2, 30, 21, 3)):
+            x = Tensor(np.random.default_rng(0).integers(0, 256, shape, np.uint8))
+            assert run(x).numpy().tobytes() == F.vision.resize(x, (5, 7), "NHWC", mode).numpy().tobytes()
+        assert len(run.stats()) == 1
+
+
 def test_an_open_batch():
     run = trace(lambda x: F.vision.interpolate(x, scale_factor=2.0), dynamic_axes={0: "batch"})
     for n in (1, 3):

@@ -20,13 +20,15 @@ from tengen.base.dtype import float32, int32
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.machine import machine
 from tengen.kernels.source import At
 from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, fma, maximum, minimum, ramp, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, cdiv, const, equal, fma, maximum, minimum, ramp, splat
 
 VECTORS = 4  # of a tile: as many sums as hide an fma's latency, whose bytes of one position are a cache line
 COLUMNS = VECTORS * LANES
+MANTISSA_BITS = 23  # of a float32
 MOST_ROWS = 4  # of a tile: for each of them a weight is decoded once
 
 
@@ -90,6 +92,7 @@ class _Product:
         rows = as_int(product(self.lead))
         self.high = 1 if rows is None else min(rows, MOST_ROWS)
         self.terms = x.shape[-1]
+        self.in_mantissa = machine(lo.target)[0] == LANES * float32.size  # AVX-512 masks and joins in one instruction, which others do in two
 
     def launch(self) -> None:
         """Writes and launches the kernel."""
@@ -147,18 +150,21 @@ class _Product:
         base = k.let(as_expr(self.codes.index((self.tile, row, 0))))
         bytes_ = [k.let(cast(k.load(codes, base + v * LANES, LANES), int32)) for v in range(VECTORS)]
         for j in there:
-            weights = [k.let(cast(self.integer(b, j), float32) * s) for b, s in zip(bytes_, scale)]
+            weights = [k.let(self.integer(b, j) * s) for b, s in zip(bytes_, scale)]
             for at, line in zip(self.at, acc):
                 value = splat(cast(k.load(x, at + (i + j) * self.x.strides[-1]), float32))
                 for w, a in zip(weights, line):
                     a.set(fma(value, w, a.value))  # acc[row][v] += x[row, k i + j] * w[k i + j, vector v]
 
     def integer(self, byte: Expr, which: int) -> Expr:
-        """An integer of a byte: the byte, or some bits of it."""
+        """An integer of a byte, as float32: the byte, or some bits of it."""
         if self.bits == 8:
-            return byte
-        at, number = which * self.bits, lambda n: const(n, int32, LANES)
+            return cast(byte, float32)
+        at, half, number = which * self.bits, 1 << self.bits - 1, lambda n: const(n, int32, LANES)
+        if self.in_mantissa:
+            power = const(2.0 ** (MANTISSA_BITS - at), float32, LANES)  # whose last digits are these bits: it and half are taken off exactly
+            inside = byte & number((1 << self.bits) - 1 << at) | bitcast(power, int32)
+            return bitcast(inside, float32) - const(2.0 ** (MANTISSA_BITS - at) + half, float32, LANES)
         part = byte >> number(at) if at else byte
         part = part & number((1 << self.bits) - 1) if at + self.bits < 8 else part
-        return part - number(1 << self.bits - 1)
-
+        return cast(part - number(half), float32)
