@@ -142,9 +142,15 @@ class _Function(Values):
             return super().variable(e)
         name, i = f"%int{self._ints[e]}", self._ints[e]
         if name not in self._entry:
-            self._entry[name + ".at"] = f"getelementptr i64, ptr %ints, i64 {i}"
-            self._entry[name] = f"load i64, ptr {name}.at, align 8"
+            self._take(name, "i64", "%ints", i, 8)
         return name
+
+    def _take(self, name: str, ty: str, table: str, i: int, align: int) -> None:
+        """Has the entry block load an element of a table that the kernel is given."""
+        at = f"{name}.at" if i else table
+        if i:
+            self._entry[at] = f"getelementptr {ty}, ptr {table}, i64 {i}"
+        self._entry[name] = f"load {ty}, ptr {at}, align {align}"
 
     def base(self, b: Buffer) -> str:
         """The address of a buffer's first element."""
@@ -156,8 +162,7 @@ class _Function(Values):
             raise CompileError(f"{self.name}: the buffer {b.name} is not one of the kernel's")
         name, i = f"%buf{self._buffers[b]}", self._buffers[b]
         if name not in self._entry:
-            self._entry[name + ".at"] = f"getelementptr ptr, ptr %buffers, i64 {i}"
-            self._entry[name] = f"load ptr, ptr {name}.at, align {self.target.architecture.pointer_bytes}"
+            self._take(name, "ptr", "%buffers", i, self.target.architecture.pointer_bytes)
         return name
 
     def slot(self, which: str) -> str:

@@ -83,7 +83,8 @@ class _Body:
         calls = any(isinstance(s, Call) for s in _every(self.steps))
         for i, id in enumerate(table):
             if id in used and id not in self.where:
-                self.lines.append(f"  %b{i}.p = getelementptr ptr, ptr %buffers, i64 {i}\n  %b{i} = load ptr, ptr %b{i}.p")
+                place = f"  %b{i}.p = getelementptr ptr, ptr %buffers, i64 {i}\n" if i else ""
+                self.lines.append(f"{place}  %b{i} = load ptr, ptr {f'%b{i}.p' if i else '%buffers'}")
                 self.where[id] = f"%b{i}"
         if temps.ids and (calls or any(id in used for id in temps.ids)):
             self.lines.append(f"  %arena.p = getelementptr ptr, ptr %buffers, i64 {len(table)}\n  %arena = load ptr, ptr %arena.p")
