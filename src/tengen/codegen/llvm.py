@@ -365,7 +365,7 @@ class _Function(Values):
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
         if e.args[1].op == "splat" and _few(e.args[1].args[0]):
-            return self.mask(e.args[1].args[0], int32)  # the one that loads and stores have
+            return self.mask(e.args[1].args[0], int32)  # the one that loads and stores of at most 32 bits have
         return super().lanes_before(e, args)
 
     def limit(self, count: Expr) -> str:
@@ -373,8 +373,8 @@ class _Function(Values):
         return self.value(count) if _few(count) else self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
-        """The mask of the lanes before `count`. It is compared as integers of 32 bits, or as wide as the lanes that it is used for where
-        a mask is a vector: it is a register of bits where lanes of any size are masked."""
+        """The mask of the lanes before `count`. Processors that mask lanes of any size (AVX-512) keep a mask as one bit for each lane:
+        there it is compared as integers of 32 bits. Elsewhere these are as wide as the lanes that the mask is used for."""
         bits = 64 if dt.size == 8 and not self.target.masks(1) else 32
         n = self.limit(count)
         if bits == 32:
