@@ -84,6 +84,14 @@ def test_values_out_of_range():
     assert np.isfinite(F.cross_entropy(pred, Tensor(np.array([0, 2], np.int32))).item())
 
 
+def test_arrays_of_another_library():
+    """An error says whose they are: they may be called Tensor too."""
+    there = type("Tensor", (), {"__module__": "another.library", "__dlpack__": None, "__dlpack_device__": None})()
+    for call in (lambda: X + there, lambda: there * X, lambda: X**there, lambda: F.relu(there), lambda: F.add(X, there)):
+        with pytest.raises(DTypeError, match=r"a another\.Tensor is not a tensor of Tengen's; help: tengen\.from_dlpack\(x\)"):
+            call()
+
+
 def test_in_a_module():
     net = M.Sequential(M.Linear(5, 7), M.ReLU(), M.Linear(8, 3))
     with pytest.raises(ShapeError, match=r"f32\[2,7\], f32\[3,8\].*test_bad_input.py:\d+"):

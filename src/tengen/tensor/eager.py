@@ -185,10 +185,17 @@ def _convert(op: Op, inputs: tuple) -> tuple:
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
             out.append(Tensor(x, device=device))
         else:
-            raise DTypeError(f"{op.name}: a {type(x).__name__} is not a tensor; help: pass a Tensor, an array or a number")
+            cure = "tengen.from_dlpack(x)" if hasattr(x, "__dlpack__") else "pass a Tensor, an array or a number"
+            raise DTypeError(f"{op.name}: a {_type_name(x)} is not a tensor of Tengen's; help: {cure}")
     if lift is not None:  # an int tensor and a Python float give the default float; promoting both as tensors would give float64
         out = [x if x is None or x.dtype.is_float or i in op.own else REGISTRY["astype"](x, lift) for i, x in enumerate(out)]
     return tuple(out)
+
+
+def _type_name(x: Any) -> str:
+    """What an object is in a message; an array of another library with the library's name, since it may be a Tensor too."""
+    t = type(x)
+    return f"{t.__module__.partition('.')[0]}.{t.__name__}" if hasattr(x, "__dlpack__") else t.__name__
 
 
 def _default_dtype(x) -> DType:
@@ -217,7 +224,7 @@ def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
     if found is None:
         return
     text, where = found  # the outermost call names itself, around the first text
-    types = [x._layout.type if isinstance(x, Tensor) else None if x is None else type(x).__name__ for x in inputs]
+    types = [x._layout.type if isinstance(x, Tensor) else None if x is None else _type_name(x) for x in inputs]
     call = "" if text.startswith(f"{op.name}(") else f"{op.signature(types, dict(zip(op.attrs, attrs)))}: "
     e.args = (f"{call}{text} [at {where}]",)
 
@@ -352,8 +359,8 @@ def _binary_slow(table: dict, a: Tensor, b):
         if plan is not None:
             keep(table, (a._layout, b._layout), plan, MOST_PLANS, fixed=1)  # "op" stands first
         return out
-    if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr, list, tuple)):
-        return NotImplemented
+    if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr, list, tuple)) and not hasattr(b, "__dlpack__"):
+        return NotImplemented  # of an array of another library `run` tells more than Python would
     if isinstance(b, (int, float, complex)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)
         b = number(b, d, a._layout.device) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
