@@ -62,7 +62,7 @@ def begin(packs, tmp_path, monkeypatch):
         monkeypatch.setattr(pack, "FOLDER", str(folder))
         monkeypatch.setattr(plans, "_programs", {})
         pack._usable.cache_clear()
-        restore_plans(({}, {}, known[2]))
+        hide_plans()
         return provenance.counts[PACK]
 
     with config.scope(cache_dir=str(tmp_path / "cache")):
