@@ -19,7 +19,7 @@ from tengen.base.dtype import DType, bool_, int32, int64
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking
 from tengen.codegen.targets import Target
-from tengen.codegen.types import scalar_type, taken, type_of
+from tengen.codegen.types import mangled_memory, memory_type, scalar_type, taken, type_of, vector_memory
 from tengen.codegen.values import Values
 from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
@@ -96,10 +96,6 @@ def affine(index: Expr) -> tuple[Expr, Expr] | None:
     return (a[0] * b[0], a[1] * b[0]) if is_const(b[1], 0) else None
 
 
-def _memory_type(dt: DType) -> str:
-    return "i8" if dt is bool_ else scalar_type(dt)
-
-
 @functools.cache
 def _register_name(hint: object) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", str(hint)) or "v"
@@ -156,7 +152,7 @@ class _Function(Values):
         """The address of a buffer's first element."""
         if b in self._scratch:
             name = f"%scratch{self._scratch[b]}"
-            self._entry.setdefault(name, f"alloca [{b.size} x {_memory_type(b.dtype)}], align {STACK_ALIGN}")
+            self._entry.setdefault(name, f"alloca [{b.size} x {memory_type(b.dtype)}], align {STACK_ALIGN}")
             return name
         if b not in self._buffers:
             raise CompileError(f"{self.name}: the buffer {b.name} is not one of the kernel's")
@@ -268,7 +264,7 @@ class _Function(Values):
                 case Store():
                     self.store(s)
                 case Prefetch():
-                    p = self.address(self.base(s.buffer), _memory_type(s.buffer.dtype), self.value(s.index))
+                    p = self.address(self.base(s.buffer), memory_type(s.buffer.dtype), self.value(s.index))
                     how = "i32 1, i32 3" if s.buffer.role == "out" else "i32 0, i32 2"  # to write, into L1; to read, into L2
                     self.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, {how}, i32 1)")
                 case External():
@@ -286,7 +282,7 @@ class _Function(Values):
         """Emits a call of a C function. The numbers of shapes lie on the stack; so do the addresses for `external.HOST`."""
         arguments = []
         for b, i in s.places:
-            arguments.append(f"ptr {self.address(self.base(b), _memory_type(b.dtype), self.value(i))}")
+            arguments.append(f"ptr {self.address(self.base(b), memory_type(b.dtype), self.value(i))}")
         if s.symbol == external.HOST:
             places = f"%places{len(self._entry)}"
             size = self.target.architecture.pointer_bytes
@@ -321,30 +317,30 @@ class _Function(Values):
 
     def to_memory(self, x: str, dt: DType, lanes: int) -> str:
         """A value as it is stored in memory: a bool as a byte."""
-        m = _vector_memory(dt, lanes)
+        m = vector_memory(dt, lanes)
         return x if dt is not bool_ else self.convert("zext", x, type_of(dt, lanes), m)
 
     def from_memory(self, x: str, dt: DType, lanes: int) -> str:
         """A value as it is held in registers, from what was loaded."""
         if dt is not bool_:
             return x
-        return self.pure(f"icmp ne {_vector_memory(dt, lanes)} {x}, {'zeroinitializer' if lanes > 1 else 0}")
+        return self.pure(f"icmp ne {vector_memory(dt, lanes)} {x}, {'zeroinitializer' if lanes > 1 else 0}")
 
     def load(self, s: Load) -> str:
         """Emits a load; the name of its value."""
         dt, lanes, index = s.buffer.dtype, s.var.lanes, s.index
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
-        m, hint = _vector_memory(dt, lanes), _register_name(s.var.attr)
+        m, hint = vector_memory(dt, lanes), _register_name(s.var.attr)
         if s.group > 1:
-            p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
+            p = self.address(self.base(s.buffer), memory_type(dt), self.value(index))
             x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
         elif (every := self._every(s)) > 1:
             x = self._sift(s, every)
         elif s.count is None and index.lanes > 1:
             x = self._gather(s.buffer, index)
         elif s.count is None:
-            p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
+            p = self.address(self.base(s.buffer), memory_type(dt), self.value(index))
             x = self.fresh(f"load {m}, ptr {p}, align {dt.size}", hint)
         else:
             fill = s.other if s.other is not None else const(0, dt)
@@ -352,8 +348,8 @@ class _Function(Values):
             if index.lanes > 1 or not self._masks(s.count, dt):
                 x = self._copy_in(s, index, other)
             else:
-                p, mask = self.address(self.base(s.buffer), _memory_type(dt), self.value(index)), self.mask(s.count, dt)
-                name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
+                p, mask = self.address(self.base(s.buffer), memory_type(dt), self.value(index)), self.mask(s.count, dt)
+                name = f"llvm.masked.load.{mangled_memory(dt)}.p0"
                 x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
         return self.from_memory(x, dt, lanes)
 
@@ -384,7 +380,7 @@ class _Function(Values):
 
     def element(self, b: Buffer, index: Expr) -> Callable[[str], str]:
         """A function from the number of a lane to the address of its element. `index` as in Load."""
-        ty, base = _memory_type(b.dtype), self.base(b)
+        ty, base = memory_type(b.dtype), self.base(b)
         if index.lanes == 1:
             first = self.address(base, ty, self.value(index))
             return lambda j: self.address(first, ty, j)
@@ -403,7 +399,7 @@ class _Function(Values):
         """As `element`, for lane numbers that are known only at run time: a vector of indices is stored on the stack."""
         if index.lanes == 1 or affine(index):
             return self.element(b, index)
-        ty, base, slot = _memory_type(b.dtype), self.base(b), self.slot("index")
+        ty, base, slot = memory_type(b.dtype), self.base(b), self.slot("index")
         self.lines.append(f"  store <{LANES} x i64> {self.value(index)}, ptr {slot}, align {STACK_ALIGN}")
 
         def at(j: str) -> str:
@@ -421,8 +417,8 @@ class _Function(Values):
     def _sift(self, s: Load, step: int) -> str:
         """A load with stride `step`: vector loads of everything from the first to the last element, then a shuffle that drops
         those between."""
-        dt, m = s.buffer.dtype, _vector_memory(s.buffer.dtype, LANES)
-        ty, line = _memory_type(dt), affine(s.index)
+        dt, m = s.buffer.dtype, vector_memory(s.buffer.dtype, LANES)
+        ty, line = memory_type(dt), affine(s.index)
         first = self.address(self.base(s.buffer), ty, self.value(line[0]))
         whole, last, x = None, (LANES - 1) * step, "poison"
         if s.count is not None:
@@ -435,14 +431,14 @@ class _Function(Values):
                 v = self.fresh(f"load {m}, ptr {p}, align {dt.size}", "part")
             else:
                 mask = self.mask(whole * step - (step - 1) - start, dt)
-                name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
+                name = f"llvm.masked.load.{mangled_memory(dt)}.p0"
                 v = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} poison)", "part")
             lanes = [f"i32 {LANES + i * step - start if i * step // LANES == part else i}" for i in range(LANES)]
             x = self.pure(f"shufflevector {m} {x}, {m} {v}, <{LANES} x i32> <{', '.join(lanes)}>")
         return x if whole is None else self.choose(self.mask(s.count, dt), x, fill, m, LANES)
 
     def _gather(self, b: Buffer, index: Expr) -> str:
-        ty, at = _memory_type(b.dtype), self.element(b, index)
+        ty, at = memory_type(b.dtype), self.element(b, index)
         x = "poison"
         for j in range(LANES):
             one = self.fresh(f"load {ty}, ptr {at(str(j))}, align {b.dtype.size}", "g")
@@ -452,9 +448,9 @@ class _Function(Values):
     def _load_first(self, s: Load, index: Expr, other: str, count: int) -> str:
         """A partial load of a known number of lanes: in vectors of 8, 4, 2 and 1 elements, or one by one."""
         dt, at = s.buffer.dtype, self.element(s.buffer, index)
-        m, x = _vector_memory(dt, LANES), other
+        m, x = vector_memory(dt, LANES), other
         for first, size in _powers(count, 8 if index.lanes == 1 else 1):
-            ty = _vector_memory(dt, size)
+            ty = vector_memory(dt, size)
             v = self.fresh(f"load {ty}, ptr {at(str(first))}, align {dt.size}", "g")
             if size == 1:
                 x = self.pure(f"insertelement {m} {x}, {ty} {v}, i64 {first}")
@@ -466,13 +462,13 @@ class _Function(Values):
     def _store_first(self, s: Store, index: Expr, value: str, count: int) -> None:
         """A partial store of a known number of lanes, as `_load_first`, in order."""
         dt, at = s.buffer.dtype, self.element(s.buffer, index)
-        m = _vector_memory(dt, LANES)
+        m = vector_memory(dt, LANES)
         for first, size in _powers(count, 8 if index.lanes == 1 else 1):
             if size == 1:
                 x = self.pure(f"extractelement {m} {value}, i64 {first}")
             else:
                 x = self.pure(f"shufflevector {m} {value}, {m} poison, {taken(range(first, first + size))}")
-            self.lines.append(f"  store {_vector_memory(dt, size)} {x}, ptr {at(str(first))}, align {dt.size}")
+            self.lines.append(f"  store {vector_memory(dt, size)} {x}, ptr {at(str(first))}, align {dt.size}")
 
     def _copy_in(self, s: Load, index: Expr, other: str) -> str:
         """A partial load, element by element into a stack slot."""
@@ -480,7 +476,7 @@ class _Function(Values):
         if limit[0] != "%":
             return self._load_first(s, index, other, int(limit))
         dt, slot = s.buffer.dtype, self.slot("value")
-        ty, v = _memory_type(dt), _vector_memory(dt, LANES)
+        ty, v = memory_type(dt), vector_memory(dt, LANES)
         at = self._element_in_loop(s.buffer, index)
         self.lines.append(f"  store {v} {other}, ptr {slot}, align {STACK_ALIGN}")
 
@@ -497,7 +493,7 @@ class _Function(Values):
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
         lanes = max(s.value.lanes, s.index.lanes)
-        ty, m = _memory_type(dt), _vector_memory(dt, lanes)
+        ty, m = memory_type(dt), vector_memory(dt, lanes)
         value = self.to_memory(self.value(splat(s.value) if lanes > 1 else s.value), dt, lanes)
         write = lambda x, p: self.lines.append(f"  store {x}, ptr {p}, align {dt.size}")
         if s.count is None and index.lanes == 1:
@@ -512,7 +508,7 @@ class _Function(Values):
                 write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
         elif index.lanes == 1 and self._masks(s.count, dt):
             p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
-            call = f"  call void @llvm.masked.store.{_mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
+            call = f"  call void @llvm.masked.store.{mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
             if dt.size >= (4 if dt.kind == "f" else 8):
                 self.lines.append(call)
                 return
@@ -538,9 +534,9 @@ class _Function(Values):
         if limit[0] != "%":
             return self._store_first(s, index, value, int(limit))
         dt, slot = s.buffer.dtype, self.slot("value")
-        ty = _memory_type(dt)
+        ty = memory_type(dt)
         at = self._element_in_loop(s.buffer, index)
-        self.lines.append(f"  store {_vector_memory(dt, LANES)} {value}, ptr {slot}, align {STACK_ALIGN}")
+        self.lines.append(f"  store {vector_memory(dt, LANES)} {value}, ptr {slot}, align {STACK_ALIGN}")
 
         def one(j: str) -> None:
             x = self.fresh(f"load {ty}, ptr {self.address(slot, ty, j)}, align {dt.size}", "g")
@@ -592,13 +588,3 @@ def _powers(count: int, most: int) -> list[tuple[int, int]]:
         found.append((first, size))
         first += size
     return found
-
-
-def _vector_memory(dt: DType, lanes: int) -> str:
-    ty = _memory_type(dt)
-    return ty if lanes == 1 else f"<{lanes} x {ty}>"
-
-
-def _mangled_memory(dt: DType) -> str:
-    ty = _memory_type(dt)
-    return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(ty, ty)

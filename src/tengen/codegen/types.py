@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64
+from tengen.loops.lang import LANES
 
 
 def is_storage(dt: DType) -> bool:
@@ -88,3 +89,20 @@ def literal(dt: DType, value, lanes: int = 1) -> str:
         n = int(value) & ((1 << dt.bits) - 1)
         text = str(n - (1 << dt.bits) if n >> (dt.bits - 1) else n)
     return text if lanes == 1 else f"splat ({scalar_type(dt)} {text})"
+
+
+def memory_type(dt: DType) -> str:
+    """The LLVM type of an element in memory, where a bool is a byte."""
+    return "i8" if dt is bool_ else scalar_type(dt)
+
+
+def vector_memory(dt: DType, lanes: int) -> str:
+    """The LLVM type of so many elements beside each other in memory."""
+    ty = memory_type(dt)
+    return ty if lanes == 1 else f"<{lanes} x {ty}>"
+
+
+def mangled_memory(dt: DType) -> str:
+    """How the names of intrinsics say a vector of memory."""
+    ty = memory_type(dt)
+    return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(ty, ty)
