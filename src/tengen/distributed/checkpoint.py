@@ -13,6 +13,7 @@ moment leaves the old checkpoint or the new one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -84,9 +85,10 @@ class Saving:
         self._finish, self._name, self._waited = finish, name, False
 
         def guarded() -> None:
-            if sys.platform == "linux":  # where a thread has a niceness of its own
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
             try:
+                if sys.platform == "linux":  # where a thread has a niceness of its own
+                    with contextlib.suppress(OSError):  # a sandbox may refuse it
+                        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
                 run()
             except BaseException as e:
                 self._error = e

@@ -174,7 +174,7 @@ class DataParallel:
             raise ValueError(f"DataParallel: micro_batches={micro_batches} must be at least 1")
         self.module, self.group, self.count, self.reduction = module, group, count, reduction
         self._running = False
-        self.joined = trace(_joined, symbolic=True)
+        self._joined = trace(_joined, symbolic=True)
         self._totals: Callable[[DataParallel, list[int]], Totals] = Totals
         if group.size > 1:
             states = [f"{name}: {t._layout.type!r}" for name, t in (*module.named_parameters(), *module.named_buffers())]
@@ -304,7 +304,7 @@ class Totals:
 
     def __init__(self, parallel: DataParallel, sizes: list[int]):
         module = parallel.module
-        self.group, self.reduction, self.sizes, self.joined = parallel.group, parallel.reduction, sizes, parallel.joined
+        self.group, self.reduction, self.sizes, self.joined = parallel.group, parallel.reduction, sizes, parallel._joined
         self.parameters = list(module.parameters())
         self.before = [p.grad for p in self.parameters]
         for p in self.parameters:
