@@ -9,6 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tengen import Tensor
 from tengen.autodiff import GradManager
+from tengen.base.errors import TengenError
 from tengen.interop.onnx import load, to_module
 
 RNG = np.random.default_rng(3)
@@ -118,6 +119,7 @@ def test_open_extents():
     ("s = MatMul(q, k)  t = Add(s, m)  w = Softmax<axis = -1>(t)  y = MatMul(w, v)", ", float[2,2,3,5,7] m",
      {"m": np.broadcast_to(MASK, (2, 2, 3, 5, 7)).copy()}),  # more scores than products
     ("s = MatMul(q, k)  w = Softmax<axis = -1>(s)  e = Mul(w, s)  x = MatMul(w, v)  r = ReduceSum(e)  y = Add(x, r)", "", {}),  # read twice
+    ("s = MatMul(q, k)  t = Add(s, m)  w = Softmax<axis = -1>(t)  y = MatMul(w, v)", ", float m", {"m": np.float32(0.5)}),  # a number
     ("s = MatMul(q, k)  t = Add(s, m)  f = Mul(t, t)  w = Softmax<axis = -1>(f)  y = MatMul(w, v)", ", float[5,7] m", {"m": MASK}),
 ])  # fmt: skip
 def test_what_is_no_attention(case):
@@ -150,6 +152,19 @@ def test_in_a_branch_and_gradients():
         found.append([t.grad.numpy() for t in x])
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("lines", [GUARDED, SCALED, "d = Div(q, r)  e = Erf(d)  p = Add(e, r)  m = Mul(q, p)  y = Mul(m, r)"])
+def test_files_with_too_few_or_too_many_operands(lines):
+    """Each node loses an operand, or has one more, or no result: an error when it runs, and none of Python's while it is read."""
+    whole = attention(lines, ", float[5,7] m, float r")
+    for i in (i for i, n in enumerate(whole.graph.node) if n.input):
+        for change in (lambda x: x.input.pop(), lambda x: x.input.append("q"), lambda x: x.output.pop()):
+            m = type(whole)()
+            m.CopyFrom(whole)
+            change(m.graph.node[i])
+            with pytest.raises(TengenError):
+                load(m)
 
 
 ROOT, HALF = "root = Constant<value = float {1.41421354}>()", "half = Constant<value = float {0.5}>()  one = Constant<value = float {1.0}>()"

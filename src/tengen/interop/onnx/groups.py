@@ -19,6 +19,9 @@ import numpy as np
 from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
 
 ATTENTION = "tengen.Attention"
+OPERANDS = {  # of the operators of groups, which have one result each
+    "Add": 2, "Cast": 1, "Div": 2, "Equal": 2, "Erf": 1, "Expand": 2, "IsNaN": 1, "MatMul": 2, "Mul": 2, "Softmax": 1, "Where": 3,
+}  # fmt: skip
 MOST_STEPS = 5  # between the first product and Softmax, and between Softmax and the last product
 
 
@@ -35,6 +38,8 @@ class Scores:
 
 def with_groups(graph: GraphOf) -> GraphOf:
     """The graph with a node for each group, in the bodies of If, Loop and Scan too. Arrays that nothing reads any more are left out."""
+    if any(n.what in OPERANDS and (len(n.inputs), len(n.outputs)) != (OPERANDS[n.what], 1) for n in graph.nodes):
+        return graph  # what is broken is said when the network runs
     index = Index(graph)
     found: dict[int, NodeOf] = {}  # by the id of the group's last node
     gone: set[int] = set()
@@ -75,7 +80,7 @@ class Index:
     # -- attention -------------------------------------------------------------------------------------------------------
     def attention(self, softmax: NodeOf) -> tuple[NodeOf, Sequence[NodeOf]] | None:
         """(The node that stands for all around a Softmax, these); None where that is no attention."""
-        scores = self.scores(softmax.inputs[0], MOST_STEPS) if softmax.inputs else None
+        scores = self.scores(softmax.inputs[0], MOST_STEPS)
         behind = None if scores is None else self.behind(softmax)
         if scores is None or behind is None:
             return None
@@ -91,14 +96,14 @@ class Index:
     def scores(self, name: str, left: int) -> Scores | None:
         """What a value is, if it is scores that nothing else reads."""
         n = self.makers.get(name)
-        if n is None or left == 0 or len(self.readers.get(name, ())) != 1 or name in self.ends or len(n.outputs) != 1:
+        if n is None or left == 0 or len(self.readers.get(name, ())) != 1 or name in self.ends:
             return None
-        if n.what == "MatMul" and len(n.inputs) == 2:
+        if n.what == "MatMul":
             return Scores((n,), *n.inputs)
-        if n.what == "Cast" and n.inputs:
+        if n.what == "Cast":
             found = self.scores(n.inputs[0], left - 1)
             return found and replace(found, nodes=(*found.nodes, n))
-        if n.what not in ("Add", "Mul", "Div") or len(n.inputs) != 2:
+        if n.what not in ("Add", "Mul", "Div"):
             return None
         for scores, other in (n.inputs, n.inputs[::-1])[: 1 if n.what == "Div" else 2]:
             found = self.scores(scores, left - 1)
@@ -117,7 +122,7 @@ class Index:
             if name in self.ends or not readers:
                 return None
             n = readers[0]
-            if len(readers) == 1 and n.what == "MatMul" and len(n.inputs) == 2 and n.inputs[0] == name and len(n.outputs) == 1:
+            if len(readers) == 1 and n.what == "MatMul" and n.inputs[0] == name:
                 return steps, guarded, n
             if len(readers) == 1 and n.what == "Cast":
                 steps.append(n)
@@ -136,7 +141,7 @@ class Index:
             return None
         told, where = by_op["IsNaN"], by_op["Where"]
         of_told = told.outputs[0]
-        if len(where.inputs) != 3 or where.inputs[0] != of_told or where.inputs[2] != name:
+        if where.inputs[0] != of_told or where.inputs[2] != name:
             return None
         if len(self.readers.get(of_told, ())) != 1 or of_told in self.ends or self.number(where.inputs[1]) != 0:
             return None
@@ -150,9 +155,9 @@ class Index:
         where, hidden, ones = (self.makers.get(mask), *[None] * 2)
         if where is not None and where.what == "Where" and [self.number(i) for i in where.inputs[1:]] == [-math.inf, 0]:
             hidden = self.makers.get(where.inputs[0])
-        if hidden is not None and hidden.what == "Equal" and len(hidden.inputs) == 2 and self.number(hidden.inputs[1]) == 0:
+        if hidden is not None and hidden.what == "Equal" and self.number(hidden.inputs[1]) == 0:
             ones = self.makers.get(hidden.inputs[0])
-        if ones is None or ones.what != "Trilu" or len(ones.inputs) != 1 or ones["upper"]:
+        if ones is None or ones.what != "Trilu" or len(ones.inputs) != 1 or ones.get("upper", 1):
             return False
         expand = self.makers.get(ones.inputs[0])
         return expand is not None and expand.what == "Expand" and self.number(expand.inputs[0]) == 1
@@ -160,7 +165,7 @@ class Index:
     # -- GELU ------------------------------------------------------------------------------------------------------------
     def gelu(self, erf: NodeOf) -> tuple[NodeOf, Sequence[NodeOf]] | None:
         """(Gelu, the nodes around an Erf that are it); None where they are not."""
-        scaled, plus = self.makers.get(erf.inputs[0] if erf.inputs else ""), self.reader(erf)
+        scaled, plus = self.makers.get(erf.inputs[0]), self.reader(erf)
         if scaled is None or self.reader(scaled) is not erf or plus is None or plus.what != "Add" or self.other(plus, erf, 1.0) is None:
             return None
         x = None
@@ -197,7 +202,7 @@ class Index:
     def other(self, n: NodeOf, of: NodeOf, number: float) -> str | None:
         """The name of the other operand of a node that reads an output, if it is this number."""
         rest = [i for i in n.inputs if i != of.outputs[0]]
-        return rest[0] if len(n.inputs) == 2 and len(rest) == 1 and self.number(rest[0]) == number else None
+        return rest[0] if len(rest) == 1 and self.number(rest[0]) == number else None
 
     def near(self, name: str, number: float) -> bool:
         """Whether a name stands for a number as float32 has it."""

@@ -48,8 +48,8 @@ def by_one_kernel(n: NodeOf, values: dict[str, Value]) -> Tensor | None:
     """softmax(q k f + mask) v, with q (..., queries, features), k (..., features, keys), v (..., keys, features), numbers f and masks of the
     scores' shape; None where shapes or dtypes are others."""
     names = [*(n[name] for name in "qkv"), *(name for _, name in n["factors"]), *n["masks"]]
-    known_too = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in map(values.get, names)]
-    given = [t for t in known_too if isinstance(t, Tensor) and t.dtype.is_float]
+    read = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in map(values.get, names)]
+    given = [t for t in read if isinstance(t, Tensor) and t.dtype.is_float]
     if len(given) < len(names):
         return None
     q, k, v = given[:3]
@@ -64,7 +64,7 @@ def by_one_kernel(n: NodeOf, values: dict[str, Value]) -> Tensor | None:
         return None
     mask = functools.reduce(F.add, masks) if masks else None
     scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), q.shape[-2], k.shape[-1])
-    if mask is not None and tuple(broadcast_shapes(scores, mask.shape)) != scores:
+    if mask is not None and (not mask.shape or tuple(broadcast_shapes(scores, mask.shape)) != scores):
         return None
     for (what, _), f in zip(n["factors"], numbers):
         q = q * f.reshape(()) if what == "Mul" else q / f.reshape(())
