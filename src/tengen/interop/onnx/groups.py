@@ -3,8 +3,9 @@
     MatMul(q, k^T) -> Mul or Div by a number -> Add a mask -> Softmax -> MatMul(., v)     becomes     ATTENTION
     x / sqrt(2) -> Erf -> Add 1 -> Mul by x -> Mul by 0.5                                 becomes     Gelu
 
-Attention then stores no scores, and leaves out keys that a causal mask hides. In: a graph as it was read. Out: one with a node in place of
-each group. The node of an attention holds the group: `ops/attention.py` runs it as it is where its shapes or dtypes are others.
+Attention then stores no scores, and leaves out keys that a causal mask hides. In: a graph as it was read, whose nodes have as many operands
+and results as their operators take. Out: one with a node in place of each group. The node of an attention holds the group:
+`ops/attention.py` runs it as it is where its shapes or dtypes are others.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ import numpy as np
 from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
 
 ATTENTION = "tengen.Attention"
-OPERANDS = {  # of the operators of groups, which have one result each
-    "Add": 2, "Cast": 1, "Div": 2, "Equal": 2, "Erf": 1, "Expand": 2, "IsNaN": 1, "MatMul": 2, "Mul": 2, "Softmax": 1, "Where": 3,
-}  # fmt: skip
 MOST_STEPS = 5  # between the first product and Softmax, and between Softmax and the last product
 
 
@@ -38,8 +36,6 @@ class Scores:
 
 def with_groups(graph: GraphOf) -> GraphOf:
     """The graph with a node for each group, in the bodies of If, Loop and Scan too. Arrays that nothing reads any more are left out."""
-    if any(n.what in OPERANDS and (len(n.inputs), len(n.outputs)) != (OPERANDS[n.what], 1) for n in graph.nodes):
-        return graph  # what is broken is said when the network runs
     index = Index(graph)
     found: dict[int, NodeOf] = {}  # by the id of the group's last node
     gone: set[int] = set()
