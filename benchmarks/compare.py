@@ -318,7 +318,7 @@ def arguments(
     parser.add_argument("--rounds", type=int, help="rounds of a case at most (default 25)")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"time of a case, which has {FEWEST} rounds at least")
     parser.add_argument("--batch", type=float, help="seconds that a contender's batch in a round takes at least (default 0.02)")
-    parser.add_argument("--only", default="", help="the cases whose name contains this")
+    parser.add_argument("--only", default="", help="the cases whose name contains this; results of the others stay")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no case, or round of one, that would end later")
     parser.add_argument("--resume", action="store_true", help="measure the cases that the results do not have yet")
     parser.add_argument(
@@ -396,11 +396,11 @@ def results_of(bench: str, args: argparse.Namespace) -> Path:
 
 
 def earlier(bench: str, args: argparse.Namespace) -> list[Row]:
-    """The rows of an earlier call that this one goes on from; those that failed are measured again."""
-    if not args.resume or args.results is None or not results_of(bench, args).exists():
+    """The rows of an earlier call that this one keeps: with `--resume` those that did not fail, with `--only` those of the other cases."""
+    if not (args.resume or args.only) or args.results is None or not results_of(bench, args).exists():
         return []
     found = [Row(**r) for r in json.loads(results_of(bench, args).read_text())["rows"]]
-    return [r for r in found if not r.error]
+    return [r for r in found if (not r.error if args.resume else args.only not in (r.cell or r.name))]
 
 
 def write(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:

@@ -152,6 +152,7 @@ results = sys.argv[2]
 assert run("--minutes", "0") is None and not made  # no time for any
 assert "failed: b" in run("--resume") and made == ["a", "b", "c"]
 assert run("--resume") is None and made == ["a", "b", "c", "b"]  # what failed, again
+assert run("--only", "c") is None and made[4:] == ["c"]  # the others' rows stay
 rows = json.loads(next(Path(results).rglob("tried.*.json")).read_text())["rows"]
 assert sorted(r["name"] for r in rows) == ["a", "b", "c"] and not any(r["error"] for r in rows)
 """
