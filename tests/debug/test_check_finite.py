@@ -3,6 +3,7 @@ neither bits nor states change."""
 
 import numpy as np
 import pytest
+from each import each
 
 from tengen import Tensor, autodiff, debug, load_graph, random, trace
 from tengen import functional as F
@@ -16,7 +17,6 @@ from tengen.debug.marks import largest_magnitude, marked
 from tengen.ops.define import dispatch
 from tengen.optimizer import SGD
 from tengen.passes.pipeline import optimize
-from tests.each import each
 
 INF = float("inf")
 X = Tensor([1.0, 0.0, 2.0])

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen
 import tengen.functional as F
@@ -17,7 +18,6 @@ from tengen.ir.drawing import _placed
 from tengen.ir.text import constant_data, parse_graph
 from tengen.ops.calls import dispatch
 from tengen.ops.define import REGISTRY
-from tests.each import each
 
 
 def data(*shape, seed=0):

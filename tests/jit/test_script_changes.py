@@ -10,11 +10,11 @@ import re
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen.functional as F
 from tengen import Tensor, script, trace
 from tengen.base.errors import ScriptError
-from tests.each import each
 
 X = Tensor([0.5, -1.0, 2.0])
 

@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen.functional as F
 from tengen import Tensor, script
 from tengen.base.errors import ScriptError
-from tests.each import each
 
 UP = np.array([[1, 2], [3, -1], [0.5, 1]], "float32")
 T = Tensor([1.0, 2.0])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from each import each
 
 import tengen.functional as F
 from tengen import Tensor, load_graph, script
 from tengen.base.errors import ScriptError
 from tengen.tensor.structure import flatten
-from tests.each import each
 
 A = np.random.default_rng(0).standard_normal((5, 3)).astype("float32")
 X, Y = Tensor(A), Tensor(np.abs(A) + 1)
