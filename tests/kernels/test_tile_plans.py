@@ -63,6 +63,14 @@ def test_the_plan_of_each_kind_of_problem(name):
     assert plans.plan(f).name == name
 
 
+@pytest.mark.parametrize("m, n, turned", [(64, 512, False), (128, 512, False), (512, 512, True), (24, 512, False), (64, 64, True)])
+def test_low_tiles_read_a_packed_b(m, n, turned):
+    """Where registers hold 6 rows of one vector. Few rows or columns do not pay a packing, and neither do higher tiles."""
+    p = matrices(m, 128, n, a_turned=turned)
+    low, high = (plans.plan(plans.Facts(p, target)).name for target in TARGETS[:2])
+    assert (low == "b packed") == (m > 28 and n > 64) and high != "b packed"
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_fits_has_a_schedule_and_a_cost(name, target):

@@ -71,6 +71,8 @@ MOST_TRANSPOSED_ROWS = 4 * MOST_TILE_ROWS  # whose pieces transpose their column
 FEW_OWN_ROWS, FEW_DIRECT_ROWS = 8 * MOST_TILE_ROWS, 16 * MOST_TILE_ROWS  # for which no launch packs b
 MOST_ROWS_BY_PARTS = 5  # of bytes that several instructions multiply and add: products need registers beside the totals
 FEW_TILED_ROWS = 10 * MOST_TILE_ROWS  # that are read where they lie because they are few
+LOW_TILE_ROWS = MOST_TILE_ROWS // 2  # of a tile of one vector, at most, for which b is read so often that it has to lie in L1 densely
+FEW_LOW_ROWS, FEW_LOW_COLUMNS = 2 * MOST_TILE_ROWS, 4 * LANES  # for which such tiles read b where it lies nevertheless
 
 
 class Facts:
@@ -108,6 +110,13 @@ class Facts:
     def dense_b(self) -> bool:
         """Whether b is dense along its columns."""
         return dense_columns(self.p)
+
+    @property
+    def low(self) -> bool:
+        """Whether tiles are low (16 registers of 32 bytes hold 6 rows of one vector), and pay the packing of a b that they could read where
+        it lies: a vector of b is read for few multiply-adds, and each position of k is another cache line, often on another page."""
+        few = (self.m or 0) <= FEW_LOW_ROWS or (self.n or 0) <= FEW_LOW_COLUMNS
+        return self.vectors == 1 and self.most <= LOW_TILE_ROWS and self.direct_b and not few
 
     @property
     def aligned(self) -> bool:
@@ -223,6 +232,7 @@ class PanelByPanel(Plan):
         m, n, most = f.m or 0, f.n or 0, MOST_PANEL_ROWS * f.p.format.group
         return _unless(
             (not f.invariant and not f.p.b.constant, "b is packed once for many runs"),
+            (not f.low, "tiles are low, and b would be read where it lies"),
             (FEW_PANEL_ROWS < m <= most, f"{m} rows are not in {FEW_PANEL_ROWS + 1}..{most}"),
             (n >= 2 * m, f"{n} columns are less than twice {m} rows"),
         )
@@ -266,6 +276,7 @@ class RowsSideBySide(Plan):
         return _unless(
             (not f.invariant, "b is packed once for many runs"),
             (not f.out_of_l2, "both operands are used often and larger than L2"),
+            (not f.low, "tiles are low"),
             (f.direct_b or (f.m or 0) <= MOST_PANEL_ROWS, f"{f.m} rows use each packed column of b too seldom"),
         )
 
@@ -355,7 +366,8 @@ class TransposedPanels(Plan):
 
 
 class PackedB(Plan):
-    """A launch packs b. It pays where b is used by many rows, or again and again, or cannot be read along its columns."""
+    """A launch packs b. It pays where b is used by many rows, or again and again, or cannot be read along its columns, and soon where tiles
+    are low."""
 
     name = "b packed"
 
@@ -364,7 +376,7 @@ class PackedB(Plan):
 
     def pays(self, f: Facts) -> str:
         few = FEW_DIRECT_ROWS if f.direct_b else FEW_OWN_ROWS
-        needed = f.invariant or as_int(f.p.walk("n", "b").step) != 1 or f.m is None
+        needed = f.invariant or f.low or as_int(f.p.walk("n", "b").step) != 1 or f.m is None
         if needed or (f.m > few and not (f.direct_b and f.b_in_l2)):
             return ""
         return f"{f.m} rows use each column of b too seldom, or b stays in L2"
