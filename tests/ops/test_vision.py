@@ -13,6 +13,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import vjp
 from tengen.base.errors import DeviceError, IndexOutOfRange, TraceError
+from tengen.ops.vision_color import CHANNELS, cvt_color
 from tengen.ops.vision_resample import np_resample
 from tengen.ops.vision_taps import tap_sum
 
@@ -88,6 +89,22 @@ def row(xs, mode, interp="linear", dtype="float32"):
     at = np.stack([np.array(xs, np.float32), np.zeros(len(xs), np.float32)], -1)[None, None]
     x = Tensor(np.array([[[[10, 20, 40]]]], dtype))
     return F.vision.remap(x, Tensor(at), mode, 5.0, interp).numpy().ravel().tolist()
+
+
+def test_colours_of_pictures_of_any_width():
+    """Around whole vectors of pixels, and of pairs of them; eager and traced; uint8 as the definition says."""
+    r = np.random.default_rng(0)
+    modes = ["RGB2BGR", "RGBA2BGR", "GRAY2RGB", "RGB2GRAY", "RGB2YUV", "YUV2RGB", "BT601_YUV2RGB_NV12", "YUV2BGR_NV21", "YUV2RGB_I420"]
+    for mode in modes:
+        planes, few = "_" in mode, CHANNELS[mode.removeprefix("BT601_").split("2")[0]]
+        for rows, width in ((2, 2), (4, 30), (2, 32), (6, 34), (2, 66)) if planes else ((1, 1), (2, 15), (1, 16), (3, 17), (2, 33)):
+            x = r.integers(0, 256, (2, rows * 3 // 2, width, 1) if planes else (2, rows, width, few)).astype(np.uint8)
+            want = cvt_color.rules.reference(x, mode)
+            got = F.vision.cvt_color(Tensor(x), mode).numpy()
+            assert got.dtype == np.uint8 and (got == want).all(), (mode, width)
+        assert trace(lambda x, m=mode: F.vision.cvt_color(x, m))(Tensor(x)).numpy().tobytes() == got.tobytes()
+        turned = F.vision.cvt_color(Tensor(x.transpose(0, 3, 1, 2)), mode, "NCHW").numpy()
+        assert (turned == want.transpose(0, 3, 1, 2)).all()
 
 
 def test_coordinates_that_are_no_numbers():

@@ -17,17 +17,17 @@ from functools import partial
 
 from tengen.base.dtype import DType, bool_, int32, int64
 from tengen.base.errors import CompileError
-from tengen.codegen import lacking
+from tengen.codegen import lacking, strided
+from tengen.codegen.strided import affine
 from tengen.codegen.targets import Target
 from tengen.codegen.types import mangled_memory, memory_type, scalar_type, taken, type_of, vector_memory
 from tengen.codegen.values import Values
 from tengen.loops import external, lang
-from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
+from tengen.loops.lang import LANES, Expr, const, is_const, splat
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 STACK_ALIGN = 64
 FEW_LANES = 4  # of a vector, which are read and written in one or two accesses of 1, 2 or 4 elements
-MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)
 STREAM_ALIGN = 64  # bytes: addresses of stores past the caches are multiples of it, the width of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
 _INDEX = ("mul i64 ", "add i64 ", "sub i64 ")  # what indices are made of
@@ -75,27 +75,6 @@ def assigned(body: Iterable) -> list[Expr]:
     return list(found)
 
 
-def affine(index: Expr) -> tuple[Expr, Expr] | None:
-    """(base, stride) of a vector index base + lane * stride, or None for any other."""
-    if index.op == "splat":
-        return index.args[0], const(0)
-    if index.op == "ramp":
-        return const(0), const(1)
-    if index.op not in ("add", "sub", "mul"):
-        return None
-    a = affine(index.args[0])
-    b = affine(index.args[1]) if a else None
-    if a is None or b is None:
-        return None
-    if index.op == "add":
-        return a[0] + b[0], a[1] + b[1]
-    if index.op == "sub":
-        return a[0] - b[0], a[1] - b[1]
-    if is_const(a[1], 0):
-        a, b = b, a
-    return (a[0] * b[0], a[1] * b[0]) if is_const(b[1], 0) else None
-
-
 @functools.cache
 def _register_name(hint: object) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", str(hint)) or "v"
@@ -109,6 +88,7 @@ class _Function(Values):
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._streams = False
+        self.sifted: dict[str, strided.Sifted] = {}
         self._ints = {v: i for i, v in enumerate(kernel.ints)}
         self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
         self._scratch = {b: i for i, b in enumerate(kernel.scratch)}
@@ -252,7 +232,12 @@ class _Function(Values):
 
     def statements(self, body: Iterable) -> None:
         """Emits statements in order."""
-        for s in body:
+        body, done = list(body), set[int]()
+        for i, s in enumerate(body):
+            if i in done:
+                continue
+            if not isinstance(s, (Let, Load, Store)):
+                self.sifted.clear()
             match s:
                 case Let() | Declare():
                     self.env[s.var] = self.value(s.value)
@@ -260,9 +245,9 @@ class _Function(Values):
                     self.variable(s.var)
                     self.env[s.var] = self.value(s.value)
                 case Load():
-                    self.env[s.var] = self.load(s)
+                    done.update(self.loads(body, i))
                 case Store():
-                    self.store(s)
+                    done.update(self.stores(body, i))
                 case Prefetch():
                     p = self.address(self.base(s.buffer), memory_type(s.buffer.dtype), self.value(s.index))
                     how = "i32 1, i32 3" if s.buffer.role == "out" else "i32 0, i32 2"  # to write, into L1; to read, into L2
@@ -326,6 +311,29 @@ class _Function(Values):
             return x
         return self.pure(f"icmp ne {vector_memory(dt, lanes)} {x}, {'zeroinitializer' if lanes > 1 else 0}")
 
+    def loads(self, body: Sequence, i: int) -> Iterable[int]:
+        """Emits the load at `i`, with those behind it that are taken from the same vectors. Returns where these are."""
+        found = strided.loads_together(body, i)
+        if not found:
+            self.env[body[i].var] = self.load(body[i])
+            return ()
+        buffer = body[i].buffer
+        for (j, _), x in zip(found, strided.load_together(self, buffer, [line for _, line in found])):
+            self.env[body[j].var] = self.from_memory(x, buffer.dtype, LANES)
+        return [j for j, _ in found]
+
+    def stores(self, body: Sequence, i: int) -> Iterable[int]:
+        """Emits the store at `i`, with those behind it that fill the gaps between its elements. Returns where these are."""
+        lines = strided.stores_together(body, i)
+        if not lines:
+            self.store(body[i])
+        else:
+            some = body[i : i + len(lines)]
+            values = [self.to_memory(self.value(splat(s.value)), s.buffer.dtype, LANES) for s in some]
+            strided.store_together(self, some, lines, values)
+        self.sifted.clear()
+        return range(i, i + len(lines))
+
     def load(self, s: Load) -> str:
         """Emits a load; the name of its value."""
         dt, lanes, index = s.buffer.dtype, s.var.lanes, s.index
@@ -335,8 +343,8 @@ class _Function(Values):
         if s.group > 1:
             p = self.address(self.base(s.buffer), memory_type(dt), self.value(index))
             x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
-        elif (every := self._every(s)) > 1:
-            x = self._sift(s, every)
+        elif s.count is not None and (every := self._every(s)) > 1:
+            x = self._sift(s, s.count, every)
         elif s.count is None and index.lanes > 1:
             x = self._gather(s.buffer, index)
         elif s.count is None:
@@ -409,33 +417,28 @@ class _Function(Values):
         return at
 
     def _every(self, s: Load) -> int:
-        """The stride of a load's elements if it is a number from 2 to MOST_SIFTED; else 0."""
-        line = affine(s.index) if s.index.lanes > 1 and (s.count is None or self.target.masks(s.buffer.dtype.size)) else None
-        step = as_int(line[1]) if line else None
-        return step if step is not None and 1 < step <= MOST_SIFTED else 0
+        """The stride of a partial load's elements if these are loaded under masks, with all between; else 0."""
+        line = strided.line_of(s.index) if self.target.masks(s.buffer.dtype.size) else None
+        return line.step if line is not None and 1 < line.step <= strided.MOST_SIFTED else 0
 
-    def _sift(self, s: Load, step: int) -> str:
-        """A load with stride `step`: vector loads of everything from the first to the last element, then a shuffle that drops
+    def _sift(self, s: Load, count: Expr, step: int) -> str:
+        """A partial load with stride `step`: masked loads of everything from the first to the last element, then a shuffle that drops
         those between."""
         dt, m = s.buffer.dtype, vector_memory(s.buffer.dtype, LANES)
         ty, line = memory_type(dt), affine(s.index)
+        assert line is not None
         first = self.address(self.base(s.buffer), ty, self.value(line[0]))
-        whole, last, x = None, (LANES - 1) * step, "poison"
-        if s.count is not None:
-            fill = self.to_memory(self.value(splat(s.other if s.other is not None else const(0, dt))), dt, LANES)
-            whole = lang.minimum(lang.maximum(s.count, 0), LANES)
+        last, x = (LANES - 1) * step, "poison"
+        fill = self.to_memory(self.value(splat(s.other if s.other is not None else const(0, dt))), dt, LANES)
+        whole = lang.minimum(lang.maximum(count, 0), LANES)
         for part in range(step):
             start = min(part * LANES, last - LANES + 1)  # the last vector ends with the last element
-            p = self.address(first, ty, str(start))
-            if whole is None:
-                v = self.fresh(f"load {m}, ptr {p}, align {dt.size}", "part")
-            else:
-                mask = self.mask(whole * step - (step - 1) - start, dt)
-                name = f"llvm.masked.load.{mangled_memory(dt)}.p0"
-                v = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} poison)", "part")
-            lanes = [f"i32 {LANES + i * step - start if i * step // LANES == part else i}" for i in range(LANES)]
-            x = self.pure(f"shufflevector {m} {x}, {m} {v}, <{LANES} x i32> <{', '.join(lanes)}>")
-        return x if whole is None else self.choose(self.mask(s.count, dt), x, fill, m, LANES)
+            mask = self.mask(whole * step - (step - 1) - start, dt)
+            p, name = self.address(first, ty, str(start)), f"llvm.masked.load.{mangled_memory(dt)}.p0"
+            v = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} poison)", "part")
+            lanes = [LANES + i * step - start if i * step // LANES == part else i for i in range(LANES)]
+            x = self.pure(f"shufflevector {m} {x}, {m} {v}, {taken(lanes)}")
+        return self.choose(self.mask(count, dt), x, fill, m, LANES)
 
     def _gather(self, b: Buffer, index: Expr) -> str:
         ty, at = memory_type(b.dtype), self.element(b, index)
@@ -495,17 +498,13 @@ class _Function(Values):
         lanes = max(s.value.lanes, s.index.lanes)
         ty, m = memory_type(dt), vector_memory(dt, lanes)
         value = self.to_memory(self.value(splat(s.value) if lanes > 1 else s.value), dt, lanes)
-        write = lambda x, p: self.lines.append(f"  store {x}, ptr {p}, align {dt.size}")
         if s.count is None and index.lanes == 1:
             p = self.address(self.base(s.buffer), ty, self.value(index))
-            if s.stream and lanes > 1:
-                self._stream(f"{m} {value}", p, lanes * dt.size, partial(write, f"{m} {value}", p))
-            else:
-                write(f"{m} {value}", p)
+            self.write_vector(f"{m} {value}", p, dt, s.stream and lanes > 1)
         elif s.count is None:
             place = self.element(s.buffer, index)
             for j in range(LANES):
-                write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
+                self.write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)), dt)
         elif index.lanes == 1 and self._masks(s.count, dt):
             p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
             call = f"  call void @llvm.masked.store.{mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
@@ -516,17 +515,23 @@ class _Function(Values):
             # a bfloat16 is when it is rounded, it stores the wide one, and overwrites the element after it.
             one = self.compare("eq", int64, 1, self.value(s.count), "1")
             first = self.pure(f"extractelement {m} {value}, i64 0")
-            self.branch(one, lambda: write(f"{ty} {first}", p), lambda: self.lines.append(call), [])
+            self.branch(one, lambda: self.write(f"{ty} {first}", p, dt), lambda: self.lines.append(call), [])
         else:
             self._copy_out(s, index, value)
 
-    def _stream(self, value: str, p: str, size: int, otherwise: Callable[[], None]) -> None:
-        """A store past the caches, where the address allows one."""
+    def write(self, value: str, p: str, dt: DType) -> None:
+        """A plain store; value: with its type."""
+        self.lines.append(f"  store {value}, ptr {p}, align {dt.size}")
+
+    def write_vector(self, value: str, p: str, dt: DType, stream: bool) -> None:
+        """A store; `stream`: of a vector, past the caches, where the address allows it."""
+        if not stream:
+            return self.write(value, p, dt)
         self._streams = True
-        align = min(size, STREAM_ALIGN)
+        align = min(LANES * dt.size, STREAM_ALIGN)
         low = self.pure(f"and i64 {self.pure(f'ptrtoint ptr {p} to i64')}, {align - 1}")
         store = f"  store {value}, ptr {p}, align {align}, !nontemporal !0"
-        self.branch(self.pure(f"icmp eq i64 {low}, 0"), lambda: self.lines.append(store), otherwise, [])
+        self.branch(self.pure(f"icmp eq i64 {low}, 0"), lambda: self.lines.append(store), lambda: self.write(value, p, dt), [])
 
     def _copy_out(self, s: Store, index: Expr, value: str) -> None:
         """A partial store, element by element out of a stack slot, in order."""

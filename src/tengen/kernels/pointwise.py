@@ -18,6 +18,7 @@ from functools import partial
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
+from tengen.kernels.pixels import channel_axes, pixelwise
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, leaves_of, steady_parts
 from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
@@ -36,18 +37,20 @@ def _merged(a: Array, groups: list[list[int]]) -> Array:
     return Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups), a.offset)
 
 
-def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
-    """Sources and outputs over as few axes as possible, ordered as the first output lies in memory."""
+def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array], int]:
+    """Sources and outputs over as few axes as possible, ordered as the first output lies in memory; and how many of the innermost
+    ones are channels (`pixels.py`)."""
     if (leaves := leaves_of(sources)) is None:
-        return _ordered(sources, outs)
+        return *_ordered(sources, outs), 0
     order = memory_order(outs[0])
     permuted = {a: a.permute(order) for a in [*leaves, *outs]}
     shape = permuted[outs[0]].shape
     groups = merge_axes(shape, list(permuted.values()))
     table = {a: _merged(p, groups) for a, p in permuted.items()}
-    if _few_across(list(table.values())):
+    channels = channel_axes([table[a] for a in leaves], [table[a] for a in outs])
+    if not channels and _few_across(list(table.values())):
         table = {a: m.permute([*range(m.ndim - 2), m.ndim - 1, m.ndim - 2]) for a, m in table.items()}
-    return [s.rebind(table) for s in sources], [table[a] for a in outs]
+    return [s.rebind(table) for s in sources], [table[a] for a in outs], channels
 
 
 def _few_across(arrays: Sequence[Array]) -> bool:
@@ -95,9 +98,11 @@ def pointwise(
     across = transposing(sources, outs)
     if across is not None:
         return transposing_copy(lo, across, sources, outs, name)
-    sources, outs = simplify(sources, outs)
-    k = lo.kernel(name)
+    sources, outs, channels = simplify(sources, outs)
     shape = outs[0].shape
+    if channels:
+        return pixelwise(lo, sources, outs, channels, name, grain(lo, name, shape, outs, elements))
+    k = lo.kernel(name)
     if not shape:
         at = At(())
         values = [s.at(k, at) for s in sources]  # all are read before any is written: an output may lie over an operand of another

@@ -73,11 +73,17 @@ def _(arrays, out, axis):
     return memory_order(max(arrays, key=longest))  # the others take less time to turn, or are a value spread out
 
 
-@concat.lower
+@concat.lower_values
 def _(lo, ins, outs, axis):
     d = outs[0].dtype
-    sources = [Leaf(a) if a.dtype is d else Elementwise(lambda v: cast(v, d), [Leaf(a)], a.shape, d) for a in ins]
+    sources = [s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d) for s in ins]
     gather.concat(lo, sources, outs[0], axis)
+
+
+@concat.read_over
+def _(types, axis):
+    """Of what is one kernel: else each operand is computed by itself."""
+    return types[0].shape if gather.one_each([t.shape for t in types], axis) else None
 
 
 @concat.vjp

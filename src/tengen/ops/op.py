@@ -25,6 +25,7 @@ from tengen.ops.calls import dispatch, make_call, signature_of, tensors_and_attr
 from tengen.ops.rules import Rules, Violation
 
 if TYPE_CHECKING:
+    from tengen.ir.types import Dim
     from tengen.ops import rules
 
 REGISTRY: dict[str, Op] = {}
@@ -184,6 +185,11 @@ class Op:
     def lower_values(self, f: rules.LowerValues) -> rules.LowerValues:
         """The meaning, as launches over operands that are computed as they are read: (lo, sources, outs, **attrs)."""
         self.rules.lower_values = f
+        return f
+
+    def read_over(self, f: rules.ReadOver) -> rules.ReadOver:
+        """The shape over which an op with `lower_values` reads its operands: (types, **attrs) -> extents or None."""
+        self.rules.read_over = f
         return f
 
     def epilogue(self, f: rules.Epilogue) -> rules.Epilogue:
@@ -427,6 +433,11 @@ class Op:
     def named_extents(self, arrays: Sequence[Array | None], attrs: dict) -> tuple[str, ...]:
         """The attributes that an eager program takes at run time, as extents: shapes, and by the rule "named"."""
         return self.extents if self.rules.named is None else (*self.extents, *self.rules.named(arrays, **attrs))
+
+    def read_shape(self, types: Sequence[TensorType | None], out: TensorType, attrs: dict) -> tuple[Dim, ...] | None:
+        """The shape over which operands are computed as they are read, by the rule "read_over"; None: they are stored before."""
+        shape = out.shape if self.rules.read_over is None else self.rules.read_over(types, **attrs)
+        return None if shape is None else tuple(shape)
 
     def axis_order(self, arrays: Sequence[Array | None], out: TensorType, attrs: dict) -> Sequence[int] | None:
         """The order of an output's axes in memory, by the rule "layout"; None: logical order."""

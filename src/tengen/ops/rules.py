@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Concatenate
 
-    from tengen.ir.types import TensorType
+    from tengen.ir.types import Dim, TensorType
     from tengen.kernels.lowering import Array, Lowering
     from tengen.kernels.source import Ending, Source
     from tengen.ops.op import Op
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Lower = Callable[Concatenate[Lowering, Operands, list[Array], ...], None]
     LowerValues = Callable[Concatenate[Lowering, Values, list[Array], ...], None]
     Epilogue = Callable[Concatenate[Lowering, Operands, list[Array], Ending | None, ...], None]
+    ReadOver = Callable[Concatenate[Types, ...], Sequence[Dim] | None]
     Prologue = Callable[Concatenate[Types, ...], int | None]
     Layout = Callable[Concatenate[Arrays, TensorType, ...], Sequence[int]]
     Parts = Callable[Concatenate[Types, ...], Sequence[Sequence[int | None]]]
@@ -102,6 +103,10 @@ class Rules:
     reduced: AsSource | None = None
     """(sources, out: TensorType, **attrs) -> Source: a reduction as a value that is computed once for each row, in a kernel
     that reads the row again (softmax). The attribute `axes` names the axes that are reduced."""
+
+    read_over: ReadOver | None = None
+    """(types, **attrs) -> the shape of the operands that are computed as they are read, of an op with `lower_values`; None: all are
+    stored before. Default: the result's shape."""
 
     prologue: Prologue | None = None
     """(types, **attrs) -> the position of the operand that the lowering can compute as it reads it (`Array.prologue`), or

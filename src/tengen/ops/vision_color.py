@@ -12,12 +12,11 @@ import numpy as np
 
 from tengen.base.dtype import int32, uint8
 from tengen.base.errors import DTypeError, ShapeError
-from tengen.ir.types import Dim
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Color
 from tengen.ops.define import Case, composite
 from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
-from tengen.ops.joining import stack
+from tengen.ops.joining import concat
 from tengen.ops.logic import right_shift
 from tengen.ops.reduce import rounded_once
 from tengen.ops.shape import broadcast_to, permute, reshape, strided_slice
@@ -31,10 +30,9 @@ PLANES = ("NV12", "NV21", "YU12", "YV12")  # a plane of brightness, then colours
 
 
 def _channel(x: Tensor, i: int) -> Tensor:
-    """Channel i of (N, H, W, C), as (N, H, W); integers as int32."""
+    """Channel i of (N, H, W, C), as (N, H, W, 1)."""
     n, h, w, _ = x.shape
-    c = reshape(strided_slice(x, (0, 0, 0, i), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
-    return c if c.dtype.is_float else astype(c, int32)
+    return strided_slice(x, (0, 0, 0, i), (n, h, w, 1), (1, 1, 1, 1))
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
@@ -49,14 +47,16 @@ def _gray(r: Tensor, g: Tensor, b: Tensor) -> Tensor:
 
 
 def _packed(x: Tensor, source: str, target: str) -> list[Tensor]:
-    """The channels (N, H, W) of a picture (N, H, W, C) in other colours."""
+    """The channels (N, H, W, 1) of a picture (N, H, W, C) in other colours."""
+    channels = [_channel(x, i) for i in range(CHANNELS[source])][:3]
     if source == "GRAY":
-        return [_channel(x, 0)] * 3
-    first, second, third = (_channel(x, i) for i in range(3))
+        return channels * 3
+    if target in ("RGB", "BGR") and source != "YUV":
+        return channels if target in source else channels[::-1]
+    first, second, third = channels if x.dtype.is_float else (astype(c, int32) for c in channels)
     if {source, target} == {"RGB", "YUV"}:
         return _to_yuv(first, second, third) if target == "YUV" else _from_yuv(first, second, third)
-    r, g, b = (third, second, first) if source == "BGR" else (first, second, third)
-    return [_gray(r, g, b)] if target == "GRAY" else [r, g, b] if target == "RGB" else [b, g, r]
+    return [_gray(third, second, first) if source == "BGR" else _gray(first, second, third)]
 
 
 def _to_yuv(b: Tensor, g: Tensor, r: Tensor) -> list[Tensor]:
@@ -78,10 +78,11 @@ def _from_yuv(y: Tensor, u: Tensor, v: Tensor) -> list[Tensor]:
 
 
 def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> list[Tensor]:
-    """The channels of a picture (N, 3 H / 2, W, 1) of planes. studio: brightness in 16..235 (BT.601), else in 0..255."""
+    """The channels of a picture (N, 3 H / 2, W, 1) of planes: (N, H, W, 1) if it is one, else (N, H / 2, 2, W / 2, 2, 1), so that each
+    colour is read where it lies, for four pixels. studio: brightness in 16..235 (BT.601), else in 0..255."""
     n, rows, w, _ = x.shape
     h = rows // 3 * 2
-    y = reshape(strided_slice(x, (0, 0, 0, 0), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
+    y = strided_slice(x, (0, 0, 0, 0), (n, h, w, 1), (1, 1, 1, 1))
     if target == "GRAY":
         return [y]
     rest = strided_slice(x, (0, h, 0, 0), (n, h // 2, w, 1), (1, 1, 1, 1))
@@ -92,21 +93,18 @@ def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> list[Tens
     else:
         halves = reshape(rest, (n, 2, h // 2, w // 2))
         u, v = (strided_slice(halves, (0, i, 0, 0), (n, 1, h // 2, w // 2), (1,) * 4) for i in order)
-    y, u, v = astype(y, int32), _doubled(u, n, h, w), _doubled(v, n, h, w)
-    if studio:
-        light = mul(sub(y, 16), 298)
-        r, g, b = add(light, mul(v, 409)), sub(sub(light, mul(u, 100)), mul(v, 208)), add(light, mul(u, 516))
-        r, g, b = (_shifted(c, 8) for c in (r, g, b))
+    fours = (n, h // 2, 2, w // 2, 2, 1)
+    y = astype(reshape(y, fours), int32)
+    u, v = (sub(astype(broadcast_to(reshape(c, (n, h // 2, 1, w // 2, 1, 1)), fours), int32), 128) for c in (u, v))
+    if studio:  # with the half that rounds the shift, in what is computed once for four pixels
+        light, half = mul(y, 298), 128 - 16 * 298
+        r, b = (add(light, add(mul(c, k), half)) for c, k in ((v, 409), (u, 516)))
+        g = sub(light, sub(add(mul(u, 100), mul(v, 208)), half))
+        r, g, b = (right_shift(c, 8) for c in (r, g, b))
     else:
         r, b = add(y, right_shift(mul(v, 359), 8)), add(y, right_shift(mul(u, 454), 8))
         g = sub(y, right_shift(add(mul(u, 88), mul(v, 183)), 8))
     return [r, g, b] if target == "RGB" else [b, g, r]
-
-
-def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
-    """A plane of half the size, each element four times, without its offset."""
-    wide = broadcast_to(reshape(c, (n, h // 2, 1, w // 2, 1)), (n, h // 2, 2, w // 2, 2))
-    return sub(reshape(astype(wide, int32), (n, h, w)), 128)
 
 
 @composite(functional="vision nn")
@@ -135,10 +133,11 @@ def cvt_color(inp: Tensor, mode: Color, format: Literal["NHWC", "NCHW"] = "NHWC"
     channels = _from_planes(x, planes, target, studio) if planes else _packed(x, source, target)
     if not inp.dtype.is_float:
         channels = [c if c.dtype is uint8 else astype(minimum(maximum(c, 0), 255), uint8) for c in channels]
-    n, h, w = channels[0].shape
-    if len(channels) == 1:
-        return reshape(channels[0], (n, h, w, 1) if format == "NHWC" else (n, 1, h, w))
-    return stack(channels, 3 if format == "NHWC" else 1)
+    n, h, w, _ = x.shape
+    h, count = h // 3 * 2 if planes else h, len(channels)
+    if format == "NHWC":
+        return reshape(concat(channels, channels[0].ndim - 1), (n, h, w, count))
+    return reshape(concat([reshape(c, (n, 1, *c.shape[1:-1])) for c in channels], 1), (n, count, h, w))
 
 
 @cvt_color.canon

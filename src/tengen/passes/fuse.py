@@ -80,12 +80,14 @@ class Origins:
     Attributes:
         roots: for each value those of its shape that have to be read in order to have it: itself, or what it is computed from if
             that is cheap and no reader needs it stored.
+        numbers: constants of one number, which are a part of the kernels that use them.
         end_products: the nodes which, if they are stored, are the last of a contraction's epilogue, so that the product itself is
             neither stored nor read.
     """
 
     def __init__(self, g: Graph, users, results):
         self.roots: dict[Value, set[Value]] = {v: {v} for v in g.values()}
+        self.numbers: set[Value] = {c.value for c in g.constants.values() if not c.value.type.shape}
         self.end_products: set[Node] = set()
         self._cheap: dict[tuple, bool] = {}
         for n in g.nodes:
@@ -132,7 +134,7 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]], origins
     shared = len(reading) > 1 and op.fuses and not outside and out not in results
     if shared and _recomputes(reading, n, readers, origins):
         return reading
-    group = _group_for(n, op, reading, outside, readers, users, results, of)
+    group = _group_for(n, op, reading, outside, readers, users, results, of, origins)
     return [] if group is None else [group]
 
 
@@ -140,7 +142,7 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], origins: Orig
     """Whether each of the groups should compute `n` instead of reading it: it is cheap, and they then move fewer bytes than
     storing and reading it would."""
     joins = lambda g: _fits(g, n, readers) or _joins_prologue(g, n, readers)
-    if not all(joins(g) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+    if not all(joins(g) and _room(g, n, origins) and len(g.nodes) < MAX_NODES for g in groups):
         return False
     if not origins.cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
         return False
@@ -159,15 +161,18 @@ def _hidden(groups: list[Group], n: Node) -> bool:
     return large and lookup(n.op).kind == "elementwise" and any(g.anchor and lookup(g.anchor.op).reduces for g in groups)
 
 
-def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: list[Node], users, results, of) -> Group | None:
+def _group_for(
+    n: Node, op, reading: list[Group], outside: list[Node], readers: list[Node], users, results, of, origins: Origins
+) -> Group | None:
     """The group that node `n` joins or starts."""
     out = n.outputs[0]
     only = reading[0] if len(reading) == 1 else None
     contraction = op.rules.epilogue is not None
     if op.rules.lower_values is not None and not op.reduces:
-        return Group(tuple(out.type.shape), anchor=n)
+        shape = op.read_shape([None if v is None else v.type for v in n.inputs], out.type, n.attrs)
+        return None if shape is None else Group(shape, anchor=n)
     if op.fuses:
-        if only is not None and (_fits(only, n, readers) or _row_value(only, n)) and _room(only, n):
+        if only is not None and (_fits(only, n, readers) or _row_value(only, n)) and _room(only, n, origins):
             if not outside and out not in results:
                 return only
             if (
@@ -267,10 +272,10 @@ def _row_fits(group: Group, n: Node, axes: tuple[int, ...]) -> bool:
     return (group.rows or axes) == axes and axes == tuple(range(len(group.shape) - len(axes), len(group.shape)))
 
 
-def _room(group: Group, n: Node) -> bool:
-    """Whether the group reads at most MAX_INPUTS values if `n` joins it."""
+def _room(group: Group, n: Node, origins: Origins) -> bool:
+    """Whether the group reads at most MAX_INPUTS arrays if `n` joins it."""
     inside = {id(v) for m in group.nodes for v in m.outputs}
-    reads = {id(v) for m in [*group.nodes, n] for v in m.inputs if v is not None and id(v) not in inside}
+    reads = {id(v) for m in [*group.nodes, n] for v in m.inputs if v is not None and id(v) not in inside and v not in origins.numbers}
     return len(reads) <= MAX_INPUTS
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from tengen.base.dtype import DType, bool_, float64, int64
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pixels import MOST_CHANNELS
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, View, broadcast
@@ -205,14 +206,23 @@ def _part(s: Source, starts: Sequence[Index], shape: Sequence[Index]) -> Source:
 
 def concat(lo: Lowering, sources: Sequence[Source], out: Array, axis: int, name: str = "concat") -> None:
     """Launches out = the sources one after another along `axis`: one pointwise kernel for each, which stores it in its part of
-    the output."""
-    start: Index = 0
+    the output. Few sources of one element along the axis are one kernel, which computes once what several of them need, and writes all
+    that lies between two elements of the first one."""
+    starts: list[Index] = [0] * out.ndim
+    parts = []
     for s in sources:
         if as_int(s.shape[axis]) != 0:
-            starts: list[Index] = [0] * out.ndim
-            starts[axis] = start
-            pointwise(lo, [s], [window(out, starts, s.shape)], name)
-        start = start + s.shape[axis]
+            parts.append((s, window(out, starts, s.shape)))
+            starts[axis] = starts[axis] + s.shape[axis]
+    if one_each([s.shape for s, _ in parts], axis) and (as_int(out.strides[axis]) == 1 or not all(isinstance(s, Leaf) for s, _ in parts)):
+        return pointwise(lo, [s for s, _ in parts], [o for _, o in parts], name)
+    for s, o in parts:
+        pointwise(lo, [s], [o], name)
+
+
+def one_each(shapes: Sequence[Sequence[Index]], axis: int) -> bool:
+    """Whether arrays of these shapes are several, but few, with one element each along an axis."""
+    return 1 < len(shapes) <= MOST_CHANNELS and all(as_int(shape[axis]) == 1 for shape in shapes)
 
 
 def pad(
