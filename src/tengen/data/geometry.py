@@ -357,11 +357,18 @@ def _resized_bytes(image: np.ndarray, size: Sequence[int]) -> np.ndarray:
     16 of each product with a row's weight, and the last 2 are rounded."""
     y0, y1, b0, b1 = (v.reshape(-1, *(1,) * (image.ndim - 1)) for v in _weights(image.shape[0], size[0]))
     x0, x1, a0, a1 = _weights(image.shape[1], size[1])
-    inside = x1 > x0  # beyond the first and the last pixel's centre a row is constant
-    a0, a1 = (v.reshape(-1, *(1,) * (image.ndim - 2)) for v in (np.where(inside, a0, 1 << 11), np.where(inside, a1, 0)))
-    wide = image.astype(np.int32)
-    rows = (wide[:, x0] * a0 + wide[:, x1] * a1) >> 4
-    return (((b0 * rows[y0.ravel()] >> 16) + (b1 * rows[y1.ravel()] >> 16) + 2) >> 2).astype(np.uint8)
+    a0, a1 = (v.reshape(-1, *(1,) * (image.ndim - 2)) for v in (np.where(x1 > x0, a0, 1 << 11), np.where(x1 > x0, a1, 0)))  # or at an edge
+    rows = image.take(x0, 1) * a0
+    rows += image.take(x1, 1) * a1
+    rows >>= 4
+    upper, lower = rows.take(y0.ravel(), 0), rows.take(y1.ravel(), 0)
+    for part, weight in ((upper, b0), (lower, b1)):
+        part *= weight
+        part >>= 16
+    upper += lower
+    upper += 2
+    upper >>= 2
+    return upper.astype(np.uint8)
 
 
 def _weights(m: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
