@@ -424,7 +424,7 @@ def istft(
     first = n_fft // 2 if center else 0
     last = whole - n_fft // 2 if center and length is None else whole if length is None else min(first + length, whole)
     over = over[first:last]
-    if _values(over).min(initial=1.0) < 1e-11:
+    if abs(_values(over)).min(initial=1.0) < 1e-11:
         raise ArgumentError(f"istft: the windows leave points of the signal out; help: a hop_length below {hop}, or center=True")
     y = y[..., first:last] / over
     short = 0 if length is None else length - (last - first)

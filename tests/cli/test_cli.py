@@ -141,6 +141,8 @@ def verified(model, folder, found):
 
 
 def test_verify_tells_its_answers_apart(model, tmp_path, monkeypatch):
+    assert "No such file" in run("verify", tmp_path / "none.tgn", tmp_path, code=3)
+    assert "holds no artifact" in run("verify", model, tmp_path, code=3)
     run("compile", model, "-o", tmp_path)
     with monkeypatch.context() as m:
         found = Verified("aarch64", "different", 2, 16, 3, "run 0: 1.0 here, 2.0 there")
@@ -199,7 +201,6 @@ def test_errors_are_one_line(model, tmp_path):
         (("info", tmp_path / "bad"), "damaged"),
         (("compile", model, "-o", tmp_path / "bad" / "x"), "Not a directory"),
         (("compile", model, "-o", tmp_path / "x", "--name", "a-b"), "cannot begin names in C"),
-        (("verify", model, tmp_path), "holds no artifact"),
     ]:
         text = run(*args, code=1)
         assert text.startswith("Error: ") and message in text and text.count("\n") == 1, text

@@ -1,5 +1,7 @@
 """Transforms: shapes, values, items that move together, and errors."""
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,17 @@ def test_resize_values():
                 bottom = image[y1, x0] * (1 - fx) + image[y1, x1] * fx
                 np.testing.assert_allclose(out[i, j], top * (1 - fy) + bottom * fy, rtol=1e-12)
         assert T.resize(image.astype(np.float32), (oh, ow)).dtype == np.float32
+
+
+def test_resized_bytes_are_those_of_opencv():
+    """Of `cv2.resize(image, (ow, oh), interpolation=cv2.INTER_LINEAR)` of OpenCV 4.11, which MegEngine's transforms call."""
+    rng, checksum = np.random.RandomState(3), 0
+    for _ in range(60):
+        h, w, oh, ow = (int(n) for n in rng.randint(1, 40, 4))
+        image = rng.randint(0, 256, (h, w, int(rng.choice([1, 3])))).astype(np.uint8)
+        checksum = zlib.crc32(np.ascontiguousarray(T.resize(image, (oh, ow))).tobytes(), checksum)
+        assert (T.resize(image[..., 0], (oh, ow)) == T.resize(image, (oh, ow))[..., 0]).all()
+    assert checksum == 934806473
 
 
 def test_resize():

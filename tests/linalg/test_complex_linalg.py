@@ -185,6 +185,7 @@ FUNCTIONS = {
     "svd, wide": lambda x: abs(linalg.svd(x[:2], full_matrices=False).Vh) ** 2, "norm": lambda x: linalg.vector_norm(x, axis=0),
     "solve_triangular": lambda x: linalg.solve_triangular(x, x[:1].mT, upper=False),
     "cho_solve": lambda x: linalg.cho_solve(linalg.cholesky(x @ x.mH), x), "nuclear": lambda x: linalg.matrix_norm(x, ord="nuc"),
+    "lu": lambda x: linalg.lu(x[::-1]).L @ (1j * linalg.lu(x[::-1]).U + 1.0),
     "real eigvals": lambda x: linalg.eigvals(x.real), "real vectors": lambda x: abs(linalg.eig(x.real).eigenvectors),
 }  # fmt: skip
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import strangers
 import strangers_further
 import strangers_graphs
+import strangers_kinds
 import strangers_newer
 import strangers_stumbled
 import torch
 import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-every = [p for of in (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer) for p in of.PROGRAMS]
+FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
+every = [p for of in FILES for p in of.PROGRAMS]
 found = {f.__name__: [float(v) for v in f(torch)] for f in every}
 path = Path(__file__).with_name("saved_strangers.json")
 path.write_text(json.dumps({"torch": torch.__version__, "programs": found}, indent=1) + "\n")

@@ -8,6 +8,7 @@ import pytest
 import strangers
 import strangers_further
 import strangers_graphs
+import strangers_kinds
 import strangers_newer
 import strangers_stumbled
 
@@ -16,7 +17,8 @@ import tengen.pytorch as torch
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-EVERY = [p for of in (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer) for p in of.PROGRAMS]
+FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
+EVERY = [p for of in FILES for p in of.PROGRAMS]
 
 
 @pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)

@@ -49,12 +49,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tengen.pytorch.linalg": {
         "ldl_factor": "lu_factor, or cholesky of positive definite matrices", "ldl_factor_ex": "lu_factor, or cholesky_ex",
-        "ldl_solve": "solve, or lu_solve", "householder_product": "qr, whose Q it is",
+        "ldl_solve": "solve, or lu_solve",
     },
     "tengen.pytorch": {
         "nested": "tensors of one length and a mask: nn.utils.rnn.pad_sequence, or packed sequences",
-        "masked": "a tensor and a mask of bools: where, masked_fill, masked_select", "geqrf": "linalg.qr",
-        "ormqr": "linalg.qr, and matmul",
+        "masked": "a tensor and a mask of bools: where, masked_fill, masked_select",
         **dict.fromkeys(("UntypedStorage", "Storage", "TypedStorage"), "the tensor: x.numpy() has its memory"),
         "overrides": "a custom autograd.Function, or a module",
         **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (

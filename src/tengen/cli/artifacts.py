@@ -17,7 +17,7 @@ from tengen.deploy.compile import compile_model
 from tengen.deploy.packages import FORMS, package
 from tengen.deploy.verify import verify as verify_artifact
 
-COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
+COULD_NOT_RUN = 3  # exit code of `verify` where nothing was compared; 2 is click's, for a wrong command line
 
 
 def _target(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
@@ -75,12 +75,13 @@ def compile_(
 @click.option("--target", callback=_target, shell_complete=_complete_target, help="What it must be for.")
 @click.option("--runs", type=click.IntRange(1), default=4, show_default=True, help="Sets of random inputs to compare.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
-@plain_errors
+@plain_errors(exit_code=COULD_NOT_RUN)
 def verify(model: Path, folder: Path, name: str | None, target: str | None, runs: int, seed: int) -> None:
     """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit. Where they differ, the first op whose
     bits differ is named.
 
-    Exit code 0 when all bits are equal, 1 when a bit differs or on an error, 3 when it cannot be run here (it then says why).
+    Exit code 0 when all bits are equal, 1 when a bit differs, 3 when nothing was compared: because it cannot be run here, or there is no such
+    model or artifact, or they do not belong together. It says which.
     """
     v = verify_artifact(model, folder, name=name, runs=runs, seed=seed, target=target)
     if v.status == "skipped":

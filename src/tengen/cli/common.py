@@ -12,8 +12,16 @@ from tengen.base.errors import TengenError
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
-def plain_errors(f: Callable) -> Callable:
-    """Errors that Tengen and the system raise on purpose, as what they say, without the calls: all lines of it, and where it was."""
+def plain_errors(f: Callable | None = None, *, exit_code: int = 1) -> Callable:
+    """Errors that Tengen and the system raise on purpose, as what they say, without the calls: all lines of it, and where it was. The
+    command then ends with this exit code."""
+    if f is None:
+        return functools.partial(plain_errors, exit_code=exit_code)
+
+    def told(text: str) -> click.ClickException:
+        error = click.ClickException(text)
+        error.exit_code = exit_code
+        return error
 
     @functools.wraps(f)
     def wrapped(*args, **kwargs):
@@ -23,10 +31,10 @@ def plain_errors(f: Callable) -> Callable:
             raise
         except OSError as e:
             text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
-            raise click.ClickException(text) from e
+            raise told(text) from e
         except (TengenError, ValueError, MemoryError) as e:
             said = [str(e).strip() or type(e).__name__, *getattr(e, "__notes__", ())]
-            raise click.ClickException("\n".join(said)) from e
+            raise told("\n".join(said)) from e
 
     return wrapped
 

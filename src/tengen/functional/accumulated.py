@@ -250,8 +250,8 @@ def _neutral(reduce: str, x: Tensor) -> float | int:
 def scatter_reduce(inp: Tensor, axis: int, index: Tensor, src: Tensor, reduce: Reduce, include_self: bool = True) -> Tensor:
     """inp whose element [..., index[..., i, ...], ...] along an axis is reduced with src[..., i, ...]: as `scatter`, where several meet.
 
-    Args: reduce: "sum", "prod", "mean", "amax" or "amin". include_self: whether the element of inp counts, too; one that no index names
-        stays in any case.
+    Args: reduce: "sum", "prod", "mean", "amax" or "amin"; bools count as 0 and 1, and numbers other than 0 are true. include_self: whether
+        the element of inp counts, too; one that no index names stays in any case.
     Errors: ArgumentError for another reduction; those of `scatter`; GradientError for a gradient of "prod"
 
     >>> from tengen import Tensor, functional as F
@@ -261,6 +261,9 @@ def scatter_reduce(inp: Tensor, axis: int, index: Tensor, src: Tensor, reduce: R
     if reduce not in _MODES:
         raise ArgumentError(f"scatter_reduce: reduce={reduce!r} must be {', '.join(map(repr, _MODES))}")
     src = src if index.shape == src.shape else src[tuple(slice(0, n) for n in index.shape)]
+    if inp.dtype.kind == "b":
+        inp, src = op["astype"](inp, "int32"), op["astype"](src, "int32")
+        return op["not_equal"](scatter_reduce(inp, axis, index, src, reduce, include_self), 0)
     start = inp if include_self else op["scatter"](inp, axis, index, op["full_like"](src, _neutral(reduce, inp)))
     out = op["scatter"](start, axis, index, src, _MODES[reduce])
     if reduce != "mean":

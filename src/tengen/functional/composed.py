@@ -62,7 +62,8 @@ def logit(inp: Tensor, eps: float | None = None) -> Tensor:
     >>> F.logit(Tensor([0.5])).tolist()
     [0.0]
     """
-    x = widened(inp) if eps is None else op["clip"](widened(inp), eps, 1 - eps)
+    x = widened(inp) if inp.dtype.is_float or inp.dtype.is_complex else op["astype"](inp, "float32")  # -x of an unsigned integer wraps
+    x = x if eps is None else op["clip"](x, eps, 1 - eps)
     return narrowed(op["log"](x) - op["log1p"](-x), inp)
 
 

@@ -6,10 +6,11 @@ float32; integers are errors where the array API says so.
 """
 
 from tengen.base.lazy import modules_of
-from tengen.linalg import products, spectra, systems
+from tengen.linalg import products, reflectors, spectra, systems
 from tengen.linalg.products import *  # noqa: F403  (the names of `__all__`)
+from tengen.linalg.reflectors import *  # noqa: F403  (the names of `__all__`)
 from tengen.linalg.spectra import *  # noqa: F403  (the names of `__all__`)
 from tengen.linalg.systems import *  # noqa: F403  (the names of `__all__`)
 
 __getattr__ = modules_of(__name__)
-__all__ = [*products.__all__, *spectra.__all__, *systems.__all__]
+__all__ = [*products.__all__, *reflectors.__all__, *spectra.__all__, *systems.__all__]

@@ -194,7 +194,7 @@ def lu(x: Matrix, /) -> LUResult:
     """P, L, U with x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle.
 
     Shapes:   (..., m, n) -> (..., m, m), (..., m, k), (..., k, n) with k = min(m, n)
-    Gradient: of square real matrices; GradientError for others
+    Gradient: of square matrices; GradientError for others
 
     >>> from tengen import Tensor, linalg
     >>> p, l, u = linalg.lu(Tensor([[1.0, 2.0], [4.0, 4.0]]))

@@ -349,6 +349,7 @@ _RULES: dict[Callable, list[Op]] = {
         views.last_diagonal, views.on_diagonal, views.stop_gradient, views.windows, views.windows_grad,
         linalg_factor.lu, linalg_factor.cholesky, linalg_factor.mirrored,
         linalg_spectra.qr, linalg_spectra.eigh, linalg_spectra.eigvalsh, linalg_spectra.svd, linalg_spectra.svdvals,
+        linalg_spectra.geqrf,
     ],
     _axes_shifted: [reduce.sum_, reduce.mean, reduce.prod, reduce.max_, reduce.min_, reduce.all_, reduce.any_],
     _axis_shifted: [ordering.cumsum, ordering.cumprod, ordering.sort, ordering.argsort, ordering.k_first, joining.concat],
@@ -359,7 +360,7 @@ _RULES: dict[Callable, list[Op]] = {
     _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],
     _parts: [
         linalg_complex.complex_lu, linalg_complex.complex_qr, linalg_complex.complex_hessenberg, linalg_complex.complex_bidiagonal,
-        linalg_complex.general_eig,
+        linalg_complex.general_eig, linalg_spectra.complex_geqrf,
     ],
     _lu_solve: [linalg_factor.lu_solve],
     _checked: [linalg_factor.checked],

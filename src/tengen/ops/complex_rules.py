@@ -274,6 +274,8 @@ def _(x, axes, keepdims):
 @ordering.cumprod.complex
 def _(x, axis, exclusive, reverse):
     """Products of the last 2, 4, 8 ... elements, each of two of half as many."""
+    if not x.ndim:
+        return lookup("ones_like")(x) if exclusive else x
     x = views.flip(x, axis) if reverse else x
     n = x.shape[axis]
     if not isinstance(n, int):

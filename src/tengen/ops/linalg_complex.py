@@ -22,8 +22,8 @@ from tengen.ops.creation import tril, triu
 from tengen.ops.define import Case, composite, lookup, primitive
 from tengen.ops.elementwise import add, div, mul, neg, sub, where
 from tengen.ops.joining import concat, narrow, stack
-from tengen.ops.linalg_factor import check_matrices, check_square, identity_like, lu, lu_solve, same_extent, turned
-from tengen.ops.linalg_spectra import eigh, least, significant, signs, svd
+from tengen.ops.linalg_factor import check_parts, check_square, identity_like, lu, lu_solve, ordered, same_extent, turned
+from tengen.ops.linalg_spectra import eigh, least, sample_parts, significant, signs, svd
 from tengen.ops.shape import reshape
 from tengen.ops.views import expand_dims, last_diagonal, on_diagonal
 
@@ -80,12 +80,6 @@ def each_of(g, many):
     return (*g, *(None,) * (many - len(g)))
 
 
-def _check_parts(re: TensorType, im: TensorType) -> None:
-    check_matrices(re, im)
-    if re.shape != im.shape or re.dtype is not im.dtype:
-        raise ShapeError(f"parts {re} and {im} are not those of one matrix")
-
-
 def _like(a: TensorType, *last) -> TensorType:
     return TensorType((*a.shape[:-2], *last), a.dtype)
 
@@ -100,7 +94,7 @@ def complex_lu(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, 
 
 @complex_lu.infer
 def _(re, im):
-    _check_parts(re, im)
+    check_parts(re, im)
     lead = re.shape[:-2]
     return re, im, TensorType(re.shape[:-1], int64), TensorType(lead, re.dtype), TensorType(lead, int64)
 
@@ -110,7 +104,20 @@ def _(lo, ins, outs):
     kernels.linalg.complex_reflectors.lu(lo, tuple(ins), tuple(outs[:2]), *outs[2:])
 
 
-complex_lu.no_vjp("the factors of complex matrices have no gradient here; det, slogdet, solve and inv have")
+@complex_lu.vjp
+def _(g, re, im, *, out):
+    """As of `lu`, for complex numbers."""
+    factors = given(*g[:2])
+    if factors is None:
+        return None
+    if not same_extent(*re.shape[-2:]):
+        raise GradientError("lu: the factors of matrices that are not square have no gradient here")
+    f = complex_(*out[:2])
+    lower = add(tril(f, -1), identity_like(f))
+    inner = add(tril(matmul(adjoint(lower), tril(factors, -1)), -1), triu(matmul(triu(factors), adjoint(triu(f)))))
+    rows = solved(adjoint(lower), inner)
+    whole = adjoint(solved(triu(f), adjoint(rows)))  # times U^-H
+    return tuple(ordered(part, out[2], True) for part in parts_of(whole))
 
 
 @primitive
@@ -120,7 +127,7 @@ def complex_qr(re: Tensor, im: Tensor, complete: bool = False) -> tuple[Tensor, 
 
 @complex_qr.infer
 def _(re, im, complete):
-    _check_parts(re, im)
+    check_parts(re, im)
     m, n = re.shape[-2:]
     k = m if complete else least(m, n)
     return (_like(re, m, k),) * 2 + (_like(re, k, n),) * 2
@@ -180,7 +187,7 @@ def complex_hessenberg(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor, 
 
 @complex_hessenberg.infer
 def _(re, im):
-    _check_parts(re, im)
+    check_parts(re, im)
     check_square(re)
     return re, re, re, re
 
@@ -200,7 +207,7 @@ def complex_bidiagonal(re: Tensor, im: Tensor, complete: bool = False) -> tuple[
 
 @complex_bidiagonal.infer
 def _(re, im, complete):
-    _check_parts(re, im)
+    check_parts(re, im)
     m, n = re.shape[-2:]
     if least(m, n) is not n and not same_extent(m, n):
         raise ShapeError(f"takes as many rows as columns or more, got {re}")
@@ -377,7 +384,7 @@ def general_eig(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 @general_eig.infer
 def _(re, im):
-    _check_parts(re, im)
+    check_parts(re, im)
     check_square(re)
     values = TensorType(re.shape[:-1], re.dtype)
     return values, values, re, re
@@ -498,20 +505,9 @@ def _np_bidiagonal(a, complete=False):
     return b[:n].real, q if complete else q[:, :n], p
 
 
-def _matrix(*shape):
-    """Parts of matrices whose singular values are distinct and not small."""
-    n = min(shape[-2:])
-
-    def make(r):
-        re = r.uniform(-0.25, 0.25, shape) + np.eye(*shape[-2:]) * np.resize(np.arange(1, n + 1), shape[-1])
-        return re, r.uniform(-0.25, 0.25, shape)
-
-    return make
-
-
 def _hermitian(*shape):
     def make(r):
-        re, im = _matrix(*shape)(r)
+        re, im = sample_parts(*shape)(r)
         return (re + np.swapaxes(re, -1, -2)) / 2, (im - np.swapaxes(im, -1, -2)) / 2
 
     return make
@@ -576,24 +572,24 @@ complex_eigh.reference(_of_parts(_np_complex_eigh))
 complex_svd.reference(_of_parts(_np_complex_svd))
 complex_pinv.reference(_np_pinv)
 general_eig.reference(_of_parts(_np_eig))
-complex_lu.cases(Case(_matrix(3, 5, 5)), Case(_matrix(2, 4, 7)), Case(_matrix(21, 3)))
+complex_lu.cases(Case(sample_parts(3, 5, 5)), *(Case(sample_parts(*s), grad=False) for s in ((2, 4, 7), (21, 3))))
 complex_qr.cases(
-    Case(_matrix(2, 5, 3)),
-    Case(_matrix(4, 4), {"complete": True}),
-    Case(_matrix(2, 3, 5)),
-    Case(_matrix(5, 2), {"complete": True}, grad=False),
+    Case(sample_parts(2, 5, 3)),
+    Case(sample_parts(4, 4), {"complete": True}),
+    Case(sample_parts(2, 3, 5)),
+    Case(sample_parts(5, 2), {"complete": True}, grad=False),
 )
-complex_hessenberg.cases(Case(_matrix(2, 5, 5)), Case(_hermitian(4, 4)))
-complex_bidiagonal.cases(Case(_matrix(2, 5, 3)), Case(_matrix(6, 2), {"complete": True}))
-complex_det.cases(Case(_matrix(2, 4, 4)))
-complex_log_det.cases(Case(_matrix(2, 4, 4)))
-hermitian.cases(Case(_matrix(2, 4, 4), grad=False))  # the gradient is that of a function of Hermitian matrices
+complex_hessenberg.cases(Case(sample_parts(2, 5, 5)), Case(_hermitian(4, 4)))
+complex_bidiagonal.cases(Case(sample_parts(2, 5, 3)), Case(sample_parts(6, 2), {"complete": True}))
+complex_det.cases(Case(sample_parts(2, 4, 4)))
+complex_log_det.cases(Case(sample_parts(2, 4, 4)))
+hermitian.cases(Case(sample_parts(2, 4, 4), grad=False))  # the gradient is that of a function of Hermitian matrices
 # of vectors, differences see the phases: tests/linalg/test_complex_linalg.py has gradients, and general matrices of all sizes
 complex_eigh.cases(Case(_hermitian(2, 5, 5), grad=False), Case(_hermitian(2, 2), grad=False))
 general_eig.cases(  # whose eigenvalues come in the order of `_np_eig`: triangles, and matrices of two rows
-    Case(lambda r: tuple(np.triu(x) for x in _matrix(2, 5, 5)(r)), grad=False),
+    Case(lambda r: tuple(np.triu(x) for x in sample_parts(2, 5, 5)(r)), grad=False),
     Case(_hermitian(2, 2), grad=False),
-    Case(_matrix(2, 2), grad=False),
+    Case(sample_parts(2, 2), grad=False),
 )
-complex_svd.cases(Case(_matrix(2, 4, 4), grad=False), Case(_matrix(6, 3), {"full_matrices": True}, grad=False))
-complex_pinv.cases(Case(lambda r: (*_matrix(2, 5, 3)(r), np.full(2, 1e-6)), rtol=1e-4))
+complex_svd.cases(Case(sample_parts(2, 4, 4), grad=False), Case(sample_parts(6, 3), {"full_matrices": True}, grad=False))
+complex_pinv.cases(Case(lambda r: (*sample_parts(2, 5, 3)(r), np.full(2, 1e-6)), rtol=1e-4))

@@ -57,6 +57,13 @@ def check_square(*types: TensorType) -> DType:
     return d
 
 
+def check_parts(re: TensorType, im: TensorType) -> None:
+    """An error unless these are the real and imaginary parts of matrices."""
+    check_matrices(re, im)
+    if re.shape != im.shape or re.dtype is not im.dtype:
+        raise ShapeError(f"parts {re} and {im} are not those of one matrix")
+
+
 def turned(x):
     """The transposed matrices."""
     return swapaxes(x, -1, -2)

@@ -1,4 +1,4 @@
-"""QR, symmetric eigenproblems and singular values: thin ops over `kernels/linalg/`.
+"""QR and its reflectors, symmetric eigenproblems and singular values: thin ops over `kernels/linalg/`.
 
 Signs are fixed by a rule, so that results are those of a function, and the same on every machine: of each eigenvector, and of each
 singular vector on the longer side of the matrix (the left ones of square matrices), the first element that is at least half as large as
@@ -21,6 +21,7 @@ from tengen.ops.elementwise import add, div, mul, sub, where
 from tengen.ops.joining import concat, narrow
 from tengen.ops.linalg_factor import (
     check_matrices,
+    check_parts,
     check_square,
     halved_diagonal,
     same_extent,
@@ -100,7 +101,7 @@ def _qr_gradient(q, r, gq, gr):
     return turned(triangular_solve(r, turned(whole), False))  # times R^-T
 
 
-def _matrix(*shape):
+def sample_matrix(*shape):
     """Matrices whose singular values are distinct and not small."""
     n = min(shape[-2:])
 
@@ -112,12 +113,96 @@ def _matrix(*shape):
 
 qr.reference(lambda a, complete=False: np.linalg.qr(a, "complete" if complete else "reduced"))
 qr.cases(
-    Case(_matrix(2, 5, 3)),
-    Case(_matrix(4, 4), {"complete": True}),
-    Case(_matrix(2, 3, 5)),
-    Case(_matrix(5, 2), {"complete": True}, grad=False),
-    Case(_matrix(35, 33), grad=False),
+    Case(sample_matrix(2, 5, 3)),
+    Case(sample_matrix(4, 4), {"complete": True}),
+    Case(sample_matrix(2, 3, 5)),
+    Case(sample_matrix(5, 2), {"complete": True}, grad=False),
+    Case(sample_matrix(35, 33), grad=False),
 )
+
+# ---- reflectors of QR -------------------------------------------------------------------------------------------------
+
+
+def sample_parts(*shape):
+    """Parts of complex matrices whose singular values are distinct and not small."""
+    n = min(shape[-2:])
+
+    def make(r):
+        re = r.uniform(-0.25, 0.25, shape) + np.eye(*shape[-2:]) * np.resize(np.arange(1, n + 1), shape[-1])
+        return re, r.uniform(-0.25, 0.25, shape)
+
+    return make
+
+
+@primitive
+def geqrf(a: Tensor) -> tuple[Tensor, Tensor]:
+    """The reflectors whose product is q of a = q r: (r, and below its diagonal their vectors; their factors tau).
+
+    Shapes: (..., m, n) -> (..., m, n), (..., k) with k = min(m, n)
+    """
+
+
+def _scales(a: TensorType) -> TensorType:
+    return TensorType((*a.shape[:-2], least(*a.shape[-2:])), a.dtype)
+
+
+@geqrf.infer
+def _(a):
+    check_matrices(a)
+    return a, _scales(a)
+
+
+@geqrf.lower
+def _(lo, ins, outs):
+    kernels.linalg.reflectors.geqrf(lo, ins[0], *outs)
+
+
+def _no_gradient():
+    raise GradientError("geqrf: reflectors have no gradient here, as in PyTorch; help: linalg.qr has")
+
+
+@geqrf.vjp
+def _(g, a):
+    _no_gradient()
+
+
+def _np_geqrf(a):
+    h, tau = np.linalg.qr(a, "raw")
+    return np.swapaxes(h, -1, -2), tau
+
+
+geqrf.reference(_np_geqrf)
+geqrf.cases(*(Case(sample_matrix(*s), grad=False) for s in ((2, 5, 3), (3, 5), (4, 4), (35, 33))))
+
+
+@primitive
+def complex_geqrf(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`geqrf` of complex matrices: (real parts, imaginary parts, real parts of tau, imaginary parts)."""
+
+
+@complex_geqrf.infer
+def _(re, im):
+    check_parts(re, im)
+    return re, im, _scales(re), _scales(im)
+
+
+@complex_geqrf.lower
+def _(lo, ins, outs):
+    kernels.linalg.complex_reflectors.geqrf(lo, tuple(ins), tuple(outs[:2]), tuple(outs[2:]))
+
+
+@complex_geqrf.vjp
+def _(g, re, im):
+    _no_gradient()
+
+
+def _np_complex(re, im):
+    h, tau = _np_geqrf(re + 1j * im)
+    return h.real, h.imag, tau.real, tau.imag
+
+
+complex_geqrf.reference(_np_complex)
+complex_geqrf.cases(*(Case(sample_parts(*s), grad=False) for s in ((2, 5, 3), (3, 5), (4, 4))))
 
 # ---- eigenvalues of symmetric matrices -------------------------------------------------------------------------------
 
@@ -204,9 +289,9 @@ eigh.reference(_np_eigh)
 eigvalsh.reference(lambda a: np.linalg.eigvalsh(a))
 for _op in (eigh, eigvalsh):
     _op.cases(
-        Case(_matrix(2, 5, 5), rtol=1e-4),
-        Case(_matrix(2, 2)),
-        Case(_matrix(33, 33), grad=False),
+        Case(sample_matrix(2, 5, 5), rtol=1e-4),
+        Case(sample_matrix(2, 2)),
+        Case(sample_matrix(33, 33), grad=False),
     )
 
 # ---- singular values -------------------------------------------------------------------------------------------------
@@ -314,12 +399,12 @@ svd.reference(_np_svd)
 svdvals.reference(lambda a: np.linalg.svd(a)[1])
 for _op in (svd, svdvals):
     _op.cases(
-        Case(_matrix(2, 4, 4), rtol=1e-4),
-        Case(_matrix(6, 3)),
-        Case(_matrix(2, 3, 5)),
-        Case(_matrix(35, 33), grad=False),
+        Case(sample_matrix(2, 4, 4), rtol=1e-4),
+        Case(sample_matrix(6, 3)),
+        Case(sample_matrix(2, 3, 5)),
+        Case(sample_matrix(35, 33), grad=False),
     )
-svd.cases(Case(_matrix(3, 3), {"full_matrices": True}))
+svd.cases(Case(sample_matrix(3, 3), {"full_matrices": True}))
 
 
 # ---- what is made of singular values ---------------------------------------------------------------------------------
@@ -364,6 +449,6 @@ def _(g, a, rtol, *, out):
 
 pinv.reference(lambda a, rtol: np.linalg.pinv(a, rtol))
 pinv.cases(
-    Case(lambda r: (*_matrix(2, 5, 3)(r), np.full(2, 1e-6)), rtol=1e-4),
-    Case(lambda r: (*_matrix(3, 4)(r), np.float64(1e-6)), rtol=1e-4),
+    Case(lambda r: (*sample_matrix(2, 5, 3)(r), np.full(2, 1e-6)), rtol=1e-4),
+    Case(lambda r: (*sample_matrix(3, 4)(r), np.float64(1e-6)), rtol=1e-4),
 )

@@ -21,9 +21,9 @@ from tengen.tensor.pytorch_names import Elsewhere
 from tengen.tensor.tensor import assign
 
 FUNCTIONS = (
-    "addbmm addmv addr cholesky_inverse cholesky_solve conj_physical diagonal_scatter dsplit float_power frexp gcd ger heaviside histogram "
-    "hsplit i0 igamma igammac index_put isreal lcm ldexp logdet lu lu_solve multinomial mvlgamma positive put renorm resolve_conj resolve_neg "
-    "select_scatter slice_scatter triangular_solve unsafe_chunk unsafe_split vdot vsplit erfinv"
+    "addbmm addmv addr cholesky_inverse cholesky_solve conj_physical diagonal_scatter dsplit float_power frexp gcd geqrf ger heaviside "
+    "histogram hsplit i0 igamma igammac index_put isreal lcm ldexp logdet lu lu_solve multinomial mvlgamma orgqr ormqr positive put "
+    "renorm resolve_conj resolve_neg select_scatter slice_scatter triangular_solve unsafe_chunk unsafe_split vdot vsplit erfinv"
 ).split()
 WRITING = (
     "acosh addbmm addmv addr arccos arccosh arcsin arcsinh arctan arctanh arctan2 asinh atan2 atanh baddbmm bitwise_and "

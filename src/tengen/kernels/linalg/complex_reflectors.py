@@ -269,6 +269,26 @@ def qr(lo: Lowering, a: Parts, q: Parts, r: Parts) -> None:
                 converted(lo, lo_rows, y)
 
 
+def geqrf(lo: Lowering, a: Parts, out: Parts, tau: Parts) -> None:
+    """Launches the reflectors whose product is q of a = q r, as LAPACK keeps them.
+
+    Shapes: a, out (..., m, n), tau (..., k) with k = min(m, n). out: r, and below the diagonal the reflectors' vectors without their 1
+    """
+    with dense(lo, *out, *tau) as made:
+        if not known(*a[0].shape):
+            return
+        work = [stack(converted(lo, x, y)) for x, y in zip(a, made)]
+        of = Reflected(lo, "complex_geqrf", (work[0], work[1]))
+        v, _, taus = of.vectors(minimum(*(as_expr(n) for n in work[0].shape[1:])), work[0].shape[1])
+        with of.k.loop(0, v.rows, name="p") as p:
+            _column_reflector(of.a, v, p, p, p)
+            with of.k.loop(p + 1, of.a.rows, name="i") as i:
+                of.a.put(i, p, v.at(p, i))
+        lo.launch(of.k)
+        for x, y in zip(taus, made[2:]):
+            converted(lo, x, stack(y.unsqueeze(y.ndim - 1)))
+
+
 def _no_columns(lo: Lowering, outs: Sequence[Array]) -> None:
     if known(*outs[0].shape):
         pointwise(lo, [Identity(outs[0].shape, outs[0].dtype)], [outs[0]], "complex_identity")

@@ -26,7 +26,7 @@ from tengen.kernels.linalg.stacks import (
     subtract_products,
     tile_rows,
 )
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, View
 from tengen.loops.builder import as_expr
@@ -212,15 +212,9 @@ def qr(lo: Lowering, a: Array, q: Array, r: Array) -> None:
     """
     with dense(lo, q, r) as (q_made, r_made):
         work = stack(converted(lo, a, lo.temp(q_made.dtype, a.shape)))
-        m, n = work.shape[1:]
-        if not known(work.shape[0], m):
+        if not known(*work.shape[:2]):
             return
-        most = n if m is n else minimum(as_expr(m), as_expr(n))
-        of = Reflectors(lo, work.shape[0], most, m, work.dtype)
-        if known(n):
-            with lo.loop(of.blocks) as step:
-                _qr_panel(lo, work, of, step)
-                apply_block(lo, of, step, work, True, minimum(step * numerics.REFLECTOR_BLOCK + numerics.REFLECTOR_BLOCK, of.most))
+        of = _reduced(lo, work)
         form(lo, of, stack(q_made))
         if known(*r_made.shape):
             upper = stack(r_made)
@@ -228,8 +222,37 @@ def qr(lo: Lowering, a: Array, q: Array, r: Array) -> None:
             pointwise(lo, [Triangle(source, False)], [upper], "qr_triangle")
 
 
-def _qr_panel(lo: Lowering, a: Array, r: Reflectors, step: Expr) -> None:
-    """Launches the reflectors of a block of columns, its T, and its columns of R."""
+def geqrf(lo: Lowering, a: Array, out: Array, tau: Array) -> None:
+    """Launches the reflectors whose product is q of a = q r, as LAPACK keeps them.
+
+    Shapes: a, out (..., m, n), tau (..., k) with k = min(m, n). out: r, and below the diagonal the reflectors' vectors without their 1
+    """
+    with dense(lo, out, tau) as (made, factors):
+        if not known(*a.shape):
+            return
+        work = stack(converted(lo, a, made))
+        of = _reduced(lo, work, True)
+        many, k = factors.shape[:-1], factors.shape[-1]
+        taus = stack(factors.unsqueeze(factors.ndim))
+        source = View(Leaf(of.tau), taus.shape[:2], (0, 1), (0, 0), (1, 1))
+        pointwise(lo, [source], [Array(taus.id, taus.dtype, (product(many), k), (k, 1), taus.offset)], "reflector_scales")
+
+
+def _reduced(lo: Lowering, work: Array, kept: bool = False) -> Reflectors:
+    """Launches R in the upper triangle of a stack (count, m, n), and the reflectors that make it; `kept`: their vectors below the
+    diagonal, too, where numbers without meaning stand otherwise."""
+    count, m, n = work.shape
+    most = n if m is n else minimum(as_expr(m), as_expr(n))
+    of = Reflectors(lo, count, most, m, work.dtype)
+    if known(n):
+        with lo.loop(of.blocks) as step:
+            _qr_panel(lo, work, of, step, kept)
+            apply_block(lo, of, step, work, True, minimum(step * numerics.REFLECTOR_BLOCK + numerics.REFLECTOR_BLOCK, of.most))
+    return of
+
+
+def _qr_panel(lo: Lowering, a: Array, r: Reflectors, step: Expr, kept: bool) -> None:
+    """Launches the reflectors of a block of columns, its T, and its columns of R; `kept`: its vectors below the diagonal."""
     size = numerics.REFLECTOR_BLOCK
     k = lo.kernel("qr_panel")
     b = k.split(r.count)
@@ -253,6 +276,9 @@ def _qr_panel(lo: Lowering, a: Array, r: Reflectors, step: Expr) -> None:
         with k.loop(first, place, name="i") as i:
             k.store(y, base + i * n + place, k.load(v, at + i))
             k.store(v, at + i, const(0, v.dtype))
+        if kept:
+            with k.loop(place + 1, m, name="i") as i:
+                k.store(y, base + i * n + place, k.load(v, at + i))
         with k.loop(c + 1, held, name="d") as other:
             beside = k.let(r.row(b, first + other) + place)
             w = k.let(dot(k, v, v, (at + place, beside), m - place) * tau)

@@ -185,5 +185,35 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     return Solution(linalg.solve_triangular(A, b, upper=upper, unitriangular=unitriangular), A)
 
 
-__all__ = ["cholesky", "lu", "lu_solve", "lu_unpack", "pca_lowrank", "pinverse", "qr", "svd_lowrank", "triangular_solve"]
-in_words(globals(), [*__all__, "lu_factor", "lu_factor_ex", "solve_factored"])
+class Reflectors(NamedTuple):
+    """What `geqrf` gives: R with the vectors of reflectors below its diagonal, and their factors."""
+
+    a: Tensor
+    tau: Tensor
+
+
+def geqrf(input: Tensor) -> Reflectors:
+    """The reflectors whose product is the Q of QR, as LAPACK keeps them."""
+    return Reflectors(*linalg.geqrf(input))
+
+
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of the product of reflectors, as `geqrf` keeps them.
+
+    >>> householder_product(*geqrf(Tensor([[3.0], [4.0]]))).numpy().round(2).tolist()
+    [[-0.6000000238418579], [-0.800000011920929]]
+    """
+    return linalg.householder_product(input, tau)
+
+
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, or with left=False other Q, of the whole Q of reflectors; with `transpose` of its adjoint."""
+    return linalg.ormqr(input, tau, other, left=left, transpose=transpose)
+
+
+orgqr = householder_product
+
+__all__ = [
+    "cholesky", "geqrf", "lu", "lu_solve", "lu_unpack", "orgqr", "ormqr", "pca_lowrank", "pinverse", "qr", "svd_lowrank", "triangular_solve",
+]  # fmt: skip
+in_words(globals(), [*__all__, "lu_factor", "lu_factor_ex", "solve_factored", "householder_product"])

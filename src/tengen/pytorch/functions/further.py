@@ -276,8 +276,30 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     return cholesky_solve(F.eye(L.shape[-1], dtype=L.dtype), L, upper)
 
 
+def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
+    """(q - zero_point) * scale for q = input / scale + zero_point, rounded, and cut off at quant_min and quant_max. The gradient goes straight
+    through where nothing is cut off.
+
+    >>> fake_quantize_per_tensor_affine(Tensor([-1.0, 0.3, 9.0]), 0.5, 1, 0, 7).tolist()
+    [-0.5, 0.5, 3.0]
+    """
+    return fake_quantize_per_channel_affine(input, scale, zero_point, None, quant_min, quant_max)
+
+
+def fake_quantize_per_channel_affine(input: Tensor, scale: Any, zero_point: Any, axis: int | None, quant_min: int, quant_max: int) -> Tensor:
+    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each index of an axis. Errors: ArgumentError for bounds in the wrong
+    order"""
+    if quant_min > quant_max:
+        raise ArgumentError(f"fake_quantize: quant_min={quant_min} is above quant_max={quant_max}")
+    factors, zeros = (v.detach() if isinstance(v, Tensor) else Tensor(v, dtype=d) for v, d in ((scale, "float32"), (zero_point, "int32")))
+    if axis is not None:
+        shape = [-1 if i == axis % input.ndim else 1 for i in range(input.ndim)]
+        factors, zeros = factors.reshape(shape), zeros.reshape(shape)
+    return F.fake_quantize(input, factors, zeros.astype("int32"), quant_min, quant_max).astype(input.dtype)
+
+
 __all__ = [
-    "cholesky_inverse", "cholesky_solve",
+    "cholesky_inverse", "cholesky_solve", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
     "conj_physical", "diagonal_scatter", "dsplit", "frexp", "gcd", "gradient", "histogram", "index_put", "lcm", "ldexp", "logdet", "put",
     "resolve_conj",
     "resolve_neg", "scalar_tensor", "select_scatter", "slice_scatter",
