@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,6 +62,13 @@ def test_the_plan_of_each_kind_of_problem(name):
     p = CASES[name]
     f = plans.Facts(p, V4, waves=plans.in_waves(p, V4))
     assert plans.plan(f).name == name
+
+
+def test_a_constant_is_packed_once_where_more_than_one_tile_of_rows_reads_it():
+    for m, name in ((50, "b packed"), (14, "own columns")):
+        p = matrices(m, 300, 100)
+        p = replace(p, b=replace(p.b, id=("const", 0)))
+        assert plans.plan(plans.Facts(p, V4)).name == name
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
