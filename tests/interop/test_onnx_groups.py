@@ -69,6 +69,42 @@ def test_zeros_in_place_of_nan():
     assert (got[1, :, 2] == 0).all() and np.isfinite(got).all()
 
 
+@pytest.mark.parametrize("lines, scale", [
+    ("a = Mul(q, f)  b = Mul(f, k)  s = MatMul(a, b)  t = Mul(s, f)", -0.125),  # PyTorch's exporter multiplies both by the root of the scale
+    ("a = Div(q, f)  s = MatMul(a, k)  t = Identity(s)  t1 = Div(s, f)", 4.0),
+    ("s = MatMul(q, k)  t = Mul(s, f)", -0.5),
+])  # fmt: skip
+def test_known_numbers_are_the_scale_of_the_kernel(lines, scale):
+    """Of the scores, of the queries and of the keys; those of a file's parameters are multiplied, since they may be trained."""
+    number = "-0.5" if scale < 0 else "0.5"
+    lines = lines.replace("t = Identity(s)  t1", "t")
+    known = f"f = Constant<value = float {{{number}}}>()  {lines}  w = Softmax<axis = -1>(t)  y = MatMul(w, v)"
+    inputs = {"q": Q, "k": K, "v": V}
+    agree(attention(known), inputs, 1)
+    model = load(attention(known))
+    assert [n.attrs["scale"] for n in model.graph.nodes if n.op == "attention"] == [scale] and not {"mul", "div"} & set(model.ops())
+    m = attention(known.replace(f"f = Constant<value = float {{{number}}}>()", ""), arrays={"f": np.float32(number)})
+    agree(m, inputs, 1)
+    net = to_module(m)
+    with GradManager().attach(net.parameters()) as gm:
+        gm.backward(net(*map(Tensor, inputs.values())).sum())
+    assert net.weights["f"].grad is not None and float(abs(net.weights["f"].grad)) > 0
+
+
+def test_operands_that_are_scaled_otherwise():
+    """Products of queries by other than a number are computed beside the kernel; what others read too is no part of the group."""
+    behind = "s = MatMul(a, k)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
+    g, inputs = RNG.standard_normal((5, 8)).astype(np.float32), {"q": Q, "k": K, "v": V}
+    agree(attention(f"a = Mul(q, g) {behind}", ", float[5,8] g"), {**inputs, "g": g}, 1)
+    agree(attention(f"a = Div(q, g) {behind}", ", float[5,8] g"), {**inputs, "g": np.abs(g) + 1}, 1)
+    agree(attention(f"f = Constant<value = float {{0.0}}>()  a = Mul(q, f) {behind}"), inputs, 1)
+    f = "f = Constant<value = float {0.5}>()"
+    twice = f"{f} a = Mul(q, f)  {behind.replace('y =', 'x =')}  r = ReduceSum(a)  y = Add(x, r)"
+    agree(attention(twice), inputs, 1)
+    square = f"{f} a = Mul(q, f)  b = Transpose<perm = [0, 1, 3, 2]>(a)  s = MatMul(a, b)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
+    agree(attention(square, shapes=("2,3,7,8", "2,3,8,7", "2,3,7,4")), {**inputs, "q": np.swapaxes(K, -1, -2).copy()}, 1)
+
+
 def test_two_masks_and_a_factor():
     lines = """f = Constant<value = float {0.5}>()  s = MatMul(q, k)  t = Mul(s, f)  t1 = Add(t, m)  t2 = Add(t1, l)
         w = Softmax<axis = -1>(t2)  y = MatMul(w, v)"""

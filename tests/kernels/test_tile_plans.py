@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,13 @@ def test_low_tiles_read_a_packed_b(m, n, turned):
     p = matrices(m, 128, n, a_turned=turned)
     low, high = (plans.plan(plans.Facts(p, target)).name for target in TARGETS[:2])
     assert (low == "b packed") == (m > 28 and n > 64) and high != "b packed"
+
+
+def test_a_constant_is_packed_once_where_more_than_one_tile_of_rows_reads_it():
+    for m, name in ((50, "b packed"), (14, "own columns")):
+        p = matrices(m, 300, 100)
+        p = replace(p, b=replace(p.b, id=("const", 0)))
+        assert plans.plan(plans.Facts(p, V4)).name == name
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)

@@ -4,8 +4,8 @@
     x / sqrt(2) -> Erf -> Add 1 -> Mul by x -> Mul by 0.5                                 becomes     Gelu
 
 Attention then stores no scores, and leaves out keys that a causal mask hides. In: a graph as it was read, whose nodes have as many operands
-and results as their operators take. Out: one with a node in place of each group. The node of an attention holds the group:
-`ops/attention.py` runs it as it is where its shapes or dtypes are others.
+and results as their operators take. Out: one with a node in place of each group. The node of an attention holds the group, and the Mul or Div
+that makes q or k, as PyTorch's exporter writes them: `ops/attention.py` runs it as it is where its shapes or dtypes are others.
 """
 
 from __future__ import annotations
@@ -81,13 +81,15 @@ class Index:
         if scores is None or behind is None:
             return None
         steps, guarded, product = behind
+        scaled = [n for n in (self.makers.get(name) for name in (scores.q, scores.k)) if n and n.what in ("Mul", "Div") and self.reader(n)]
         nodes = (*scores.nodes, softmax, *steps, product)
-        made = {o for n in nodes for o in n.outputs}
-        outside = dict.fromkeys(name for n in nodes for name in n.inputs if name and name not in made)
-        roles = {"q": scores.q, "k": scores.k, "v": product.inputs[1], "factors": scores.factors, "masks": scores.masks}
+        group = (*scaled, *nodes)
+        made = {o for n in group for o in n.outputs}
+        outside = dict.fromkeys(name for n in group for name in n.inputs if name and name not in made)
+        roles = {"q": scores.q, "k": scores.k, "v": product.inputs[1], "factors": scores.factors, "masks": scores.masks, "scaled": scaled}
         more = {"softmax": softmax, "guarded": guarded, "causal": len(scores.masks) == 1 and self.causal(scores.masks[0])}
         domain, op = ATTENTION.split(".")
-        return NodeOf(op, domain, product.name, tuple(outside), product.outputs, {"nodes": nodes, **roles, **more}), nodes
+        return NodeOf(op, domain, product.name, tuple(outside), product.outputs, {"nodes": nodes, **roles, **more}), group
 
     def scores(self, name: str, left: int) -> Scores | None:
         """What a value is, if it is scores that nothing else reads."""

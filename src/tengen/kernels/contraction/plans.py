@@ -367,7 +367,7 @@ class TransposedPanels(Plan):
 
 class PackedB(Plan):
     """A launch packs b. It pays where b is used by many rows, or again and again, or cannot be read along its columns, and soon where tiles
-    are low."""
+    are low. A constant is packed once, before the first run, and pays where more than one tile of rows reads it."""
 
     name = "b packed"
 
@@ -376,7 +376,7 @@ class PackedB(Plan):
 
     def pays(self, f: Facts) -> str:
         few = FEW_DIRECT_ROWS if f.direct_b else FEW_OWN_ROWS
-        needed = f.invariant or f.low or as_int(f.p.walk("n", "b").step) != 1 or f.m is None
+        needed = f.invariant or f.low or as_int(f.p.walk("n", "b").step) != 1 or f.m is None or (f.p.b.constant and f.tiles > 1)
         if needed or (f.m > few and not (f.direct_b and f.b_in_l2)):
             return ""
         return f"{f.m} rows use each column of b too seldom, or b stays in L2"

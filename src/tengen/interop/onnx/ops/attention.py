@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,18 +36,38 @@ FLOAT = 1  # ONNX's number of float32
 def of_products(scope: Scope, n: NodeOf, *inputs: Value) -> Value:
     """Attention by one kernel where the values are such, else by the nodes that the file has."""
     values = dict(zip(n.inputs, inputs))
-    made = by_one_kernel(n, values)
+    made = by_one_kernel(scope, n, values)
     if made is not None:
         return made
-    for one in n["nodes"]:
-        found = scope.compute(one, [values[name] if name else None for name in one.inputs])
-        values.update(zip(one.outputs, found))
+    run(scope, [*n["scaled"], *n["nodes"]], values)
     return values[n.outputs[0]]
 
 
-def by_one_kernel(n: NodeOf, values: dict[str, Value]) -> Tensor | None:
+def run(scope: Scope, nodes: Iterable[NodeOf], values: dict[str, Value]) -> None:
+    """Computes nodes from what they read, and adds what they make to the values."""
+    for one in nodes:
+        values.update(zip(one.outputs, scope.compute(one, [values[name] if name else None for name in one.inputs])))
+
+
+def factor(what: str, v: Value, x: Value) -> float | None:
+    """By what Mul or Div by a value multiplies x, where that is one number which is known while the network is recorded."""
+    if not (isinstance(x, Tensor) and isinstance(v, np.ndarray) and v.size == 1 and v.ndim <= len(x.shape) and v.dtype == x.dtype.numpy):
+        return None
+    number = float(v.reshape(())[()])
+    return None if number == 0 or not math.isfinite(number) else number if what == "Mul" else 1 / number
+
+
+def by_one_kernel(scope: Scope, n: NodeOf, values: dict[str, Value]) -> Tensor | None:
     """softmax(q k f + mask) v, with q (..., queries, features), k (..., features, keys), v (..., keys, features), numbers f and masks of the
-    scores' shape; None where shapes or dtypes are others."""
+    scores' shape; None where shapes or dtypes are others. Known numbers f, and those by which q or k was multiplied before, are the scale."""
+    scale, values = 1.0, dict(values)
+    for one in n["scaled"]:
+        a, b = (values[name] for name in one.inputs)
+        x, f = (a, factor(one.op, b, a)) if one.op == "Div" or not isinstance(a, np.ndarray) else (b, factor(one.op, a, b))
+        if f is None:
+            run(scope, [one], values)
+        else:
+            values[one.outputs[0]], scale = x, scale * f
     names = [*(n[name] for name in "qkv"), *(name for _, name in n["factors"]), *n["masks"]]
     read = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in map(values.get, names)]
     given = [t for t in read if isinstance(t, Tensor) and t.dtype.is_float]
@@ -60,16 +81,19 @@ def by_one_kernel(n: NodeOf, values: dict[str, Value]) -> Tensor | None:
         return None
     if {dims, len(k.shape), len(v.shape)} != {dims} or dims < 3 or n["softmax"]["axis"] not in (-1, dims - 1):
         return None
-    if (casts and casts[-1] != element_type(q)) or any(math.prod(f.shape) != 1 for f in numbers):
+    if (casts and casts[-1] != element_type(q)) or any(math.prod(f.shape) != 1 or len(f.shape) > dims for f in numbers):
         return None
     mask = functools.reduce(F.add, masks) if masks else None
     scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), q.shape[-2], k.shape[-1])
     if mask is not None and (not mask.shape or tuple(broadcast_shapes(scores, mask.shape)) != scores):
         return None
-    for (what, _), f in zip(n["factors"], numbers):
-        q = q * f.reshape(()) if what == "Mul" else q / f.reshape(())
+    for (what, name), t in zip(n["factors"], numbers):
+        if (f := factor(what, values[name], q)) is not None:
+            scale *= f
+        else:
+            q = q * t.reshape(()) if what == "Mul" else q / t.reshape(())
     causal = n["causal"] and mask is not None and tuple(mask.shape) == scores[-2:]
-    made = F.scaled_dot_product_attention(q, F.swapaxes(k, -1, -2), v, None if causal else mask, causal, 1.0)
+    made = F.scaled_dot_product_attention(q, F.swapaxes(k, -1, -2), v, None if causal else mask, causal, scale)
     if mask is None or causal or n["guarded"]:
         return made
     unseen = F.all(F.equal(mask, -np.inf), -1, keepdims=True)  # such a query's softmax is NaN, and its attention 0
