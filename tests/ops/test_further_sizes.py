@@ -40,6 +40,7 @@ EXCEPTIONS = {
     **{(op, "extents"): STEPS for op in ("complex_det", "complex_log_det", "lstm_grad_by_steps")},
     ("dft", "extents"): "the factors of a length are the program's loops",
     ("linear_grouped", "extents"): "features, groups and bytes of a row have to fit each other",
+    ("linear_grouped", "features"): "the tiles of the codes say it but for their last",
     ("quantile", "extents"): "between which elements a quantile lies is a fraction of their number",
     ("roll", "shift"): "by 0 or 1 elements less than all is another program, which few shifts of a small sample are not",
 }  # (op, what of it) -> why it makes a program for each size

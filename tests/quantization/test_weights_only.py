@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from needs import needs
 
+import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, amp, load_graph, trace
@@ -59,7 +60,8 @@ def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, term
     x = Tensor(RNG.standard_normal((*rows, terms)).astype("float32"))
     want = F.linear(x, weight.values()).numpy()
     if group % (8 // bits) == 0:  # else a byte would have integers of two groups, and the matrix in float32 is made
-        assert F.linear_grouped(x, weight.codes, weight.scale, bits, group).numpy().tobytes() == want.tobytes()
+        features = outputs if weight.tiled else None
+        assert F.linear_grouped(x, weight.codes, weight.scale, bits, group, features).numpy().tobytes() == want.tobytes()
     assert weight.product(x).numpy().tobytes() == want.tobytes()
     grads = []
     for product in (weight.product, lambda x: F.linear(x, weight.values())):
@@ -80,7 +82,8 @@ def test_what_linear_grouped_refuses():
         ((x, codes, scale, 8, 48), ArgumentError, "a group divides 256"), ((x, codes, scale, 3), ArgumentError, "bits=3"),
         ((x, codes, scale, 2, 2), ArgumentError, "into whole bytes"), ((x, codes, scale, 2), DTypeError, "2 bits in uint8"),
         ((x, codes, scale, 4), DTypeError, "4 bits in uint8"), ((x, codes, scale, 8, 64), ShapeError, "do not fit codes"),
-        ((x, codes, scale[:2]), ShapeError, "takes"),
+        ((x, codes, scale[:2]), ShapeError, "takes"), ((x, codes, scale, 8, 32, 3), ShapeError, r"\(tiles, bytes, 64\)"),
+        ((x, codes.T[None], scale.T[None], 8, 32, 3), ShapeError, "3 output features in tiles of 64 do not fit"),
     ]:  # fmt: skip
         with pytest.raises(error, match=match):
             F.linear_grouped(*args)
@@ -173,6 +176,22 @@ def test_networks(tmp_path):
     assert traced(x).numpy().tobytes() == got.tobytes()
     traced.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
     assert load_graph(tmp_path / "net.tgn")(x=x).numpy().tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_text_from_integers(tied):
+    """Tiles are read where they lie: a step packs nothing, and its bits are those of the float32 weights. The table of the tokens that is
+    the last layer's too stays integers."""
+    net = quantize_weights(GPT(vocabulary=70, layers=1, width=64, heads=2, context=200, tied=tied).eval(), 4, 32)
+    with tengen.profile() as p:
+        text = net.generate(np.array([[3, 1, 4]], "int32"), 70)
+    kernels = {row.kernel for row in p.rows if row.calls > 60}
+    assert "linear_grouped" in kernels and not any("grouped_pack" in k or "grouped_scales" in k for k in kernels)
+    plain = GPT(vocabulary=70, layers=1, width=64, heads=2, context=200, tied=tied).eval()
+    for name, p in plain.named_parameters():
+        owner, last = (name.rsplit(".", 1)[0], name.rsplit(".", 1)[1]) if "." in name else ("", name)
+        p[...] = getattr(dict(net.named_modules())[owner], last)
+    np.testing.assert_array_equal(plain.generate(np.array([[3, 1, 4]], "int32"), 70), text)
 
 
 def test_a_language_model():

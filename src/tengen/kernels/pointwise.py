@@ -213,13 +213,13 @@ def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
 def over_dense(lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], run: Callable[[list[Array], list[Array]], None]) -> None:
     """Runs something on operands and results that are dense in logical order."""
     made = [o if o.is_contiguous() else lo.temp(o.dtype, o.shape) for o in outs]
-    run([_dense(lo, a) for a in ins], made)
+    run([dense(lo, a) for a in ins], made)
     for a, o in zip(made, outs):
         if a is not o:
             copy(lo, a, o)
 
 
-def _dense(lo: Lowering, a: Array) -> Array:
+def dense(lo: Lowering, a: Array) -> Array:
     """The same elements, one after the other in logical order."""
     if a.is_contiguous():
         return a

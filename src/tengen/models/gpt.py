@@ -68,7 +68,7 @@ class GPT(LanguageModel):
 
     def _logits(self, x: Tensor) -> Tensor:
         x = self.norm(x)
-        return F.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        return self._by_table(x) if self.head is None else self.head(x)
 
     def _empty(self, n: int) -> list[Cache]:
         heads, width = self.blocks[0].attn.heads, self.positions.weight.shape[1]

@@ -14,6 +14,7 @@ from tengen.base.dtype import float32, int8, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction, numerics
+from tengen.kernels.contraction.grouped_weights import COLUMNS
 from tengen.loops.lang import as_int
 from tengen.ops.contract import matmul
 from tengen.ops.define import Case, primitive, same_extent
@@ -21,24 +22,28 @@ from tengen.ops.elementwise import astype, sub
 from tengen.ops.joining import stack
 from tengen.ops.logic import bitwise_and, right_shift
 from tengen.ops.quantized import dequantize_linear
-from tengen.ops.shape import reshape, strided_slice
+from tengen.ops.shape import permute, reshape, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
 @primitive(functional="nn")
-def linear_grouped(inp: Tensor, codes: Tensor, scale: Tensor, bits: int = 8, group: int = 32) -> Tensor:
+def linear_grouped(
+    inp: Tensor, codes: Tensor, scale: Tensor, bits: int = 8, group: int = 32, features: int | None = None
+) -> Tensor:
     """inp @ w.T, where w[o, k] = scale[o, k // group] q[o, k]: for few rows, which cost what reading the integers costs.
 
     Shapes: inp (..., K), scale (O, groups) with groups = K / group, rounded up -> (..., O). codes: (O, groups * group) of 8 bits,
-        (O, groups * group * bits / 8) of fewer
+        (O, groups * group * bits / 8) of fewer. In tiles of 64 output features: codes (tiles, bytes of a feature, 64), scale
+        (tiles, groups, 64)
     Dtypes: float32, int8 (of 8 bits) or uint8 (of 4 bits: two integers in a byte, the first in its low half, each with 8 added; of 2 bits:
         four, the first in the lowest two bits, each with 2 added), float32 -> float32
     Args:
         bits: 8, 4 or 2. group: features that share a scale: a divisor of 256, and a multiple of the integers in a byte.
+        features: output features, O, of codes in tiles, whose last may be filled up; None: codes are no tiles.
     Numerics: each weight is rounded once, as `dequantize_linear` does; sums have the order of `matmul`. The bits of both
-    Speed: integers are packed once where they are a constant, in every run where they are a state
+    Speed: tiles are read where they lie. Others are made tiles, once where they are a constant, in every run where they are a state
 
     >>> import numpy as np
     >>> from tengen import Tensor, functional as F
@@ -49,37 +54,43 @@ def linear_grouped(inp: Tensor, codes: Tensor, scale: Tensor, bits: int = 8, gro
 
 
 @linear_grouped.infer
-def _(x, codes, scale, bits, group):
+def _(x, codes, scale, bits, group, features):
     if bits not in (8, 4, 2) or group < 1 or not contraction.grouped_weights.fits(bits, group):
         told = f"bits are 8, 4 or 2, and a group divides {numerics.CHUNK_TERMS} into whole bytes"
         raise ArgumentError(f"bits={bits} by groups of {group}: {told}")
     if (x.dtype, codes.dtype, scale.dtype) != (float32, int8 if bits == 8 else uint8, float32):
         raise DTypeError(f"takes float32, integers of {bits} bits in {int8 if bits == 8 else uint8}, float32; got {x}, {codes}, {scale}")
-    if x.ndim < 1 or codes.ndim != 2 or scale.ndim != 2 or not same_extent(codes.shape[0], scale.shape[0], "output features"):
-        raise ShapeError(f"takes (..., K), (O, bytes) and (O, groups), got {x}, {codes}, {scale}")
+    ndim = 2 if features is None else 3
+    if x.ndim < 1 or codes.ndim != ndim or scale.ndim != ndim or not same_extent(codes.shape[0], scale.shape[0], "output features"):
+        shapes = "(O, bytes) and (O, groups)" if features is None else f"(tiles, bytes, {COLUMNS}) and (tiles, groups, {COLUMNS})"
+        raise ShapeError(f"takes (..., K), {shapes}, got {x}, {codes}, {scale}")
     groups, terms = as_int(scale.shape[1]), as_int(x.shape[-1])
     if groups is None or terms is None or groups != -(-terms // group) or as_int(codes.shape[1]) != groups * group * bits // 8:
         raise ShapeError(f"{x.shape[-1]} features by groups of {group}, of {bits} bits, do not fit codes {codes} and scales {scale}")
-    return TensorType([*x.shape[:-1], codes.shape[0]], float32)
+    if features is None:
+        return TensorType([*x.shape[:-1], codes.shape[0]], float32)
+    if {as_int(codes.shape[2]), as_int(scale.shape[2])} != {COLUMNS} or as_int(codes.shape[0]) != -(-features // COLUMNS):
+        raise ShapeError(f"{features} output features in tiles of {COLUMNS} do not fit codes {codes} and scales {scale}")
+    return TensorType([*x.shape[:-1], features], float32)
 
 
-linear_grouped.parts(lambda types, **attrs: [[*range(types[0].ndim - 1), None], [None] * 2, [None] * 2])
+linear_grouped.parts(lambda types, **attrs: [[*range(types[0].ndim - 1), None], *([None] * t.ndim for t in types[1:])])
 
 
 @linear_grouped.epilogue
-def _(lo, ins, outs, epilogue, bits, group):
+def _(lo, ins, outs, epilogue, bits, group, features):
     contraction.grouped_weights.grouped_weights(lo, *ins, outs[0], bits, group, epilogue)
 
 
 @linear_grouped.vjp
-def _(g, x, codes, scale, bits, group):
+def _(g, x, codes, scale, bits, group, features):
     def gx():
-        q = codes
+        q, s = (codes, scale) if features is None else (rows_of_tiles(t, features) for t in (codes, scale))
         if bits < 8:
-            q = taken_apart(codes, bits)
-        w = dequantize_linear(reshape(q, (*scale.shape, group)), reshape(scale, (*scale.shape, 1)))
-        w = reshape(w, (codes.shape[0], -1))
-        return matmul(g, strided_slice(w, (0, 0), (codes.shape[0], x.shape[-1]), (1, 1)))
+            q = taken_apart(q, bits)
+        w = dequantize_linear(reshape(q, (*s.shape, group)), reshape(s, (*s.shape, 1)))
+        w = reshape(w, (s.shape[0], -1))
+        return matmul(g, strided_slice(w, (0, 0), (s.shape[0], x.shape[-1]), (1, 1)))
 
     return gx, None, None
 
@@ -92,7 +103,22 @@ def taken_apart(codes: Tensor, bits: int) -> Tensor:
     return sub(astype(reshape(stack(parts, -1), (*codes.shape[:-1], -1)), "int8"), 1 << bits - 1)
 
 
-def _np_linear_grouped(x, codes, scale, bits=8, group=32):
+def tiles_of_rows(a: np.ndarray) -> np.ndarray:
+    """A matrix (rows, K) in tiles of 64 rows, (tiles, K, 64), the last filled up with zeros: as the kernel reads it."""
+    whole = np.pad(a, ((0, -len(a) % COLUMNS), (0, 0)))
+    return np.ascontiguousarray(whole.reshape(-1, COLUMNS, a.shape[1]).transpose(0, 2, 1))
+
+
+def rows_of_tiles(tiles: Tensor, rows: int) -> Tensor:
+    """The matrix (rows, K) that lies in tiles (tiles, K, 64)."""
+    depth = tiles.shape[1]
+    whole = reshape(permute(tiles, (0, 2, 1)), (tiles.shape[0] * COLUMNS, depth))
+    return strided_slice(whole, (0, 0), (rows, depth), (1, 1))
+
+
+def _np_linear_grouped(x, codes, scale, bits=8, group=32, features=None):
+    if features is not None:
+        codes, scale = (a.transpose(0, 2, 1).reshape(-1, a.shape[1])[:features] for a in (codes, scale))
     q = codes.astype(np.int64)
     if bits < 8:
         parts = [q >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
@@ -104,18 +130,20 @@ def _np_linear_grouped(x, codes, scale, bits=8, group=32):
 linear_grouped.reference(_np_linear_grouped)
 
 
-def _sample(rows: tuple[int, ...], terms: int, outputs: int, bits: int, group: int) -> Case:
+def _sample(rows: tuple[int, ...], terms: int, outputs: int, bits: int, group: int, tiled: bool = False) -> Case:
     def made(r: np.random.Generator):
         groups = -(-terms // group)
         low, high = (-127, 128) if bits == 8 else (0, 256)
         codes = r.integers(low, high, (outputs, groups * group * bits // 8))
         scale = r.uniform(0.01, 0.1, (outputs, groups)).astype("float32")
-        return r.uniform(-1, 1, (*rows, terms)).astype("float32"), codes.astype("int8" if bits == 8 else "uint8"), scale
+        weight = codes.astype("int8" if bits == 8 else "uint8"), scale
+        return r.uniform(-1, 1, (*rows, terms)).astype("float32"), *(map(tiles_of_rows, weight) if tiled else weight)
 
-    return Case(made, {"bits": bits, "group": group}, grad=False)  # of floats alone; tests/quantization has that of inp
+    attrs = {"bits": bits, "group": group} | ({"features": outputs} if tiled else {})
+    return Case(made, attrs, grad=False)  # of floats alone; tests/quantization has that of inp
 
 
 linear_grouped.cases(
     _sample((1,), 64, 70, 8, 32), _sample((2, 3), 301, 20, 4, 64), _sample((), 10, 5, 4, 2), _sample((0,), 8, 5, 8, 8),
-    _sample((2,), 67, 70, 2, 32), _sample((), 9, 5, 2, 4),
+    _sample((2,), 67, 70, 2, 32), _sample((), 9, 5, 2, 4), _sample((3,), 70, 70, 4, 32, tiled=True),
 )  # fmt: skip

@@ -171,8 +171,12 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
 @writes("linear_grouped")
 def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
     """The weights in float32, computed from their integers and scales, and a product."""
-    (outputs, groups), terms = n.inputs[2].type.shape, n.inputs[0].type.shape[-1]
+    terms, groups, outputs = n.inputs[0].type.shape[-1], n.inputs[2].type.shape[1], n.outputs[0].type.shape[-1]
     ints = lambda *numbers: w.array(np.array(numbers, np.int64))
+    if n.attrs["features"] is not None:  # in tiles of 64 outputs: (tiles, K, 64)
+        flat = lambda name, depth: w.emit("Reshape", w.emit("Transpose", name, perm=[0, 2, 1]), ints(-1, depth))
+        rows = lambda name, depth: w.emit("Slice", flat(name, depth), ints(0), ints(outputs), ints(0))
+        codes, scale = rows(codes, n.inputs[1].type.shape[1]), rows(scale, groups)
     if n.attrs["bits"] == 8:
         q = w.cast(codes, float32)
     else:  # several in a byte, the first in its lowest bits, each with half of their number added

@@ -1,6 +1,6 @@
 """A few rows times a matrix of integers of 8, 4 or 2 bits with a scale for each group of terms: bound by reading the integers.
 
-    packed[tile][byte of k][column of the tile]           # once: COLUMNS columns, whose bytes are one cache line
+    packed[tile][byte of k][column of the tile]           # given, or once: COLUMNS columns, whose bytes are one cache line
     for each piece = (some rows, tile of columns):
         for chunk of k, group of the chunk:
             for k of the group:
@@ -21,6 +21,7 @@ from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
+from tengen.kernels.pointwise import dense
 from tengen.kernels.source import At
 from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
@@ -38,8 +39,10 @@ def fits(bits: int, group: int) -> bool:
 
 
 def _packed(lo: Lowering, src: Array, name: str) -> Array:
-    """A matrix (columns, K) as (tiles, K, COLUMNS): squares of it are transposed in registers. What lies past the last column is not
-    used."""
+    """A matrix (columns, K), or (tiles, K, COLUMNS), as the latter: squares of it are transposed in registers. What lies past the last
+    column is not used."""
+    if src.ndim == 3:
+        return dense(lo, src)
     n, depth = src.shape
 
     def make() -> Array:
@@ -76,7 +79,8 @@ def grouped_weights(
     """out[..., o] = the sum over k of x[..., k] * (codes[o, k] scale[o, k // group]).
 
     Shapes: x (..., K) and out (..., O) of float32; codes int8 (O, at least K) or, of fewer bits, uint8 (O, at least K bits / 8),
-    each with 8 / bits integers, the first in its lowest bits, with half of their number added; scale float32 (O, groups)
+    each with 8 / bits integers, the first in its lowest bits, with half of their number added; scale float32 (O, groups). Or both in tiles,
+    (tiles, bytes, COLUMNS) and (tiles, groups, COLUMNS)
     """
     if any(as_int(d) == 0 for d in out.shape):
         return

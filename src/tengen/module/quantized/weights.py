@@ -12,10 +12,11 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.kernels.contraction import grouped_weights
+from tengen.kernels.contraction.grouped_weights import COLUMNS
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.module.module import Module
-from tengen.ops.grouped_weights import taken_apart
+from tengen.ops.grouped_weights import rows_of_tiles, taken_apart, tiles_of_rows
 from tengen.tensor import Tensor
 from tengen.tensor.casting import casting
 
@@ -29,6 +30,10 @@ class GroupedWeight(Module):
     Args:
         codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32, (rows, groups).
         bits: 8, 4 or 2. group: columns that share a scale.
+
+    Attributes:
+        codes, scale: the bytes, (rows, bytes of a row), and the scales. From 64 rows on both lie in tiles of 64 rows, (tiles, bytes of a
+            row, 64) and (tiles, groups, 64), as products read them: nothing is packed when they run. tiled: whether they do.
 
     >>> import numpy as np
     >>> from tengen.module.quantized.weights import GroupedWeight
@@ -46,11 +51,12 @@ class GroupedWeight(Module):
         if each > 1:
             parts = [whole[:, i::each].astype(np.int16) + (1 << bits - 1) << bits * i for i in range(each)]
             whole = sum(parts).astype(np.uint8)
-        self.codes, self.scale = Tensor(whole), Tensor(np.asarray(scale, np.float32))
+        self.tiled = len(codes) >= COLUMNS
+        self.codes, self.scale = (Tensor(tiles_of_rows(a) if self.tiled else a) for a in (whole, np.asarray(scale, np.float32)))
 
     def values(self, rows: Tensor | None = None) -> Tensor:
         """The matrix in float32, or some rows of it."""
-        q, scale = (t if rows is None else t[rows] for t in (self.codes, self.scale))
+        q, scale = (self._rows(t, rows) for t in (self.codes, self.scale))
         if self.bits < 8:
             q = taken_apart(q, self.bits)
         groups = scale.shape[-1]
@@ -58,13 +64,19 @@ class GroupedWeight(Module):
         w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1))
         return w.reshape(*q.shape[:-2], -1)[..., : self.shape[1]]
 
+    def _rows(self, t: Tensor, rows: Tensor | None) -> Tensor:
+        """Rows of the codes or the scales; None: all."""
+        if self.tiled:
+            return rows_of_tiles(t, self.shape[0]) if rows is None else t[rows // COLUMNS, :, rows % COLUMNS]
+        return t if rows is None else t[rows]
+
     def product(self, x: Tensor) -> Tensor:
         """x times the transposed matrix. A few rows take the integers as they are; for more, the matrix in float32 costs less than
         making numbers of the integers again and again."""
         rows = as_int(product(x.shape[:-1]))
         few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None
         if few and grouped_weights.fits(self.bits, self.group):
-            return F.linear_grouped(x, self.codes, self.scale, self.bits, self.group)
+            return F.linear_grouped(x, self.codes, self.scale, self.bits, self.group, self.shape[0] if self.tiled else None)
         return F.linear(x, self.values())
 
     @property
