@@ -65,10 +65,10 @@ def resample(
     if format == "NHWC":
         n, rows, columns, c = x.shape
         down = _along(reshape(x, (n, rows, columns * c)), h, filter, antialias)  # rows as long as they lie in memory
-        return as_pixels(reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias), (n, h, w, c)), inp.dtype)
+        return reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias, inp.dtype), (n, h, w, c))
     n, c, rows, columns = x.shape
     down = _along(reshape(x, (n * c, rows, columns)), h, filter, antialias)
-    return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, antialias), (n, c, h, w)), inp.dtype)
+    return reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, antialias, inp.dtype), (n, c, h, w))
 
 
 def _in_blocks(x: Tensor, size: Sequence[Dim], filter: str, format: str, antialias: bool) -> Tensor | None:
@@ -121,15 +121,16 @@ def _block_taps(step: int | None, filter: str, antialias: bool) -> list[tuple[in
     return []
 
 
-def _along(x: Tensor, out: Dim, filter: str, antialias: bool) -> Tensor:
-    """(M, N, C) -> (M, out, C)."""
+def _along(x: Tensor, out: Dim, filter: str, antialias: bool, result: DType | None = None) -> Tensor:
+    """(M, N, C) -> (M, out, C), as pixels of the dtype `result` where it is given."""
     d = computed_in(x.dtype)
     if antialias:
         index, weight = _taps(x.shape[1], out, filter, d)
     else:
         taps = taps_between(x.shape[1], out, "bicubic" if filter == "cubic" else filter, False, d)
         index, weight = (reshape(stack(list(t), 0), (1, len(t), out)) for t in taps)
-    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weights_for(x, weight)), (0, 2, 1))
+    y = tap_sum(permute(x, (0, 2, 1)), None, index, weights_for(x, weight))
+    return permute(y if result is None else as_pixels(y, result), (0, 2, 1))
 
 
 def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:
