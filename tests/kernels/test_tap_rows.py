@@ -8,7 +8,7 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.taps import MOST_ROWS_BYTES, TapSum
+from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, TapSum
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, argument_of
@@ -84,7 +84,7 @@ def test_where_rows_are_not_in_the_lanes():
     assert TURNED not in text(x[:15], index, weight, out[:15])
     assert TURNED not in text(x, index[..., :15], weight[..., :15], out[:, :15].copy())
     assert TURNED not in text(np.zeros((16, 20, 16), "f4"), index, weight, np.zeros((16, 16, 16), "f4"))
-    wide = MOST_ROWS_BYTES // (3 * 16 * 4) + 1
+    wide = MOST_TURNED_BYTES // (3 * 16 * 4) + 1
     assert TURNED not in text(np.zeros((16, wide, 3), "f4"), index, weight, out)
     assert TURNED not in text(np.zeros((16, 20, 4), "f4")[..., :3], index, weight, out)
     assert TURNED not in text(x, index.repeat(16, 0), weight.repeat(16, 0), out)

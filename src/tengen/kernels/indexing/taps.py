@@ -32,7 +32,7 @@ from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, fma, maximum, minimum, select, splat
 
-MOST_ROWS_BYTES = 256 << 10  # of LANES rows of an image that lie transposed in scratch memory
+MOST_TURNED_BYTES = 256 << 10  # of LANES rows of an image that lie transposed in scratch memory
 UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes through more
 
 
@@ -160,7 +160,7 @@ def _rows_fit(lo: Lowering, s: TapSum, x: Array, out: Array) -> bool:
         return False
     dense = all(as_int(a.strides[2]) == channels and (channels == 1 or as_int(a.strides[1]) == 1) for a in (x, out))
     alone = all(as_int(part.shape[0]) == 1 for part in (s.tap.index, s.weight))
-    small = 0 < channels < LANES and channels * pixels * LANES * x.dtype.size <= MOST_ROWS_BYTES
+    small = 0 < channels < LANES and channels * pixels * LANES * x.dtype.size <= MOST_TURNED_BYTES
     return dense and alone and small and rows >= LANES and results >= LANES and x.dtype.size <= 4
 
 
