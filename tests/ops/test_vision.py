@@ -107,6 +107,24 @@ def test_colours_of_pictures_of_any_width():
         assert (turned == want.transpose(0, 3, 1, 2)).all()
 
 
+def test_whole_steps_have_the_bits_of_all_others():
+    """A trace knows that each pixel is the mean of a block, and reads blocks; an eager call, whose extents are open, weighs taps."""
+    r, info = np.random.default_rng(0), {"uint8": (0, 256), "int16": (-(2**15), 2**15)}
+    for dtype, filter, size, steps, channels in (
+        ("uint8", "linear", (3, 17), (2, 2), 3), ("uint8", "area", (2, 16), (2, 2), 3), ("int16", "area", (3, 18), (1, 2), 4),
+        ("int16", "linear", (2, 33), (4, 2), 1), ("uint8", "area", (2, 3), (3, 3), 16), ("uint8", "linear", (1, 1), (2, 2), 2),
+        ("uint8", "area", (2, 5), (4, 4), 3),
+    ):  # fmt: skip
+        h, w = size[0] * steps[0], size[1] * steps[1]
+        x = r.integers(*info[dtype], (2, h, w, channels)).astype(dtype)
+        run = lambda x, format, f=filter, size=size: F.vision.resample(x, size, f, format, f == "area")
+        for format, a in (("NHWC", x), ("NCHW", x.transpose(0, 3, 1, 2).copy())):
+            got = trace(run)(Tensor(a), format).numpy()
+            assert got.tobytes() == run(Tensor(a), format).numpy().tobytes(), (dtype, filter, size, steps, format)
+            want = np_resample(a.astype("f8"), size, filter, format, filter == "area")
+            assert np.abs(got - want).max() <= 0.5 + 2**-6  # weights and terms of float32 are rounded
+
+
 def test_coordinates_that_are_no_numbers():
     for interp in ("linear", "nearest", "cubic"):
         assert np.isnan(row([NAN], "replicate", interp)).all() and np.isnan(row([NAN], "constant", interp)).all()

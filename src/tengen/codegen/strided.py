@@ -24,7 +24,7 @@ from tengen.loops.lang import LANES, Expr, as_int, const, is_const
 from tengen.loops.statements import Buffer, Let, Load, Store
 
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them
-MOST_INTERLEAVED = 8  # stores at strides up to this one are written together
+MOST_INTERLEAVED = 8  # loads and stores at strides up to this one that leave no gap are read and written together
 
 
 @record(frozen=True)
@@ -111,15 +111,11 @@ def loads_together(body: Sequence, i: int) -> list[tuple[int, Line]]:
         if type(s) is Let and found:
             continue
         line = line_of(s.index) if type(s) is Load and s.count is None else None
-        if type(s) is not Load or (not found and (line is None or not _sifts(line))):
+        if type(s) is not Load or (not found and (line is None or abs(line.step) > MOST_INTERLEAVED)):
             break
         if line is not None and (not found or (s.buffer is body[i].buffer and _beside([x for _, x in found], line))):
             found.append((j, line))
-    return found
-
-
-def _sifts(line: Line) -> bool:
-    return line.step == -1 or 1 < abs(line.step) <= MOST_SIFTED
+    return found if found and (abs(found[0][1].step) <= MOST_SIFTED or len(found) == found[0][1].step) else []
 
 
 def stores_together(body: Sequence, i: int) -> list[Line]:
@@ -152,12 +148,25 @@ def load_together(f: Emitter, buffer: Buffer, lines: Sequence[Line]) -> list[str
     starts = [*range(low, high - LANES + 1, LANES), high - LANES + 1]  # the last vector ends with the last element
     first = f.address(f.base(buffer), ty, f.value(lines[0].base + low))
     parts = [f.fresh(f"load {m}, ptr {f.address(first, ty, str(at - low))}, align {buffer.dtype.size}", "part") for at in starts]
-    made = []
-    for x in lines:
-        places = [x.first + i * step for i in range(LANES)]
-        made.append(_sifted(f, m, places, parts, starts))
-        f.sifted[made[-1]] = Sifted(buffer, x.base, places, low, high)
+    places = [[x.first + i * step for i in range(LANES)] for x in lines]
+    if len(lines) == step:  # all of them, from low on
+        whole = deinterleaved(f, m, parts)
+        made = [whole[x.first - low] for x in lines]
+    else:
+        made = [_sifted(f, m, some, parts, starts) for some in places]
+    f.sifted.update((x, Sifted(buffer, lines[0].base, some, low, high)) for x, some in zip(made, places))
     return made
+
+
+def deinterleaved(f: Emitter, m: str, parts: Sequence[str]) -> list[str]:
+    """The vectors of which `interleaved` makes these."""
+    n = len(parts)
+    if n % 2:
+        starts = range(0, n * LANES, LANES)
+        return [_sifted(f, m, range(i, n * LANES, n), parts, starts) for i in range(n)] if n > 1 else list(parts)
+    half = n // 2
+    pairs = list(zip(*(deinterleaved(f, m, parts[i : i + half]) for i in (0, half))))
+    return [_sifted(f, m, range(i, 2 * LANES, 2), pair, (0, LANES)) for i in (0, 1) for pair in pairs]
 
 
 def _sifted(f: Emitter, m: str, places: Sequence[int], parts: Sequence[str], starts: Sequence[int]) -> str:

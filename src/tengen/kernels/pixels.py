@@ -23,8 +23,8 @@ from tengen.kernels.source import At, Elementwise, Leaf, Source, invariant_parts
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
-MOST_CHANNELS = 8  # elements of the innermost axes together, at most
-MOST_READ_STRIDE = 4  # elements from one pixel to the next of what is read, at most: more would be gathered one by one
+MOST_CHANNELS = 8  # elements of the innermost axes together, and from one pixel to the next where all are read or written, at most
+MOST_READ_ELEMENTS = 4  # elements from one pixel to the next of what is read, at most, unless all between are read, too
 
 
 def channel_axes(arrays: Sequence[Array], outs: Sequence[Array]) -> int:
@@ -36,18 +36,20 @@ def channel_axes(arrays: Sequence[Array], outs: Sequence[Array]) -> int:
     if many < 2 or (as_int(shape[-1 - found]) or LANES) < LANES:
         return 0
     axis = len(shape) - 1 - found
-    reads = [as_int(a.strides[axis]) for a in arrays]
-    if any(s is None or abs(s) > MOST_READ_STRIDE for s in reads):
+    arrays = list({(a.id, a.offset, a.strides): a for a in arrays}.values())
+    if any((s := as_int(a.strides[axis])) is None or (abs(s) > MOST_READ_ELEMENTS and not _dense(a, arrays, axis)) for a in arrays):
         return 0
     return found if all(_dense(o, outs, axis) for o in outs) else 0
 
 
-def _dense(o: Array, outs: Sequence[Array], axis: int) -> bool:
-    """Whether the outputs in one array fill it between a pixel and the next."""
-    step = as_int(o.strides[axis])
-    together = [a for a in outs if a.id == o.id and a.strides == o.strides]
-    places = [p + as_int(a.offset - o.offset) for a in together for p in _places(a, axis) if as_int(a.offset - o.offset) is not None]
-    return step == len(places) and sorted(p - min(places) for p in places) == list(range(step))
+def _dense(a: Array, arrays: Sequence[Array], axis: int) -> bool:
+    """Whether this and others of `arrays` that lie in the same memory fill it between a pixel and the next, each place once."""
+    step, places = as_int(a.strides[axis]) or 0, []
+    for b in arrays:
+        apart = as_int(b.offset - a.offset) if b.id == a.id and b.strides == a.strides else None
+        if apart is not None and abs(apart) < step:
+            places += [apart + p for p in _places(b, axis)]
+    return 0 < step <= MOST_CHANNELS and sorted(places) == list(range(min(places), min(places) + step))
 
 
 def _places(a: Array, axis: int) -> Iterator[int]:

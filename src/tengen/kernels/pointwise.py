@@ -20,7 +20,18 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.pixels import channel_axes, pixelwise
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts, leaves_of, steady_parts
+from tengen.kernels.source import (
+    At,
+    Leaf,
+    Source,
+    View,
+    argument_of,
+    broadcast,
+    costs,
+    invariant_parts,
+    leaves_of,
+    steady_parts,
+)
 from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -95,6 +106,9 @@ def pointwise(
     """
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
+    if leaves_of(sources) is None and len(sources) == 1 and (s := argument_of(sources[0])) is not None:
+        if s.launch(lo, sources[0], outs[0], name):
+            return None
     across = transposing(sources, outs)
     if across is not None:
         return transposing_copy(lo, across, sources, outs, name)

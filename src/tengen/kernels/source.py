@@ -13,7 +13,7 @@ from dataclasses import field, replace
 
 from tengen.base.dtype import DType
 from tengen.base.record import record
-from tengen.kernels.lowering import Array, KernelBuilder
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
 # A list of a source's arrays that is longer than this names each array once. An array that is read by several operands stands in the list
@@ -112,6 +112,11 @@ class Source:
         """Whether `prefetch` does something."""
         return False
 
+    def launch(self, lo: Lowering, final: Source, out: Array, name: str) -> bool:
+        """Launches a kernel of this kind of source's own that stores `final`, which is computed from this source and numbers alone, where
+        that takes less time than `pointwise`'s. Returns whether it did."""
+        return False
+
 
 def leaves_of(sources: Sequence[Source]) -> list[Array] | None:
     """The arrays that several sources read; None where `Source.leaves` is None for one of them."""
@@ -121,6 +126,21 @@ def leaves_of(sources: Sequence[Source]) -> list[Array] | None:
             return None
         found += inner
     return found
+
+
+def argument_of(s: Source) -> Source | None:
+    """The only source, beside numbers, that `s` is computed from, which is no array and no function of others; else None."""
+    found: dict[Source, None] = {}
+    seen, stack = {s}, [s]
+    while stack and len(found) < 2:
+        x = stack.pop()
+        if isinstance(x, Elementwise):
+            new = [o for o in x.operands if o not in seen]
+            seen.update(new)
+            stack += new
+        elif not isinstance(x, Literal):
+            found[x] = None
+    return next(iter(found)) if len(found) == 1 and not stack else None
 
 
 @record(eq=False)

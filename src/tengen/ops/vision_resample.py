@@ -8,15 +8,17 @@ integers, computed in float64 and rounded once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tengen.base.dtype import DType, float64, int64
+from tengen.base.dtype import DType, float32, float64, int64
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ir.types import Dim
+from tengen.kernels.pixels import MOST_CHANNELS
 from tengen.loops import lang
-from tengen.loops.lang import as_int, cdiv
+from tengen.loops.lang import LANES, as_int, cdiv
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.division import floor_div
@@ -25,7 +27,7 @@ from tengen.ops.elementwise import add, astype, div, fma, maximum, minimum, mul,
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
 from tengen.ops.reduce import extent, sum_
-from tengen.ops.shape import permute, reshape
+from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, iota, taps_between, weights_for
 from tengen.ops.vision_taps import tap_sum
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 REACH_PIXELS = {"linear": 1, "cubic": 2}  # pixels on each side that a filter reaches where an image keeps its size
+MOST_BLOCK_TAPS = 9  # pixels of a block that are read as views
 SHARPNESS = -0.5  # Keys' parameter a of the antialiased "cubic", as in PyTorch and Pillow
 
 
@@ -57,24 +60,77 @@ def resample(
     [[[[2.0, 6.0]]]]
     """
     x, (h, w) = as_pixels_read(inp), size
+    if (blocks := _in_blocks(x, (h, w), filter, format, antialias)) is not None:
+        return as_pixels(blocks, inp.dtype)
     if format == "NHWC":
         n, rows, columns, c = x.shape
         down = _along(reshape(x, (n, rows, columns * c)), h, filter, antialias)  # rows as long as they lie in memory
-        return as_pixels(reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias), (n, h, w, c)), inp.dtype)
+        return reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias, inp.dtype), (n, h, w, c))
     n, c, rows, columns = x.shape
     down = _along(reshape(x, (n * c, rows, columns)), h, filter, antialias)
-    return as_pixels(reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, antialias), (n, c, h, w)), inp.dtype)
+    return reshape(_along(reshape(down, (n * c * h, columns, 1)), w, filter, antialias, inp.dtype), (n, c, h, w))
 
 
-def _along(x: Tensor, out: Dim, filter: str, antialias: bool) -> Tensor:
-    """(M, N, C) -> (M, out, C)."""
+def _in_blocks(x: Tensor, size: Sequence[Dim], filter: str, format: str, antialias: bool) -> Tensor | None:
+    """The sums of `resample` for integers, where each pixel is one of few pixels of a block of its own, of whole steps: they are read as so
+    many views of the image. None elsewhere, and where channels that lie beside each other are neither few nor many. (Floats have
+    gradients, whose zeros would have other signs.)"""
+    if x.dtype.is_float:
+        return None
+    first = 1 if format == "NHWC" else 2
+    steps = [_whole_step(n, out) for n, out in zip(x.shape[first : first + 2], size)]
+    rows, columns = (_block_taps(step, filter, antialias) for step in steps)
+    beside = as_int(x.shape[3]) if format == "NHWC" else 1
+    if not rows or not columns or len(rows) * len(columns) > MOST_BLOCK_TAPS or beside is None:
+        return None
+    if LANES > beside and beside * (steps[1] or 0) > MOST_CHANNELS:
+        return None
+    shape: list[Dim] = [*x.shape[:first], size[0], steps[0] or 1, size[1], steps[1] or 1, *x.shape[first + 2 :]]
+    blocks, result = reshape(x, shape), (*x.shape[:first], *size, *x.shape[first + 2 :])
+
+    def pixels(row: int, column: int) -> Tensor:
+        starts, sizes = [0] * 6, list(shape)
+        starts[first + 1], starts[first + 3], sizes[first + 1], sizes[first + 3] = row, column, 1, 1
+        return astype(reshape(strided_slice(blocks, starts, sizes, (1,) * 6), result), float32)
+
+    return _weighted([(_weighted([(pixels(i, j), u) for i, u in rows]), v) for j, v in columns])
+
+
+def _weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
+    """The sum of terms, each times its weight, as `tap_sum` computes it."""
+    (x, w), *others = terms
+    total = mul(x, w)
+    for x, w in others:
+        total = fma(x, w, total)
+    return total
+
+
+def _whole_step(n: Dim, out: Dim) -> int | None:
+    """How many of n pixels each of `out` stands for, if that is known and whole."""
+    return n // out if isinstance(n, int) and isinstance(out, int) and out and n % out == 0 else None
+
+
+def _block_taps(step: int | None, filter: str, antialias: bool) -> list[tuple[int, float]]:
+    """(place in a block of `step` pixels, weight) of the taps along an axis, if they are the same in each block and lie inside; else none."""
+    if step is None:
+        return []
+    if filter == "area":
+        return [(i, 1 / step) for i in range(step)]
+    if filter == "linear" and not antialias and step % 2 == 0:  # half-way between two pixels
+        return [(step // 2 - 1, 0.5), (step // 2, 0.5)]
+    return []
+
+
+def _along(x: Tensor, out: Dim, filter: str, antialias: bool, result: DType | None = None) -> Tensor:
+    """(M, N, C) -> (M, out, C), as pixels of the dtype `result` where it is given."""
     d = computed_in(x.dtype)
     if antialias:
         index, weight = _taps(x.shape[1], out, filter, d)
     else:
         taps = taps_between(x.shape[1], out, "bicubic" if filter == "cubic" else filter, False, d)
         index, weight = (reshape(stack(list(t), 0), (1, len(t), out)) for t in taps)
-    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weights_for(x, weight)), (0, 2, 1))
+    y = tap_sum(permute(x, (0, 2, 1)), None, index, weights_for(x, weight))
+    return permute(y if result is None else as_pixels(y, result), (0, 2, 1))
 
 
 def _span(n: Dim, out: Dim, filter: str) -> tuple[Dim, Dim, Dim, Dim]:

@@ -25,12 +25,14 @@ from tengen.base.dtype import DType, int64
 from tengen.kernels.axes import memory_order, store_at
 from tengen.kernels.indexing.gather import in_range, place
 from tengen.kernels.indexing.scatter import OWNED_ELEMENTS
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
+from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, equal, fma, maximum, minimum, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, fma, maximum, minimum, select, splat
 
+MOST_TURNED_BYTES = 256 << 10  # of LANES rows of an image that lie transposed in scratch memory
 UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes through more
 
 
@@ -105,6 +107,32 @@ class TapSum(Source):
             sum_.set(k.let(fma(w, v, sum_.value)))
         return cast(k.let(sum_.value), self.dtype)
 
+    def beside(self, k: KernelBuilder, q: Expr, channels: int) -> list[Expr]:
+        """The sums of all channels for the result q, of the first LANES rows. Where taps lie and what they weigh is loaded once."""
+        places, n, d = [At((0, c, q), 0) for c in range(channels)], as_int(self.taps), self.tap.dtype
+
+        def terms(t: Index) -> list[tuple[Expr, Expr]]:
+            known = self._known(k, self._tap_at(places[0], t))
+            return [self._tap(k, at, t, known) for at in places]
+
+        if n is not None and n <= UNROLLED_TAPS:
+            totals = [const(0, d, LANES)] * channels
+            for t in range(n):
+                totals = [k.let(fma(w, v, total) if t else w * v) for (v, w), total in zip(terms(t), totals)]
+            return [k.let(cast(x, self.dtype)) for x in totals]
+        sums = [k.var(k.let(w * v), name="sum") for v, w in terms(0)]
+        with k.loop(1, self.taps, name="tap") as t:
+            for sum_, (v, w) in zip(sums, terms(t)):
+                sum_.set(k.let(fma(w, v, sum_.value)))
+        return [k.let(cast(x.value, self.dtype)) for x in sums]
+
+    def launch(self, lo, final, out, name):
+        x = self.tap.x.array if isinstance(self.tap.x, Leaf) else None
+        if x is None or self.tap.image is not None or not _rows_fit(lo, self, x, out):
+            return False
+        _rows(lo, self, x, final, out, name)
+        return True
+
     def _key(self, at: At) -> tuple:
         return (self, at.coords[0], *at.coords[2:])
 
@@ -122,6 +150,61 @@ class TapSum(Source):
         there = self._tap_at(at, t)
         where, w = known or self._known(k, there)
         return self.tap.read(k, there, where), splat(w) if at.lanes > 1 else w
+
+
+def _rows_fit(lo: Lowering, s: TapSum, x: Array, out: Array) -> bool:
+    """Whether the lanes of a vector are better rows (axis 0 of the image) than the few channels, or the pixels, of one: there are as many,
+    a row and its result are dense, all have the same taps, and LANES rows fit a processor's L2."""
+    rows, channels, pixels, results = (as_int(d) for d in (*x.shape, product(out.shape[2:])))
+    if lo.target is None or not lo.target.hosts or None in (rows, channels, pixels, results) or len(out.shape) != 3:
+        return False
+    dense = all(as_int(a.strides[2]) == channels and (channels == 1 or as_int(a.strides[1]) == 1) for a in (x, out))
+    alone = all(as_int(part.shape[0]) == 1 for part in (s.tap.index, s.weight))
+    small = 0 < channels < LANES and channels * pixels * LANES * x.dtype.size <= MOST_TURNED_BYTES
+    return dense and alone and small and rows >= LANES and results >= LANES and x.dtype.size <= 4
+
+
+def _rows(lo: Lowering, s: TapSum, x: Array, final: Source, out: Array, name: str) -> None:
+    """Launches out = `final`, a function of `s`, with rows in the lanes:
+
+        for each piece = LANES rows of the image:
+            turned[p, c, lanes] = x[rows, c, p]                      # squares, transposed in registers
+            for LANES results q at a time:
+                for each of them, and each channel c:
+                    made[q, c, lanes] = final of the sum over t of weight[t, q] * turned[index[t, q], c, lanes]
+                out[rows, c, q] = made[q, c, lanes]                  # transposed again
+    """
+    k = lo.kernel(name)
+    rows, channels, pixels, results = (as_int(d) or 0 for d in (*x.shape, out.shape[2]))
+    first = k.let(k.split(cdiv(rows, LANES)) * LANES)
+    many = k.let(minimum(const(rows) - first, LANES))
+    turned = k.scratch("turned", x.dtype, cdiv(pixels * channels, LANES) * LANES * LANES)
+    start = lambda j: k.let(minimum(first + j, rows - 1) * x.strides[0] + x.offset)  # past the last row: that one again
+    for i, count in k.vector_loop(0, pixels * channels, "column"):
+        read = lambda j, i=i, count=count: k.load(k.read(x), start(j) + i, LANES, count)
+        transpose_square(k, x.dtype, read, lambda j, v, i=i: k.store(turned, (i + j) * LANES, v), count is not None)
+    k.local["turned"] = turned
+    there = Array("turned", x.dtype, x.shape, (1, LANES, LANES * channels))
+    inner = TapSum(Leaf(there), None, s.tap.index, s.weight, rows)
+    made = k.scratch("made", out.dtype, LANES * LANES * channels)
+    lines = k.scratch("lines", out.dtype, LANES * LANES * channels)
+    for block, some in k.vector_loop(0, results, "block"):
+        with k.loop(0, LANES if some is None else some, name="q") as q:
+            for c, v in enumerate(inner.beside(k, k.let(block + q), channels)):
+                at = At((0, c, block + q), 0)
+                at.memo[s] = v
+                k.store(made, (q * channels + c) * LANES, final.at(k, at))
+        for part in range(channels):
+            read = lambda j, part=part: k.load(made, (j + part * LANES) * LANES, LANES)
+            write = lambda j, v, part=part: k.store(lines, (j * channels + part) * LANES, v)
+            transpose_square(k, out.dtype, read, write, some is not None)
+        end = LANES * channels if some is None else some * channels
+        with k.loop(0, many, name="row") as row:
+            to = k.let((first + row) * out.strides[0] + block * channels + out.offset)
+            for part in range(channels):
+                left = None if some is None else end - part * LANES
+                k.store(k.write(out), to + part * LANES, k.load(lines, (row * channels + part) * LANES, LANES), left)
+    lo.launch(k)
 
 
 class TapProducts(Source):
