@@ -176,8 +176,9 @@ class Optimizer(Checked, Watched):
         """Adds parameters with hyperparameters of their own.
 
         Errors: TypeError for what is neither a Parameter nor a tensor that requires a gradient by itself;
-            ValueError for a parameter given twice, for names of some parameters alone, and for hyperparameters that are not there or out of range. Where PyTorch's dialect is
-            loaded, and of a group of another optimizer, those that are not there are kept and not read
+            ValueError for a parameter given twice, for names of some parameters alone, and for hyperparameters that are not there or
+            out of range. Where PyTorch's dialect is loaded, and of a group of another optimizer, those that are not there are kept
+            and not read
         """
         known = [*self.defaults, "params", *_FREE]
         odd = [] if self.takes_any_setting or isinstance(param_group, ParamGroup) else [name for name in param_group if name not in known]
