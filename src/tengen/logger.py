@@ -5,16 +5,20 @@ In: names of loggers, a level, a file. Out: `logging.Logger`s that write to stde
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["MegEngineLogFormatter", "enable_debug_log", "get_logger", "set_log_file", "set_log_level"]
+__all__ = [
+    "MegEngineLogFormatter", "enable_debug_log", "get_logger", "replace_mgb_log_level", "set_log_file", "set_log_level", "set_mgb_log_level",
+]  # fmt: skip
 
 _COLOURS = {logging.DEBUG: "36", logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31"}  # ANSI; others are plain
 _DATES = "%d %H:%M:%S"
 _made: dict[str | None, logging.Logger] = {}
-_level = logging.INFO
+_level = _native_level = logging.INFO
 _file: logging.StreamHandler | None = None
 
 
@@ -95,3 +99,21 @@ def set_log_level(level: int | str, update_existing: bool = True) -> None:
 def enable_debug_log() -> None:
     """`set_log_level` of DEBUG. What the compiler does is shown by TENGEN_DEBUG=1 to 5, see docs/architecture.md."""
     set_log_level(logging.DEBUG)
+
+
+def set_mgb_log_level(level: int | str) -> int:
+    """Sets the level of MegEngine's native library, which is kept and read by nothing here: kernels write no log, and TENGEN_DEBUG prints
+    what the compiler does. Returns the level before, INFO at first."""
+    global _native_level
+    before, _native_level = _native_level, logging.getLevelName(level) if isinstance(level, str) else level
+    return before
+
+
+@contextlib.contextmanager
+def replace_mgb_log_level(level: int | str) -> Iterator[None]:
+    """`set_mgb_log_level` for the length of a `with` block."""
+    before = set_mgb_log_level(level)
+    try:
+        yield
+    finally:
+        set_mgb_log_level(before)

@@ -322,3 +322,13 @@ def test_functions_work_in_traces_and_have_gradients():
     v, h = x.numpy(), 1e-6
     want = [(f(xp.asarray(v + h * e)).item() - f(xp.asarray(v - h * e)).item()) / (2 * h) for e in np.eye(3)]
     np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-8)
+
+
+def test_what_fills_an_array():
+    three = xp.asarray(3)
+    assert xp.full((2,), three).tolist() == [3, 3] and xp.full((2,), three).dtype == three.dtype
+    assert xp.full(2, xp.asarray(2.5), dtype=xp.int32).tolist() == [2, 2] and xp.full_like(xp.ones(2), three).tolist() == [3.0, 3.0]
+    assert xp.full((), np.float64(0.5)).tolist() == 0.5 and xp.full((0, 2), three).shape == (0, 2)
+    for bad in (xp.ones(2), "3", None):
+        with pytest.raises(DTypeError, match="a Python number, or an array without axes"):
+            xp.full(2, bad)

@@ -291,6 +291,12 @@ def test_jvp():
     np.testing.assert_allclose(pushed.T, jacobian(composed)(Tensor(x)).numpy(), rtol=1e-12)
     with pytest.raises(ShapeError, match="tangent 0 has the shape"):
         jvp(composed, [Tensor(x)], [Tensor(v[:2])])
+    calls = {
+        "arguments": lambda: jvp(composed, Tensor(x[None]), [Tensor(v)]), "tangents": lambda: hvp(composed, [Tensor(x)], Tensor(v)),
+    }  # fmt: skip
+    for what, call in calls.items():
+        with pytest.raises(GradientError, match=f"the {what} are one tensor, .*a list"):  # whose rows are no arguments
+            call()
     with pytest.raises(GradientError, match="1 arguments and 2 tangents"):
         jvp(composed, [Tensor(x)], [Tensor(v), Tensor(v)])
     with pytest.raises(GradientError, match="argument 0 is"):

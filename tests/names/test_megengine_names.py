@@ -2,6 +2,7 @@
 The list can only become shorter: a name in it that exists is an error, and so is one that neither exists nor is in it."""
 
 import importlib
+import logging
 import math
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ import tengen
 import tengen.functional as F
 from tengen import Parameter, Tensor
 from tengen.autodiff import GradManager
+from tengen.base.errors import ArgumentError, UsageWarning
 
 INTERNAL = "MegEngine's own insides or tools, not for programs"
 HARDWARE = "for hardware or a compiler that Tengen has no programs for"
@@ -26,7 +28,6 @@ NOT_HERE = {
     ),
     "megengine: check_misc": INTERNAL,
     "functional.external": HARDWARE,
-    "functional.debug_param": f"{SETTING}: kernels are chosen by rules, and `tengen.tune` measures",
     "functional.einsum": INTERNAL,
     "data.transform: CudaTransform": HARDWARE,
     "jit: xla_trace": HARDWARE,
@@ -40,7 +41,7 @@ NOT_HERE = {
     "xla": HARDWARE,
     "experimental": HARDWARE,
     "amp: Xla_GradScaler": HARDWARE,
-    "logger: MegBrainLogFormatter call_countlog_func replace_mgb_log_level set_mgb_log_level": (
+    "logger: MegBrainLogFormatter call_countlog_func": (
         "of the log that MegEngine's native library writes; here TENGEN_DEBUG prints"
     ),
     "serialization: dmap": "maps names of devices in a file; files here name none",
@@ -98,7 +99,7 @@ def test_the_list_names_what_megengine_has():
 def test_the_count_grows():
     """How many of MegEngine's names exist here: raise it with each change that adds some."""
     here = sum(hasattr(home, n) for ns, some in NAMES.items() if (home := namespace(ns)) is not None for n in some)
-    assert here >= 752, here
+    assert here >= 759, here
 
 
 X = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
@@ -153,3 +154,17 @@ def test_members_of_tensor():
         gm.backward((+t * t).sum())
     assert t.grad.tolist() == [3.0]
     assert not t.requires_grad and Parameter([1.0]).requires_grad and not Parameter([1]).requires_grad
+
+
+def test_settings_of_kernels_and_of_the_native_log():
+    from tengen import logger
+
+    chosen = F.debug_param
+    assert chosen.get_execution_strategy() == chosen.Strategy.HEURISTIC | chosen.Strategy.REPRODUCIBLE
+    with pytest.warns(UsageWarning, match="tengen.tune measures"):
+        chosen.set_execution_strategy("PROFILE_REPRODUCIBLE")
+    with pytest.raises(ArgumentError, match="'FAST' of 'HEURISTIC_FAST' must be one of HEURISTIC"):
+        chosen.set_conv_execution_strategy("HEURISTIC_FAST")
+    with logger.replace_mgb_log_level("ERROR"):
+        assert logger.set_mgb_log_level(logging.DEBUG) == logging.ERROR
+    assert logger.set_mgb_log_level("INFO") == logging.INFO

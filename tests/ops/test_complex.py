@@ -238,6 +238,7 @@ FREE = {  # (function, real part, imaginary part): results whose sign, or a zero
     "cosh": "-0.0 inf, -0.0 -inf, -0.0 nan, nan -0.0", "asin": "inf nan, -inf nan", "acos": "inf nan, -inf nan", "atan": "inf nan, -inf nan",
     "sin": "inf -inf, -inf -inf, nan 0.0, nan inf, nan -0.0, nan -inf", "cos": "inf 0.0, -inf 0.0, nan 0.0, nan -0.0, 0.0 nan",
     "tan": "-inf inf, -inf -inf, nan 0.0, nan -0.0",
+    "acosh": "0.0 nan, -0.0 nan",  # of Python NaN; NaN + pi / 2 i in C11 and in the array API, as i times acos is
 }  # fmt: skip
 NUMPYS = {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "asin": "arcsin", "acos": "arccos", "atan": "arctan"}
 
@@ -269,6 +270,11 @@ def test_special_values(name):
         if not open_ and not (_alike(g.real, w.real) and _alike(g.imag, w.imag)):
             wrong.append((z, complex(g), w))
     assert not wrong
+
+
+def test_acosh_of_an_unknown_imaginary_number():
+    got = F.acosh(Tensor(np.array([complex(0.0, np.nan), complex(-0.0, np.nan), complex(1.0, np.nan)]))).numpy()
+    assert np.isnan(got.real).all() and (got.imag[:2] == np.pi / 2).all() and np.isnan(got.imag[2])
 
 
 MEASURED = "exp expm1 log log2 log10 log1p sqrt rsqrt sinh cosh tanh sin cos tan asinh acosh atanh asin acos atan reciprocal"

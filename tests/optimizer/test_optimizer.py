@@ -110,6 +110,7 @@ def test_groups_and_errors():
         (lambda: opt.add_param_group({"params": [a]}), ValueError, "two groups"), (lambda: optim.SGD([a], lr=-1.0), ValueError, "negative"),
         (lambda: optim.SGD([a], lr=1.0, nesterov=True), ValueError, "nesterov needs a momentum"),
         (lambda: optim.Adam([a], lr=1.0, betas=(1.0, 0.9)), ValueError, "out of range"),
+        (lambda: optim.SGD([("b", b), b], lr=1.0), ValueError, "with names and without"),
         (lambda: optim.SGD([b, b], lr=1.0), ValueError, "given twice"), (lambda: optim.SGD([b], lr="1"), ValueError, "lr='1' must be a finite"),
         (lambda: optim.AdamW([b], lr=float("nan")), ValueError, "lr=nan must be a finite"),
         (lambda: optim.SGD([{"params": [b], "weight_decay": -1}], lr=1.0), ValueError, "weight_decay=-1"),

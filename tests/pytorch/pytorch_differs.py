@@ -150,7 +150,9 @@ EXPECTED: list[tuple[str, str, str, str]] = [
     ("index_reduce.prod", "refused", "has no gradient in mode", "no gradient of products at places"),
     ("optim.ASGD", "numbers", "", "PyTorch keeps eta and mu in float32 for parameters of float64"),
     ("optim.NAdam", "numbers", "", "PyTorch keeps mu_product in float32 for parameters of float64"),
-    ("optim.", "other error", "param names are missing", "pairs of a name and a parameter are another error"),
+    ("optim.Muon", "other error", "an optimizer updates Parameters", "a tensor that requires no gradient is told first"),
+    ("nn.Embedding", "other error", "must be at least 1", "an extent that cannot be is a ValueError"),
+    ("optim.", "not raised", "should be with/without names. cannot add", "a group keeps no names of its parameters"),
     ("optim.Muon", "numbers", "", "its iteration is in the parameter's dtype: docs/pytorch.md"),
 ]
 

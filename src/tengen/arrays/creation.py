@@ -24,12 +24,15 @@ def _float(dtype: DType | None) -> DType:
 
 
 def _default(value: Any) -> DType:
-    """The dtype of a Python number that names none."""
+    """The dtype of a Python number that names none, such as NumPy's float64, which is a float; that of an array without axes."""
+    if isinstance(value, Tensor) and not value.ndim:
+        return value.dtype
     kinds = {bool: bool_, int: DEFAULTS["integral"], float: DEFAULTS["real floating"], complex: DEFAULTS["complex floating"]}
-    found = kinds.get(type(value))
-    if found is None:
-        raise DTypeError(f"a fill value must be a Python number, got a {type(value).__name__}")
-    return found
+    for kind, found in kinds.items():
+        if isinstance(value, kind):
+            return found
+    said = value._layout.type if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    raise DTypeError(f"a fill value must be a Python number, or an array without axes, got {said}")
 
 
 def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -111,14 +114,19 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType |
 
 
 def full(shape: Shape, fill_value: complex, *, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """An array of one number, of its default dtype where none is given."""
-    default = _default(fill_value)
-    return REGISTRY["full"](shape, fill_value, default if dtype is None else dtype, device)
+    """An array of one number, of its default dtype where none is given. SciPy passes arrays without axes, too."""
+    d = _default(fill_value) if dtype is None else dtype
+    if isinstance(fill_value, Tensor):
+        return full_like(empty(shape, dtype=d, device=device), fill_value)
+    return REGISTRY["full"](shape, fill_value, d, device)
 
 
 def full_like(x: Tensor, /, fill_value: complex, *, dtype: DType | None = None, device: Any = None) -> Tensor:
     """An array of x's shape and dtype that holds one number."""
     _default(fill_value)
+    if isinstance(fill_value, Tensor):
+        filled = REGISTRY["broadcast_to"](fill_value, array("full_like", x).shape)
+        return REGISTRY["astype"](filled, x.dtype if dtype is None else dtype)
     return REGISTRY["full_like"](array("full_like", x), fill_value, dtype, device)
 
 

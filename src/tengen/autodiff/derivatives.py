@@ -20,6 +20,9 @@ def _as_list(x: Any) -> list[Any]:
 
 
 def _check_tangents(name: str, primals: Sequence[Any], tangents: Sequence[Any]) -> None:
+    for what, given in (("arguments", primals), ("tangents", tangents)):
+        if isinstance(given, Tensor):
+            raise GradientError(f"{name}: the {what} are one tensor, {given._layout.type!r}; help: a list, [x] for a function of one argument")
     if len(primals) != len(tangents):
         raise GradientError(f"{name}: {len(primals)} arguments and {len(tangents)} tangents")
     for i, (x, t) in enumerate(zip(primals, tangents)):

@@ -271,6 +271,7 @@ def _(x: Any, y: Any) -> Parts:
     u, v = where(far, 0.0, x), where(far, 0.0, y)
     a, b = sqrt_parts(sub(u, 1.0), v), sqrt_parts(add(u, 1.0), v)
     re, im = e.asinh(add(mul(a[0], b[0]), mul(a[1], b[1]))), mul(atan2(a[1], b[0]), 2.0)
+    im = where(logical_and(equal(x, 0.0), isnan(y)), math.pi / 2, im)
     return where(far, _log_twice(x, y), re), where(far, atan2(y, x), im)
 
 

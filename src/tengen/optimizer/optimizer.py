@@ -107,6 +107,11 @@ class ParamGroup(Watched, dict):
         return ParamGroup, (dict(self), self._any)
 
 
+def _named(p: Any) -> bool:
+    """Whether it is a name and what has it, as `named_parameters()` gives them."""
+    return isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str)
+
+
 def _is_wide(p: Tensor) -> bool:
     return p.dtype is float64 or p.dtype is complex128
 
@@ -171,8 +176,9 @@ class Optimizer(Checked, Watched):
         """Adds parameters with hyperparameters of their own.
 
         Errors: TypeError for what is neither a Parameter nor a tensor that requires a gradient by itself;
-            ValueError for a parameter given twice, and for hyperparameters that are not there or out of range. Where PyTorch's dialect is
-            loaded, and of a group of another optimizer, those that are not there are kept and not read
+            ValueError for a parameter given twice, for names of some parameters alone, and for hyperparameters that are not there or
+            out of range. Where PyTorch's dialect is loaded, and of a group of another optimizer, those that are not there are kept
+            and not read
         """
         known = [*self.defaults, "params", *_FREE]
         odd = [] if self.takes_any_setting or isinstance(param_group, ParamGroup) else [name for name in param_group if name not in known]
@@ -184,7 +190,9 @@ class Optimizer(Checked, Watched):
             refuse(self, f"a group needs 'params', got {sorted(param_group)}")
         params = param_group["params"]
         given = [params] if isinstance(params, Tensor) else list(params)
-        params = [p[1] if isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) else p for p in given]
+        params = [p[1] if _named(p) else p for p in given]
+        if any(map(_named, given)) and not all(map(_named, given)):
+            raise ValueError(f"{type(self).__name__} got parameters with names and without; help: net.named_parameters(), or net.parameters()")
         own: set[int] = set()
         for p in params:
             if not isinstance(p, Parameter) and (not isinstance(p, Tensor) or leaf_of(p) is None):

@@ -137,6 +137,16 @@ def cpu(self: Tensor) -> Tensor:
     return to(self, "cpu")
 
 
+def _divmod(self: Tensor, other: Any) -> tuple[Tensor, Tensor]:
+    """(self // other, self % other)."""
+    return self // other, self % other
+
+
+def _rdivmod(self: Tensor, other: Any) -> tuple[Tensor, Tensor]:
+    """(other // self, other % self)."""
+    return other // self, other % self
+
+
 def operators(op: Op) -> dict[str, Callable]:
     """The special methods of Tensor that an op is by its operator, by name."""
     name = op.operator
@@ -174,6 +184,7 @@ def install() -> None:
     Tensor.imag = property(REGISTRY["imag"].call, doc="The imaginary parts: a view of complex numbers; zeros of what is not complex.")
     Tensor.mH = property(lambda self: REGISTRY["conj"](_matrices(self, "mH")), doc="Each matrix transposed and conjugated.")
     Tensor.__round__ = Tensor.round = rounded
+    Tensor.__divmod__, Tensor.__rdivmod__ = _divmod, _rdivmod
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))
     for name, instead in ELSEWHERE.items():

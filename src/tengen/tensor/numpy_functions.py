@@ -44,6 +44,13 @@ def _reduction(name: str) -> Callable:
     return call
 
 
+def _spread(name: str) -> Callable:
+    def call(a, axis=None, dtype=None, ddof=0, keepdims=False, correction=None):
+        return _cast(REGISTRY[name](_cast(a, dtype), axis, keepdims, ddof if correction is None else correction), dtype)
+
+    return call
+
+
 def rounded(x: Tensor, decimals: int = 0) -> Tensor:
     """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers.
 
@@ -59,7 +66,9 @@ def rounded(x: Tensor, decimals: int = 0) -> Tensor:
 
 
 FUNCTIONS: dict[Callable, Callable] = {
-    **{getattr(np, name): _reduction(name) for name in ("sum", "prod", "mean", "std", "var", "max", "min")},
+    **{getattr(np, name): _reduction(name) for name in ("sum", "prod", "mean", "max", "min")},
+    np.std: _spread("std"),
+    np.var: _spread("var"),
     np.amax: _reduction("max"),
     np.amin: _reduction("min"),
     np.all: lambda a, axis=None, keepdims=False: REGISTRY["all"](a, axis, keepdims),

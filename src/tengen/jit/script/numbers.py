@@ -215,10 +215,4 @@ def _no_key(self: Number) -> int:
     )
 
 
-def _divmod(self: Number, other: Any) -> tuple[Any, Any]:
-    return self // other, self % other
-
-
 Number.__hash__ = _no_key
-Number.__divmod__ = _divmod
-Number.__rdivmod__ = lambda self, other: (other // self, other % self)
