@@ -165,6 +165,15 @@ def test_pads_to_a_length_that_crop_longer_ones(mode):
         assert model(x).numpy().tobytes() == net(x).numpy().tobytes() == want.tobytes()
 
 
+def test_the_larger_of_open_extents():
+    """At least one window of a short signal, at most four."""
+    m = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[k] y)
+        <int64[1] few = {1}, int64[1] many = {4}, int64[1] by = {3}, float one = {1}> {
+        s = Shape(x)  d = Div(s, by)  a = Max(d, few)  b = Min(many, a)  y = Expand(one, b) }""")
+    model = load(m)
+    assert [model(np.zeros(n, np.float32)).shape for n in (2, 6, 11, 30)] == [(1,), (2,), (3,), (4,)]
+
+
 def test_extents_that_exporters_leave_open_without_a_name():
     """Paddle's write -1 and "?": of such axes none is said to be equal to another."""
     m = node("Relu", [X], 13)

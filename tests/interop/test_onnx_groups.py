@@ -91,6 +91,13 @@ def test_known_numbers_are_the_scale_of_the_kernel(lines, scale):
     assert net.weights["f"].grad is not None and float(abs(net.weights["f"].grad)) > 0
 
 
+def test_products_of_halves_are_rounded_where_the_file_rounds_them():
+    lines = "f = Cast<to = 10>(half)  a = Mul(q, f)  s = MatMul(a, k)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
+    m = attention(f"half = Constant<value = float {{0.3}}>()  {lines}", kind="float16")
+    agree(m, {name: a.astype(np.float16) for name, a in (("q", Q), ("k", K), ("v", V))}, 1, rtol=2e-3)
+    assert [n.attrs["scale"] for n in load(m).graph.nodes if n.op == "attention"] == [1.0]
+
+
 def test_operands_that_are_scaled_otherwise():
     """Products of queries by other than a number are computed beside the kernel; what others read too is no part of the group."""
     behind = "s = MatMul(a, k)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
