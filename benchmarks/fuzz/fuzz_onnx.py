@@ -54,6 +54,15 @@ SEEDS = [
        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) k = DequantizeLinear(w, s, n) c = Conv(d, k) r = Relu(c)
        p = QuantizeLinear(r, t, z) e = DequantizeLinear(p, t, z) a = Add(e, e) b = QuantizeLinear(a, t, z) f = DequantizeLinear(b, t, z)
        m = MaxPool <kernel_shape = [2, 2]> (f) o = QuantizeLinear(m, t, z) y = DequantizeLinear(o, t, z) }}""",
+    f"""net (float[2, 3, 4] q, float[2, 4, 5] k, float[2, 5, 2] v) => (float[2, 3, 2] y) <float[3, 5] m = {ONES(15)}> {{
+       f = Constant <value = float {{0.5}}> () a = Mul(q, f) b = Mul(f, k) s = MatMul(a, b) t = Mul(s, f) u = Add(t, m)
+       w = Softmax <axis = -1> (u) y = MatMul(w, v) }}""",
+    """net (float[n, 3] x) => (float[n, 3] y) { r = Constant <value = float {1.4142135}> () h = Constant <value = float {0.5}> ()
+       one = Constant <value = float {1.0}> () d = Div(x, r) e = Erf(d) p = Add(e, one) g = Mul(x, p) y = Mul(g, h) }""",
+    """net (float[n] x) => (float[k] y) { zero = Constant <value = float {0.0}> () one = Constant <value = float {1.0}> ()
+       at = Constant <value = int64 {0}> () s = Shape(x) d = Gather(s, at) f = Cast <to = 1> (d) r = Range(zero, f, one) y = Add(r, r) }""",
+    """net (float[n] x) => (float[k] y) <int64[1] to = {9}, int64[1] front = {0}> { s = Shape(x) d = Sub(to, s) m = Max(d, front)
+       p = Concat <axis = 0> (front, m) y = Pad(x, p) }""",
 ]  # fmt: skip
 WORDS = ["", "x", "y", "w", "a", "Relu", "Conv", "Reshape", "If", "Loop", "Scan", "com.microsoft", "ai.onnx.ml", "../../etc/passwd", "a" * 300]
 NUMBERS = [0, 1, -1, 2, 3, 7, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63)]

@@ -352,7 +352,7 @@ def stft(
             there. normalized: divided by the root of n_fft. onesided: F = n_fft // 2 + 1, else n_fft; default: for real signals.
         return_complex: False gives (..., 2), the real and imaginary parts.
     Errors: ShapeError for other numbers of axes, for signals that are too short, and for windows that do not fit; DTypeError for a one-sided
-        transform of complex numbers; Undecided in a trace where the signal's length is open
+        transform of complex numbers; SizeError of a traced function for signals of an open length that are too short
 
     >>> from tengen import functional as F, fft
     >>> fft.stft(F.ones(16), 8, window=F.hann_window(8)).shape
@@ -365,10 +365,8 @@ def stft(
     if center:
         side = n_fft // 2
         x = REGISTRY["pad"](x, (*((0, 0),) * (x.ndim - 1), (side, side)), pad_mode)
-    length = as_int(x.shape[-1])
-    if length is None:
-        raise Undecided(f"the length {x.shape[-1]} of a signal must be known when it is compiled")
-    if n_fft < 1 or hop < 1 or length < n_fft:
+    length = x.shape[-1]
+    if n_fft < 1 or hop < 1 or ((known := as_int(length)) is not None and known < n_fft):
         raise ShapeError(f"stft: a signal of {length} points (with padding) has no windows of n_fft={n_fft} at a distance of {hop}")
     numbers = lambda count: REGISTRY["arange"](count, dtype="int64")  # positions are computed: of long signals they are more than the signal
     at = numbers(1 + (length - n_fft) // hop).reshape(-1, 1) * hop + numbers(n_fft)

@@ -144,6 +144,47 @@ def test_shapes_of_open_extents_are_outputs():
     beside_onnxruntime("Einsum", [X, X[0, 0].T], 12, equation="b c i j, j k -> b c k i")
 
 
+def test_backwards_slices_of_open_extents():
+    """Steps of -1 are the same elements forwards, turned around; an axis without elements has none."""
+    most = -(1 << 62)
+    for lo, hi, n in ((4, most, 6), (4, 1, 9), (-1, 2, 6), (-1, most, 0)):
+        x = np.arange(2 * n, dtype=np.float32).reshape(2, n)
+        beside_onnxruntime("Slice", [x, *map(np.array, ([lo], [hi], [1], [-1]))], 13, known=[1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge"])
+def test_pads_to_a_length_that_crop_longer_ones(mode):
+    """What is to be added is computed from an open extent, and below 0 for some of them, as for sound of 30 seconds in Whisper."""
+    m = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]> g (float[b, n] x) => (float[b, k] y)
+        <int64[1] to = {{9}}, int64[2] front = {{0, 1}}, int64[1] zero = {{0}}> {{
+        s = Shape<start = 1>(x)  d = Sub(to, s)  p = Concat<axis = 0>(front, zero, d)  y = Pad<mode = "{mode}">(x, p) }}""")
+    model, net = load(m), to_module(m)
+    for n in (1, 8, 9, 10, 23):
+        x = R.standard_normal((2, n)).astype(np.float32)
+        want = np.pad(x[:, :9], ((0, 0), (1, max(0, 9 - n))), mode)
+        assert model(x).numpy().tobytes() == net(x).numpy().tobytes() == want.tobytes()
+
+
+def test_the_larger_of_open_extents():
+    """At least one window of a short signal, at most four."""
+    m = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[k] y)
+        <int64[1] few = {1}, int64[1] many = {4}, int64[1] by = {3}, float one = {1}> {
+        s = Shape(x)  d = Div(s, by)  a = Max(d, few)  b = Min(many, a)  y = Expand(one, b) }""")
+    model = load(m)
+    assert [model(np.zeros(n, np.float32)).shape for n in (2, 6, 11, 30)] == [(1,), (2,), (3,), (4,)]
+
+
+def test_extents_that_exporters_leave_open_without_a_name():
+    """Paddle's write -1 and "?": of such axes none is said to be equal to another."""
+    m = node("Relu", [X], 13)
+    for d, given in zip(m.graph.input[0].type.tensor_type.shape.dim, (-1, 3, "?", "?")):
+        d.dim_param = "" if isinstance(given, int) else given
+        if isinstance(given, int):
+            d.dim_value = given
+    model = load(m)
+    assert str(model.inputs[0]) == "x0: f32[x0_0,3,x0_2,x0_3]" and model(X).numpy().tobytes() == np.maximum(X, 0).tobytes()
+
+
 def test_open_extents_that_can_have_one_value():
     """Channels beside weights, axes that are squeezed: the program takes those alone, and says so."""
     w = [R.standard_normal(3).astype(np.float32) for _ in range(3)]
@@ -282,6 +323,7 @@ def test_windows_wider_than_a_known_array_may_be():
 def test_transforms_of_windows_of_a_signal_without_an_axis_of_parts():
     """As PyTorch exports torch.stft; positions of long signals are computed when the program runs."""
     x, w = R.standard_normal((2, 40)).astype(np.float32), np.hanning(8).astype(np.float32)
+    beside_onnxruntime("STFT", [x, np.array(3), w], 17, known=[1, 2], onesided=1)  # of open lengths
     beside_onnxruntime("STFT", [x, np.array(3), w], 17, known=[1, 2], opened=False, onesided=1)
     beside_onnxruntime("STFT", [x[..., None], np.array(4), None, np.array(8)], 17, known=[1, 3], opened=False, onesided=0)
     text = "net (float[1, 100000000] x, float[64] w) => (float[1, k, 33, 2] y) <int64 step = {1}> { y = STFT(x, step, w) }"

@@ -91,6 +91,13 @@ def test_known_numbers_are_the_scale_of_the_kernel(lines, scale):
     assert net.weights["f"].grad is not None and float(abs(net.weights["f"].grad)) > 0
 
 
+def test_products_of_halves_are_rounded_where_the_file_rounds_them():
+    lines = "f = Cast<to = 10>(half)  a = Mul(q, f)  s = MatMul(a, k)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
+    m = attention(f"half = Constant<value = float {{0.3}}>()  {lines}", kind="float16")
+    agree(m, {name: a.astype(np.float16) for name, a in (("q", Q), ("k", K), ("v", V))}, 1, rtol=2e-3)
+    assert [n.attrs["scale"] for n in load(m).graph.nodes if n.op == "attention"] == [1.0]
+
+
 def test_operands_that_are_scaled_otherwise():
     """Products of queries by other than a number are computed beside the kernel; what others read too is no part of the group."""
     behind = "s = MatMul(a, k)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
@@ -211,3 +218,20 @@ def test_gelu(name):
     model = load(m)
     np.testing.assert_allclose(model(Tensor(x)).numpy(), ReferenceEvaluator(m).run(None, {"x": x})[0], rtol=2e-5, atol=2e-7)
     assert any("erf" == n.op for n in model.graph.nodes) == (name in OTHERS)
+
+
+@pytest.mark.parametrize("kind, to", [("float", 1), ("double", 11)])
+@pytest.mark.parametrize("more", ["y = Add(r, half)", "t = Add(r, half)  y = Add(t, f)"], ids=["read once", "the cast is read too"])
+def test_positions_up_to_an_open_extent(kind, to, more):
+    """Places of pixels, as YOLO's exporters write them: of any picture by one program; of other numbers the file's Range."""
+    m = of(f"""g (float[n] x) => ({kind}[k] y) {{ zero = Constant<value = {kind} {{0.0}}>()  one = Constant<value = {kind} {{1.0}}>()
+        half = Constant<value = {kind} {{0.5}}>()  at = Constant<value = int64 {{0}}>()  s = Shape(x)  d = Gather(s, at)
+        f = Cast<to = {to}>(d)  r = Range(zero, f, one)  {more} }}""")
+    model, net = load(m), to_module(m)
+    for n in (5, 1, 0):
+        want = ReferenceEvaluator(m).run(None, {"x": np.zeros(n, np.float32)})[0]
+        got = [run(np.zeros(n, np.float32)).numpy() for run in (model, net)]
+        assert all(g.dtype == want.dtype and g.tobytes() == want.tobytes() for g in got)
+    halves = of("""g (float[n] x) => (float[k] y) { zero = Constant<value = float {0.0}>()  by = Constant<value = float {0.5}>()
+        at = Constant<value = int64 {0}>()  s = Shape(x)  d = Gather(s, at)  f = Cast<to = 1>(d)  y = Range(zero, f, by) }""")
+    assert to_module(halves)(np.zeros(2, np.float32)).numpy().tolist() == [0, 0.5, 1, 1.5]

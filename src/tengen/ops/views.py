@@ -169,7 +169,8 @@ def flip(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """
     x = dispatch.tensor(inp)
     axes = normalize_axes(axis, x.ndim)
-    starts = tuple(d - 1 if i in axes and as_int(d) != 0 else 0 for i, d in enumerate(x.shape))
+    last = lambda d: max(0, d - 1) if isinstance(d, int) else maximum(d - 1, 0)  # 0 of an axis without elements
+    starts = tuple(last(d) if i in axes else 0 for i, d in enumerate(x.shape))
     return strided_slice(x, starts, x.shape, tuple(-1 if i in axes else 1 for i in range(x.ndim)))
 
 

@@ -2,10 +2,11 @@
 
     MatMul(q, k^T) -> Mul or Div by a number -> Add a mask -> Softmax -> MatMul(., v)     becomes     ATTENTION
     x / sqrt(2) -> Erf -> Add 1 -> Mul by x -> Mul by 0.5                                 becomes     Gelu
+    n -> Cast to float32 or float64 -> Range from a to it by b, with whole a and b        becomes     POSITIONS
 
-Attention then stores no scores, and leaves out keys that a causal mask hides. In: a graph as it was read, whose nodes have as many operands
-and results as their operators take. Out: one with a node in place of each group. The node of an attention holds the group, and the Mul or Div
-that makes q or k, as PyTorch's exporter writes them: `ops/attention.py` runs it as it is where its shapes or dtypes are others.
+Attention then stores no scores, and leaves out keys that a causal mask hides; and n may be an extent that is open. In: a graph as it was read,
+whose nodes have as many operands and results as their operators take. Out: one with a node in place of each group, which holds the group's
+nodes: `ops/` runs these where shapes or dtypes are others. A Mul or Div that makes q or k, as in PyTorch's exports, belongs to attention's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 
 from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
 
-ATTENTION = "tengen.Attention"
+ATTENTION, POSITIONS = "tengen.Attention", "tengen.Positions"
+EXACT = (1, 11)  # float32 and float64, which hold every position
 MOST_STEPS = 5  # between the first product and Softmax, and between Softmax and the last product
 
 
@@ -40,8 +42,8 @@ def with_groups(graph: GraphOf) -> GraphOf:
     found: dict[int, NodeOf] = {}  # by the id of the group's last node
     gone: set[int] = set()
     for n in graph.nodes:
-        make: Callable[[NodeOf], tuple[NodeOf, Sequence[NodeOf]] | None] | None = {"Softmax": index.attention, "Erf": index.gelu}.get(n.what)
-        if make is not None and (made := make(n)) is not None:
+        rule = RULES.get(n.what)
+        if rule is not None and (made := rule(index, n)) is not None:
             one, group = made
             found[id(group[-1])] = one
             gone |= {id(m) for m in group[:-1]}
@@ -191,6 +193,17 @@ class Index:
         """Whether a product is that of x and 0.5."""
         return any(i == x and self.number(j) == 0.5 for i, j in zip(n.inputs, n.inputs[::-1]))
 
+    # -- positions -------------------------------------------------------------------------------------------------------
+    def positions(self, n: NodeOf) -> tuple[NodeOf, Sequence[NodeOf]] | None:
+        """(The positions up to an integer, the Cast of it and their Range), as exporters of YOLO write the places of pixels; or None."""
+        cast, ends = self.makers.get(n.inputs[1]), [self.number(n.inputs[i]) for i in (0, 2)]
+        if cast is None or cast.what != "Cast" or cast["to"] not in EXACT or not all(e is not None and e.is_integer() for e in ends):
+            return None
+        domain, op = POSITIONS.split(".")
+        inputs = (n.inputs[0], cast.inputs[0], n.inputs[2])
+        made = NodeOf(op, domain, n.name, inputs, n.outputs, {"nodes": (cast, n), "ends": [int(e) for e in ends]})
+        return made, [cast, n] if self.reader(cast) is n else [n]
+
     # -- values ----------------------------------------------------------------------------------------------------------
     def reader(self, n: NodeOf) -> NodeOf | None:
         """The only node that reads the only output of a node."""
@@ -212,3 +225,8 @@ class Index:
         maker = self.makers.get(name)
         a = self.arrays.get(name) if maker is None else maker.get("value", maker.get("value_float")) if maker.what == "Constant" else None
         return float(np.asarray(a).reshape(-1)[0]) if isinstance(a, (np.ndarray, float)) and np.size(a) == 1 else None
+
+
+RULES: dict[str, Callable[[Index, NodeOf], tuple[NodeOf, Sequence[NodeOf]] | None]] = {
+    "Softmax": Index.attention, "Erf": Index.gelu, "Range": Index.positions,
+}  # fmt: skip

@@ -344,9 +344,17 @@ class Reader:
         t = v.type.tensor_type
         shape = None
         if t.HasField("shape"):
-            shape = tuple(int(d.dim_value) if d.HasField("dim_value") else (name(d.dim_param) or None) for d in t.shape.dim)
+            shape = tuple(extent(d) for d in t.shape.dim)
         dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)) if t.elem_type else None
         return PortOf(name(v.name), shape, dtype)
+
+
+def extent(d: Any) -> int | str | None:
+    """An extent as it is declared: a number, a name, or None where nothing is said. Paddle's exporters write -1 and "?" for that: two axes
+    with "?" need not have the same extent."""
+    if d.HasField("dim_value"):
+        return int(d.dim_value) if d.dim_value >= 0 else None
+    return None if d.dim_param in ("", "?") else name(d.dim_param)
 
 
 def check_ports(n: Any, schema: SchemaOf) -> None:

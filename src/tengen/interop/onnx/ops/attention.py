@@ -50,8 +50,11 @@ def run(scope: Scope, nodes: Iterable[NodeOf], values: dict[str, Value]) -> None
 
 
 def factor(what: str, v: Value, x: Value) -> float | None:
-    """By what Mul or Div by a value multiplies x, where that is one number which is known while the network is recorded."""
-    if not (isinstance(x, Tensor) and isinstance(v, np.ndarray) and v.size == 1 and v.ndim <= len(x.shape) and v.dtype == x.dtype.numpy):
+    """By what Mul or Div by a value multiplies x, where that is one number which is known while the network is recorded. Not of numbers of
+    16 bits, whose products a file rounds to so many."""
+    if not isinstance(x, Tensor) or x.dtype.size < 4 or not isinstance(v, np.ndarray) or v.dtype != x.dtype.numpy:
+        return None
+    if v.size != 1 or v.ndim > len(x.shape):
         return None
     number = float(v.reshape(())[()])
     return None if number == 0 or not math.isfinite(number) else number if what == "Mul" else 1 / number

@@ -15,6 +15,7 @@ from tengen.interop.onnx.ops.codes import decode, encode
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import SMALL, Coded, Value, as_tensor, element_type, is_coded, is_text, known, value_of
+from tengen.loops.lang import Expr, maximum, minimum
 
 
 def all_known(*inputs: Value) -> bool:
@@ -117,9 +118,16 @@ def folded(array: Callable, tensor: Callable) -> Callable:
     return compute
 
 
+def of_extents(array: Callable, extents: Callable) -> Callable:
+    """A function of known arrays that compares their elements: of extents that are open, an expression stands for what is not known."""
+    one = lambda a, b: extents(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else array(a, b)
+    each = np.frompyfunc(one, 2, 1)
+    return lambda x, y: np.asarray(each(x, y), object) if object in (x.dtype, y.dtype) else array(x, y)
+
+
 op("Sum")(folded(operator.add, F.add))
-op("Max")(folded(np.maximum, F.maximum))
-op("Min")(folded(np.minimum, F.minimum))
+op("Max")(folded(of_extents(np.maximum, maximum), F.maximum))
+op("Min")(folded(of_extents(np.minimum, minimum), F.minimum))
 
 
 @op("Mean")

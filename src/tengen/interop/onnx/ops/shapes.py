@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tengen.functional as F
 from tengen.base.errors import Undecided
 from tengen.interop.networks.places import flat_places, grid_places, positive, product
+from tengen.interop.onnx.groups import POSITIONS
+from tengen.interop.onnx.ops.control import scoped
 from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -26,8 +28,11 @@ from tengen.interop.onnx.values import (
     shape_array,
     value_of,
 )  # fmt: skip
-from tengen.loops.lang import Expr, as_int, cdiv, unguarded
+from tengen.loops.lang import Expr, as_int, cdiv, maximum, unguarded
 from tengen.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tengen.interop.onnx.network import Scope
 
 AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here: an open axis is not cut there
 
@@ -200,8 +205,9 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
         if isinstance(extent, Expr) and step < 0:  # the whole axis, turned around: exporters' numbers for its ends
             lo = None if isinstance(lo, int) and (lo == -1 or lo >= AT_THE_END) else lo
             hi = None if isinstance(hi, int) and hi <= -AT_THE_END else hi
-            if step == -1 and lo is None and hi is None:
-                flipped.append(a)
+            if step == -1 and (lo is None or lo >= 0) and (hi is None or hi >= 0):
+                flipped.append(a)  # the same elements forwards
+                index[a % len(s)] = slice(None if hi is None else hi + 1, None if lo is None else lo + 1)
                 continue
             raise Undecided(f"where a slice from {lo} to {hi} in steps of {step} begins on an axis of extent {extent}")
         if step > 0 and isinstance(lo, int) and isinstance(hi, int) and hi <= lo and (hi < 0) == (lo < 0):
@@ -332,6 +338,17 @@ def range_(n: NodeOf, start: Value, limit: Value, delta: Value) -> Value:
     return as_tensor(np.arange(*ends).astype(dtype.numpy))
 
 
+@op(POSITIONS)
+@scoped
+def positions(scope: Scope, n: NodeOf, start: Value, limit: Value, delta: Value) -> Value:
+    """Range of floats up to an integer: computed as integers where that is an extent which is open."""
+    if isinstance(limit, np.ndarray) and limit.dtype == object:
+        (lo, by), dtype = n["ends"], as_tensor(start).dtype
+        return F.arange(lo, ints(limit)[0], by, dtype="int64").astype(dtype)
+    cast, made = n["nodes"]
+    return scope.compute(made, [start, *scope.compute(cast, [limit]), delta])
+
+
 @op("EyeLike")
 def eye_like(n: NodeOf, x: Value) -> Value:
     """Ones on a diagonal."""
@@ -444,14 +461,19 @@ def pad(n: NodeOf, x: Value, pads: Value = None, value: Value = None, axes: Valu
     before, after = [0] * len(s), [0] * len(s)
     for i, a in enumerate(where):
         before[a], after[a] = widths[i], widths[i + len(where)]
-    crop = tuple(slice(max(0, -lo), e - max(0, -hi)) for lo, hi, e in zip(before, after, s))
-    amounts = [(max(0, lo), max(0, hi)) for lo, hi in zip(before, after)]
+    crop = tuple(slice(at_least_0(-lo), e - at_least_0(-hi)) for lo, hi, e in zip(before, after, s))
+    amounts = [(at_least_0(lo), at_least_0(hi)) for lo, hi in zip(before, after)]
     mode = n.get("mode", "constant")
     if isinstance(x, np.ndarray):
         return np.pad(x[crop], amounts, mode, **({"constant_values": fill} if mode == "constant" else {}))
     t = as_tensor(x)
-    t = t[crop] if any(v < 0 for v in (*before, *after)) else t
+    t = t[crop] if any(isinstance(v, Expr) or v < 0 for v in (*before, *after)) else t
     return padded(t, amounts, mode, fill)
+
+
+def at_least_0(n: Any) -> Any:
+    """A number, or an extent that is open, or 0 where it is below."""
+    return maximum(n, 0) if isinstance(n, Expr) else max(0, n)
 
 
 def padded(t: Tensor, amounts: list[tuple[int, int]], mode: str, fill: Any) -> Tensor:
