@@ -13,6 +13,8 @@ from tengen.runtime import cache, pack, tiers
 from tengen.runtime.provenance import provenance
 
 WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
+
+
 def config_table() -> list[tuple[str, str]]:
     """(what, value) of everything that `show_config` shows."""
     rows = [("tengen", VERSION), ("python", f"{platform.python_version()} {sys.implementation.name}")]
