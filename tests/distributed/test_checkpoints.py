@@ -2,6 +2,7 @@
 written whole is told."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -135,8 +136,31 @@ def test_a_process_that_is_killed_at_any_call_leaves_the_old_one_or_the_new_one(
     assert done.returncode == 0 and done.stdout.startswith("kept"), done.stdout + done.stderr
 
 
+def _flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_one_of_the_first_version_is_read(folder):
+    """Whose manifest has the hash of each whole file."""
+    said = json.loads((folder / "manifest.json").read_text())
+    said["version"] = 1
+    for name, row in said["files"].items():
+        row["blake2b"] = hashlib.blake2b((folder / name).read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(said))
+    net = M.Linear(64, 64)
+    dist.load_checkpoint(folder, net=net)
+    said["version"] = 2
+    (folder / "manifest.json").write_text(json.dumps(said))
+    with pytest.raises(FileFormatError, match="is not what was written"):
+        dist.load_checkpoint(folder, net=net)
+
+
 @pytest.mark.parametrize("harm, words", [
     (lambda f: (f / "arrays-0").write_bytes(b"x" * (f / "arrays-0").stat().st_size), "arrays-0 is not what was written"),
+    (lambda f: _flip(f / "arrays-0", -1), "arrays-0: its checksum does not fit its content"),
+    (lambda f: _flip(f / "values", 20), "values is not what was written"), (lambda f: _flip(f / "values", 0), "values is not what was written"),
     (lambda f: (f / "values").write_bytes(b""), "values is not what was written"),
     (lambda f: (f / "arrays-0").unlink(), "arrays-0 is not there"), (lambda f: (f / "manifest.json").unlink(), "manifest.json is not there"),
     (lambda f: (f / "manifest.json").write_text("[" * 10_000), "manifest does not fit"),

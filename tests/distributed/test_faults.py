@@ -19,6 +19,7 @@ from tengen.transport import mpiexec
 
 PROGRAM = """
 import os, signal, sys, time
+import numpy as np
 from tengen import Tensor, distributed as dist, functional as F, module as M
 how, first = sys.argv[1], dist.get_rank() == 0
 F.distributed.all_reduce_sum(Tensor([1.0]))
@@ -33,13 +34,17 @@ if how == "breaks" and not first:
     class Broken:
         def test(self):
             raise RuntimeError("MPI_ERR_OTHER: the cable was pulled")
-    world().transport.alltoall = lambda *args: Broken()
-if how in ("breaks", "stops"):
-    net = dist.DataParallel(M.Linear(64, 64), micro_batches=2, overlap=how == "stops")
+    world().transport.alltoall = world().transport.barrier = lambda *args: Broken()
+if how == "breaks":
+    if len(sys.argv) > 2:  # by messages, as between machines
+        dist.WORLD.channel.segments = None
+    F.distributed.all_reduce_sum(Tensor(np.ones(5 << 20, np.float32)))  # more than shared memory takes at once
+if how == "stops":
+    net = dist.DataParallel(M.Linear(64, 64), micro_batches=2, overlap=True)
     net.requires_grad_()
     for x, in net.micro_batches(Tensor([[1.0] * 64] * 4)):
         net(x).sum().backward()
-        if how == "stops" and not first:
+        if not first:
             os.kill(os.getpid(), signal.SIGSTOP)
 if how == "slow" and not first:
     time.sleep(1.5)
@@ -70,9 +75,10 @@ def _ended(command, **env):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**mpiexec.environment(2), **env}, check=False)
 
 
-def test_a_network_that_fails_in_the_middle_of_a_collective_ends_all(job):
-    done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "breaks"])
-    assert done.returncode and "rank 1: gradients, 4160 elements of float32 failed in the middle" in done.stderr, done.stderr
+@pytest.mark.parametrize("way", [[], ["messages"]])
+def test_a_network_that_fails_in_the_middle_of_a_collective_ends_all(job, way):
+    done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "breaks", *way])
+    assert done.returncode and "rank 1: all_reduce_sum of f32[5242880] failed in the middle" in done.stderr, done.stderr
     assert "MPI_ERR_OTHER: the cable was pulled" in done.stderr and "go on from the last checkpoint" in done.stderr
 
 

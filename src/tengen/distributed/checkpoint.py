@@ -1,9 +1,9 @@
 """Checkpoints that several processes write together, and that any number of processes reads.
 
 A checkpoint is a folder. What is in it are whole, logical values: of each large array process r writes the r-th of R pieces, and rank 0
-the rest, with a manifest that has the size and the BLAKE2b hash of each file.
+the rest, with a manifest that tells of each file whether it is the one that was written.
 
-    run.tgc/manifest.json   version, number of processes, files with sizes and hashes
+    run.tgc/manifest.json   version, number of processes, files with sizes and hashes of their headers, which have the SHA-256 of the whole
     run.tgc/values          what `tengen.save` writes: states with a `_Piece` for each large array
     run.tgc/arrays-0 ...    the pieces of each process, by the number of the array
 
@@ -35,16 +35,21 @@ from tengen.serialization import load, restore, save, states_of
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group
 
-VERSION = 1
+VERSION = 2  # 1: its hashes are of whole files
+HEADER = 100 << 20  # bytes of a header at most
 NICENESS = 10  # of the thread that writes beside the training, whose steps go before it
 LARGE = 4096  # bytes from which an array is written in pieces
 _MARK = "tengen_piece"
 _removing: list[threading.Thread] = []  # what removes folders that were replaced
 
 
-def _hash(path: Path) -> str:
+def _hash(path: Path, version: int = VERSION) -> str:
+    """What tells one file from another: the BLAKE2b of its header, which has the SHA-256 of all of it, and which `load` compares."""
     with path.open("rb") as f:
-        return hashlib.file_digest(f, "blake2b").hexdigest()
+        if version == 1:
+            return hashlib.file_digest(f, "blake2b").hexdigest()
+        first = f.read(8)
+        return hashlib.blake2b(first + f.read(min(int.from_bytes(first, "little"), HEADER))).hexdigest()
 
 
 def _without_arrays(value: Any, found: dict[str, np.ndarray], copies: bool, path: str = "") -> Any:
@@ -277,16 +282,16 @@ def has_checkpoint(folder: str | os.PathLike) -> bool:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest says, after a look at all files. Errors: FileFormatError."""
+    """What the manifest says, after a look at all files' headers. Errors: FileFormatError."""
     try:
         said = json.loads(read_regular(folder / "manifest.json"))
         version, ranks, files = said["version"], said["processes"], said["files"]
-        fits = version == VERSION and isinstance(ranks, int) and len(files) == ranks + 1
+        fits = version in (1, VERSION) and isinstance(ranks, int) and len(files) == ranks + 1
         if not fits or set(files) != {"values", *(f"arrays-{r}" for r in range(ranks))} or ranks < 1:
             raise ValueError(f"version {version!r} with the files {sorted(files)[:4]}")
         for name, row in files.items():
             path = folder / name
-            if path.is_symlink() or path.stat().st_size != row["bytes"] or _hash(path) != row["blake2b"]:
+            if path.is_symlink() or path.stat().st_size != row["bytes"] or _hash(path, version) != row["blake2b"]:
                 raise ValueError(f"{name} is not what was written")
     except FileNotFoundError as e:
         raise FileFormatError(f"{folder}: it is no whole checkpoint of several processes: {e.filename} is not there") from e

@@ -20,7 +20,7 @@ import numpy as np
 
 from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_once
 from tengen.distributed.buckets import Early, Overlap
-from tengen.functional.distributed import as_row, fold, packed, pieces, tensor_over_row
+from tengen.functional.distributed import as_row, fold, packed, pieces, reduce_scatter, tensor_over_row
 from tengen.jit import trace
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
@@ -339,12 +339,12 @@ class Totals:
         if sent is None:
             self._sends_late()
         for k, which in enumerate(self.kinds):
-            if sent is None:
-                rows = self._exchanged(self.row(which, [self.parameters[i].grad for i in which], self.weight(n)), present)
-            else:
-                rows = sent[k]
             total = self.totals[k]
-            self.totals[k] = fold("add", rows if total is None else [total, *rows])
+            if sent is None:
+                row = self.row(which, [self.parameters[i].grad for i in which], self.weight(n))
+                self.totals[k] = self._added(row, present, total)
+            else:
+                self.totals[k] = fold("add", sent[k] if total is None else [total, *sent[k]])
         for p in self.parameters:
             p.grad = None
 
@@ -360,15 +360,13 @@ class Totals:
         there = [nothing(local(p)) if g is None else part_of(g, p) for p, g in zip(some, grads)]
         return self.joined([local(g * weight if weight != 1 else g) for g in there]).numpy()
 
-    def _exchanged(self, row: np.ndarray, present: list[bool]) -> list[np.ndarray]:
-        """This process's piece of every process's gradients, of those that have a micro-batch."""
+    def _added(self, row: np.ndarray, present: list[bool], total: np.ndarray | None) -> np.ndarray:
+        """This process's piece of the gradients so far, and of those of every process that has a micro-batch."""
         size = self.group.size
         if size == 1:
-            return [row]
-        parts = pieces(row.size, size)
-        mine = parts[self.group.rank]
-        whole = self.group.channel.all_to_all(row, parts, [mine] * size, f"gradients, {row.size} elements of {row.dtype}")
-        return [whole[r * mine : (r + 1) * mine] for r in range(size) if present[r]]
+            return row if total is None else fold("add", [total, row])
+        text = f"gradients, {row.size} elements of {row.dtype}"
+        return reduce_scatter("add", row, self.group, pieces(row.size, size), text, present, total)
 
     def give_up(self) -> None:
         """Gives the parameters the gradients that they had before."""

@@ -79,11 +79,21 @@ def fold(op: str, rows: Sequence[np.ndarray]) -> np.ndarray:
     return combined(op, rows).numpy()
 
 
-def _reduce_scatter(op: str, flat: np.ndarray, group: Group, sizes: list[int], text: str) -> np.ndarray:
-    """This rank's piece of the elementwise combination of all ranks' arrays."""
-    mine = sizes[group.rank]
-    whole = group.channel.all_to_all(flat, sizes, [mine] * group.size, text)
-    return fold(op, [whole[r * mine : (r + 1) * mine] for r in range(group.size)])
+def reduce_scatter(
+    op: str, flat: np.ndarray, group: Group, sizes: Sequence[int], text: str, present: Sequence[bool] | None = None,
+    before: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
+    """This rank's piece of the elementwise combination of all ranks' arrays, in their order. present: whose arrays count, default all.
+    before: a piece that comes before theirs."""
+    out: np.ndarray | None = None
+    for at, rows in group.channel.exchanged(flat, sizes, text):
+        there = [row for r, row in enumerate(rows) if present is None or present[r]]
+        part = fold(op, there if before is None else [before[at : at + there[0].size], *there])
+        if out is None:
+            out = empty_row(sizes[group.rank], part.dtype)
+        out[at : at + part.size] = part
+    assert out is not None
+    return out
 
 
 def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Tensor:
@@ -95,7 +105,7 @@ def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Te
         total = combined(op, list(whole.reshape(parts, flat.size)))
         return tensor_over(total._data, Layout(inp.shape, total.dtype))
     sizes = pieces(flat.size, parts)
-    piece = _reduce_scatter(op, flat, group, sizes, text)
+    piece = reduce_scatter(op, flat, group, sizes, text)
     return tensor_over_row(group.channel.all_gather(piece, sizes, f"{text}, gathered"), inp.shape)
 
 
@@ -426,7 +436,7 @@ def reduce_scatter_sum(inp: Tensor, group: Any = None, device: Any = None, axis:
     def run(x: Tensor, note: str) -> Tensor:
         rows = _rows("reduce_scatter_sum", x, group, axis)
         sizes = [x.size // group.size] * group.size
-        mine = _reduce_scatter("add", rows, group, sizes, _text("reduce_scatter_sum", x, f", axis {axis}{note}"))
+        mine = reduce_scatter("add", rows, group, sizes, _text("reduce_scatter_sum", x, f", axis {axis}{note}"))
         return tensor_over_row(mine, _part_shape("reduce_scatter_sum", x, group.size, axis))
 
     shape = functools.partial(_part_shape, "reduce_scatter_sum", parts=group.size, axis=axis)

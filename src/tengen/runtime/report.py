@@ -29,6 +29,7 @@ def config_table() -> list[tuple[str, str]]:
         ("processor", f"{host.cpu}, vectors of {host.vector_bytes} bytes"),
         ("features", " ".join(f for f in host.architecture.notable if host.has(f)) or "none of note"),
         ("threads", str(config.threads)),
+        ("processes", _processes()),
         ("programs", _programs()),
         ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
         *pack_rows(),
@@ -41,6 +42,11 @@ def pack_rows() -> list[tuple[str, str]]:
     """(what, value) of the packs that come with Tengen."""
     found = [("pack", f"{name}: {state}") for name, state in pack.states(Target.host())]
     return found or [("pack", "none came with this installation; help: tengen cache warm compiles what is called first")]
+
+
+def _processes() -> str:
+    group = sys.modules.get("tengen.transport.group")  # a process that has not loaded it is one
+    return "one" if group is None else group.about()
 
 
 def _programs() -> str:

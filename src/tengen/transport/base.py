@@ -28,12 +28,14 @@ class Transport(ABC):
 
     Attributes: rank: this one's number, from 0. size: how many there are. name: the transport's, for messages.
         crowded: whether more ranks run on this machine than it has processors for, so that one that waits keeps another from its work.
+        near: whether all are on this machine.
     """
 
     rank: int
     size: int
     name: str
     crowded: bool = False
+    near: bool = False
 
     @abstractmethod
     def barrier(self) -> Request:

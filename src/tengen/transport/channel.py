@@ -8,16 +8,18 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tengen.base.config import config
 from tengen.base.digest import blake2b
-from tengen.base.errors import DistributedError, LostRankError
+from tengen.base.errors import DistributedError, LostRankError, UsageWarning, warn_once
 from tengen.base.spans import note_span
 from tengen.transport.base import Request, Transport
+from tengen.transport.shared import Segments, block, open_segments, piece_of
 
 HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
 MARK = 24  # bytes that ranks compare: the number of the operation, and a digest of its description
@@ -57,6 +59,11 @@ def _digest(text: str) -> np.ndarray:
     return np.frombuffer(blake2b(text.encode(), digest_size=MARK - 8).digest(), np.uint8)
 
 
+def _cut(a: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+    """The pieces of an array, which lie one after another."""
+    return [a[end - n : end] for n, end in zip(counts, accumulate(counts))]
+
+
 class Memory:
     """Where what comes from other ranks is put. The pool of tensors' memory, some floors up, has pages that are there already:
     `functional/distributed.py` installs it once.
@@ -86,18 +93,19 @@ class Sending(NamedTuple):
 
 
 class Gathering:
-    """An exchange that was started. whole: what comes of it, complete once it has ended. text: for messages and the timeline."""
+    """An exchange that was started. request: None where it has ended already. whole: what comes of it, complete once it has ended. text: for
+    messages and the timeline."""
 
-    def __init__(self, request: Request, whole: np.ndarray, text: str):
+    def __init__(self, request: Request | None, whole: np.ndarray, text: str):
         self.whole, self.text = whole, text
-        self._request, self._begin, self._done = request, time.monotonic_ns(), False
+        self._request, self._begin = request, time.monotonic_ns()
 
     def test(self) -> bool:
         """Whether it has ended; never blocks. MPI moves the next part of a large message only when it is asked."""
-        if not self._done and self._request.test():
-            self._done = True
+        if self._request is not None and self._request.test():
+            self._request = None
             note_span(self.text, self._begin, time.monotonic_ns())
-        return self._done
+        return self._request is None
 
 
 class Channel:
@@ -105,7 +113,8 @@ class Channel:
 
     Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job. received: bytes of arrays that other ranks'
         parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants.
-        side_user: who sends by `start_all_to_all` now.
+        side_user: who sends by `start_all_to_all` now. segments: the memory through which its ranks exchange arrays, where all are on one
+        machine; None: arrays go by messages. way: how they go, for people.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]):
@@ -121,6 +130,27 @@ class Channel:
         self._side: Transport | None = None
         self.side_user: object = None
         self.left: list[Gathering] = []
+        self.segments: Segments | None = None
+        self.way = "messages"
+
+    def open_segments(self) -> None:
+        """Opens the memory that ranks of one machine share, all of them together; a group of several machines has none."""
+        if not self.transport.near:
+            self.way = "messages, since not all ranks are on this machine"
+            return
+
+        def exchange(mine: np.ndarray) -> np.ndarray:
+            every = np.empty((self.size, mine.size), np.uint8)
+            self._wait(self.transport.allgather(mine, every.reshape(-1), [mine.size] * self.size), "open shared memory")
+            return every
+
+        self.segments, why = open_segments(self.rank, exchange)
+        if self.segments is not None:
+            self.way = "shared memory"
+            return
+        self.way = f"messages, since {why or 'another rank'} can share no memory"
+        if why:
+            warn_once(f"rank {self.ranks[self.rank]}: arrays go to other processes by {self.way}; that takes longer", UsageWarning)
 
     def agree(self, text: str, load: np.ndarray | None = None) -> np.ndarray:
         """Returns when all ranks have come here with the same text, which says what they do next.
@@ -200,7 +230,10 @@ class Channel:
         return [_read(record) for record in everyone]
 
     def start_all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> Gathering:
-        """`all_gather` of what the ranks have agreed upon, which goes on while this one does something else; `gathered` ends it."""
+        """`all_gather` of what the ranks have agreed upon, which goes on while this one does something else; `gathered` ends it. Through
+        shared memory it ends here: nobody else would copy meanwhile."""
+        if self.segments is not None:
+            return Gathering(None, self._all_gather_shared(a, sizes, text, agreed=True), text)
         whole = memory.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
         self.received += sum(counts) - counts[self.rank]
@@ -309,19 +342,25 @@ class Channel:
 
     def broadcast(self, a: np.ndarray, root: int, text: str) -> None:
         """Fills every rank's array with root's; `text` describes the operation."""
-        text = f"{text} of rank {root}"
-        if a.nbytes > LOAD:
+        text, here = f"{text} of rank {root}", as_bytes(a)
+        if a.nbytes <= LOAD:
+            found = self.agree(text, here if self.rank == root else None)
+            if self.rank != root:
+                here[:] = found[root, : a.nbytes]
+        elif self.segments is None:
             self.agree(text)
-            self._wait(self.transport.broadcast(as_bytes(a), root), text, present=True)
-            return
-        found = self.agree(text, as_bytes(a) if self.rank == root else None)
-        if self.rank != root:
-            as_bytes(a)[:] = found[root, : a.nbytes]
+            self._wait(self.transport.broadcast(here, root), text, present=True)
+        else:
+            for part, halves in self._rounds(text, a.nbytes, [here if self.rank == root else here[:0]]):
+                if self.rank != root:
+                    here[part] = piece_of(halves[root], 0, here[part].size)
 
     def all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> np.ndarray:
         """All ranks' arrays one after another; sizes: the elements of each."""
-        whole = memory.empty(sum(sizes), a.dtype)
         counts = [n * a.itemsize for n in sizes]
+        if max(counts) > LOAD and self.segments is not None:
+            return self._all_gather_shared(a, sizes, text)
+        whole = memory.empty(sum(sizes), a.dtype)
         self.received += sum(counts) - counts[self.rank]
         if max(counts) <= LOAD:
             found = self.agree(text, as_bytes(a))
@@ -329,6 +368,17 @@ class Channel:
             return whole
         self.agree(text)
         self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text, present=True)
+        return whole
+
+    def _all_gather_shared(self, a: np.ndarray, sizes: Sequence[int], text: str, agreed: bool = False) -> np.ndarray:
+        whole, counts, mine = memory.empty(sum(sizes), a.dtype), [n * a.itemsize for n in sizes], as_bytes(a)
+        self.received += sum(counts) - mine.size
+        rows = _cut(as_bytes(whole), counts)
+        rows[self.rank][:] = mine
+        for part, halves in self._rounds(text, max(counts), [mine], agreed):
+            for r, row in enumerate(rows):
+                if r != self.rank:
+                    row[part] = piece_of(halves[r], 0, row[part].size)
         return whole
 
     def library_sum(self, a: np.ndarray, text: str) -> np.ndarray:
@@ -343,12 +393,74 @@ class Channel:
     def all_to_all(self, a: np.ndarray, sizes: Sequence[int], receives: Sequence[int], text: str) -> np.ndarray:
         """The pieces that all ranks have for this one, one after another; sizes: elements of each piece of `a`, receives: of each piece
         of the result."""
-        self.agree(text)
         whole = memory.empty(sum(receives), a.dtype)
         send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
+        if self.segments is not None:
+            rows = _cut(as_bytes(whole), recv_counts)
+            for at, parts in self._parts(as_bytes(a), send_counts, recv_counts, text):
+                for row, part in zip(rows, parts):
+                    row[at : at + part.size] = part
+            return whole
+        self.agree(text)
         self.received += sum(recv_counts) - recv_counts[self.rank]
         self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text, present=True)
         return whole
+
+    def exchanged(self, a: np.ndarray, sizes: Sequence[int], text: str) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """This rank's piece of every rank's array, part by part; sizes: elements of each rank's piece, the same in all ranks.
+
+        Yields: (where a part begins in the piece, that part of each rank's array): in shared memory, where nothing is copied, they hold
+            until the next part is asked for. Whoever does not ask for all has left the exchange, and the group with it.
+        """
+        mine = sizes[self.rank]
+        if self.segments is None:
+            whole = self.all_to_all(a, sizes, [mine] * self.size, text)
+            yield 0, [whole[r * mine : (r + 1) * mine] for r in range(self.size)]
+            return
+        counts = [n * a.itemsize for n in sizes]
+        for at, parts in self._parts(as_bytes(a), counts, [counts[self.rank]] * self.size, text):
+            if parts[0].size or at == 0:
+                yield at // a.itemsize, [part.view(a.dtype) for part in parts]
+
+    def _parts(
+        self, send: np.ndarray, send_counts: Sequence[int], recv_counts: Sequence[int], text: str
+    ) -> Iterator[tuple[int, list[np.ndarray]]]:  # fmt: skip
+        """(Where a part begins, that part of what each rank has for this one) of an all-to-all through shared memory, in bytes."""
+        self.received += sum(recv_counts) - recv_counts[self.rank]
+        pieces = _cut(send, send_counts)
+        mine, pieces[self.rank] = pieces[self.rank], send[:0]
+        for part, halves in self._rounds(text, max(*send_counts, *recv_counts), pieces):
+            there = [piece_of(half, self.rank, max(0, min(n, part.stop) - part.start)) for half, n in zip(halves, recv_counts)]
+            there[self.rank] = mine[part]
+            yield part.start, there
+
+    def _rounds(
+        self, text: str, nbytes: int, pieces: Sequence[np.ndarray], agreed: bool = False
+    ) -> Iterator[tuple[slice, list[np.ndarray]]]:  # fmt: skip
+        """The rounds of an exchange through shared memory. The first one's barrier is the agreement.
+
+        Args: nbytes: the most that this rank knows of one piece. pieces: what it puts there. agreed: whether the ranks have agreed already,
+            and all know the same `nbytes`.
+        Yields: (which bytes of each piece are there, the halves of all ranks' segments), which hold until the next round.
+        """
+        assert self.segments is not None
+        at, size, begin, ended = 0, block(len(pieces)), time.monotonic_ns(), False
+        try:
+            while not ended:
+                part = slice(at, at + size)
+                halves = self.segments.put([piece[part] for piece in pieces])
+                if agreed:
+                    self._until_done(self.transport.barrier(), text, None, True)
+                else:
+                    said = self.agree(text, np.array([nbytes], "<i8").view(np.uint8))
+                    nbytes, agreed = int(np.ascontiguousarray(said[:, :8]).view("<i8").max()), True
+                at += size
+                ended = at >= nbytes
+                yield part, halves
+        finally:
+            if not ended and self._broken is None:
+                self._broken = f"rank {self.ranks[self.rank]} left {text} halfway"
+            note_span(text, begin, time.monotonic_ns())
 
     def send(self, a: np.ndarray, dest: int, text: str) -> None:
         """Sends an array with its description to one rank."""

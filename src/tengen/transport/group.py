@@ -21,7 +21,7 @@ from tengen.base.errors import DistributedError
 from tengen.base.version import VERSION
 from tengen.transport.base import Transport
 from tengen.transport.channel import Channel
-from tengen.transport.mpi import MPITransport
+from tengen.transport.mpi import MPITransport, remove_shared_names
 
 # variables that launchers of MPI set for each process: the number of processes that they start, and which one this is
 LAUNCHERS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS": "SLURM_PROCID"}
@@ -51,6 +51,7 @@ class World:
             said = platform.node().encode()[:NAME]
             name[: len(said)] = np.frombuffer(said, np.uint8)
             names = everyone.all_gather(name, [NAME] * self.size, "names of machines").reshape(-1, NAME)
+            everyone.open_segments()
             self.machines = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in names]
 
     def channel(self, ranks: Iterable[int]) -> Channel:
@@ -64,7 +65,9 @@ class World:
             if self.rank not in key:
                 raise DistributedError(f"rank {self.rank} is none of the group of the ranks {list(key)}, which works without it")
             whole = key == tuple(range(self.size))
-            self._channels[key] = Channel(self.transport if whole else self.transport.subgroup(key), key)
+            self._channels[key] = found = Channel(self.transport if whole else self.transport.subgroup(key), key)
+            if not whole:  # of all ranks: once they know that they have the same version
+                found.open_segments()
         return self._channels[key]
 
 
@@ -96,6 +99,15 @@ def world() -> World:
     return _process
 
 
+def about() -> str:
+    """Which of how many processes this is, and how its groups exchange arrays; for people. It joins no job."""
+    here = getattr(_threads, "world", None) or _process
+    if here is None or here.size == 1:
+        return "one"
+    ways = {f"{list(ranks)} by {channel.way}" for ranks, channel in here._channels.items()}
+    return f"rank {here.rank} of {here.size}; arrays go among the ranks {'; '.join(sorted(ways)) or '(none)'}"
+
+
 def _join() -> World:
     """Joins the job that a launcher has started. Errors: DistributedError where MPI's library here knows nothing of it."""
     found = launched()
@@ -113,7 +125,9 @@ def _join() -> World:
             "(mpi4py.MPI.Get_library_version())"
         )
     _end_all_on_errors(transport)
-    return World(transport)
+    joined = World(transport)
+    remove_shared_names()
+    return joined
 
 
 def _end_all_on_errors(transport: Transport) -> None:

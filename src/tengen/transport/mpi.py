@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
@@ -49,8 +50,10 @@ class MPITransport(Transport):
     def __init__(self, comm: Any = None):
         self._mpi = load()
         self._comm = self._mpi.COMM_WORLD.Dup() if comm is None else comm
-        self.crowded = _ranks_here() > (os.cpu_count() or 1)
-        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        here, mine = _group_here(), self._comm.Get_group()
+        self.crowded = here.Get_size() > (os.cpu_count() or 1)
+        self.rank, self.size = mine.Get_rank(), mine.Get_size()
+        self.near = self._mpi.Group.Intersection(mine, here).Get_size() == self.size
 
     def barrier(self) -> Request:
         return _Transfer(self._comm.Ibarrier())
@@ -98,14 +101,23 @@ class MPITransport(Transport):
 
 
 @functools.cache
-def _ranks_here() -> int:
-    """How many ranks of the whole job run on this machine. All ranks of the job call it together the first time."""
+def _group_here() -> Any:
+    """The ranks of the whole job that run on this machine. All ranks of the job call it together the first time."""
     mpi = load()
     near = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
     try:
-        return near.Get_size()
+        return near.Get_group()
     finally:
         near.Free()
+
+
+def remove_shared_names() -> None:
+    """Removes the names of MPICH's own files in /dev/shm, which it would leave behind where ranks are killed; once all ranks have opened them.
+    Its memory there ends with the processes."""
+    with suppress(OSError), open("/proc/self/maps") as maps:
+        for path in {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if " /dev/shm/mpich_shm_" in line}:
+            with suppress(FileNotFoundError):  # another rank was here before
+                os.unlink(path)
 
 
 def _tag_of(ranks: Sequence[int]) -> int:

@@ -46,6 +46,7 @@ class ThreadTransport(Transport):
     """One thread's end of a group of threads."""
 
     name = "threads"
+    near = True
 
     def __init__(self, post: _Post, rank: int):
         self._post, self.rank, self.size, self._number = post, rank, post.size, 0
