@@ -381,3 +381,12 @@ def test_functions_of_numpy():
         near(got, f(z.numpy()))
     near(F.norm(z), np.linalg.norm(z.numpy())), near(F.var(z), np.var(z.numpy())), near(F.std(z), np.std(z.numpy()))
     near(F.linspace(0, 1 + 1j, 5, dtype="complex64"), np.linspace(0, 1 + 1j, 5).astype("complex64"))
+
+
+def test_empty_numbers_have_gradients():
+    for shape in ((5, 0), (0, 0), (0,)):
+        x = Tensor(np.zeros(shape, "complex128"))
+        gm = GradManager().attach(x)
+        with gm:
+            gm.backward(F.norm(F.view_as_real(x)) + F.view_as_real(x).sum())  # whose gradient is one number, seen with strides of 0
+        assert x.grad.shape == shape and x.grad.dtype == "complex128"

@@ -232,7 +232,7 @@ def loss_of(library: Any, made: Any, weights: list[np.ndarray]) -> Any:
             continue
         w = library.from_numpy(weights[i]).to(t.dtype)
         part = (t * w).sum()
-        part = part.real if "complex" in str(part.dtype) else part
+        part = part.real + 0.5 * part.imag if "complex" in str(part.dtype) else part
         total = part if total is None else total + part
     return total
 

@@ -59,6 +59,8 @@ EXPECTED: list[tuple[str, str, str, str]] = [
     ("ctc_loss", "gradient", "", "PyTorch's gradient is that of the scores before log_softmax, here it is that of log_probs"),
     ("CTCLoss", "gradient", "", "PyTorch's gradient is that of the scores before log_softmax, here it is that of log_probs"),
     ("cholesky_", "gradient", "", "the triangle that is not read has no gradient here"),
+    ("cholesky", "gradient", "upper=True", "the gradient is Hermitian, as the matrix; PyTorch's has complex numbers on the diagonal"),
+    ("istft", "refused", "would be lost", "the window's values are looked at, so it has no gradient"),
     ("pinv.hermitian", "gradient", "", "the sample is not Hermitian, where PyTorch's gradient is that of no function"),
     ("quantile", "refused", "no gradient flows to q", "no gradient of the shares"),
     ("lu", "refused", "have no gradient here", "no gradient of LU factors of matrices that are not square"),

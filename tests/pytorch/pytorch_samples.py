@@ -27,6 +27,7 @@ sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.Tes
 warnings.simplefilter("ignore")
 
 DTYPES = "float32 float64 int64 int32 bool complex64".split()
+DIFFERENTIATED = ("float64", "complex128")
 SECONDS = 60
 
 
@@ -104,7 +105,7 @@ class Operators:
         """At most so many samples, the first ones and then others spread over all."""
         torch.manual_seed(0)
         source = info.reference_inputs if self.reference else info.sample_inputs
-        wanted = dtype == "float64" and info.supports_autograd
+        wanted = dtype in DIFFERENTIATED and info.supports_autograd
         try:
             found = list(source("cpu", getattr(torch, dtype), requires_grad=wanted))
         except Exception:
@@ -123,7 +124,7 @@ class Operators:
             return
         with self.report.case(name, call):
             leaves: list = []
-            args, named = as_ours(given, leaves if dtype == "float64" else None), as_ours(kwargs, leaves if dtype == "float64" else None)
+            args, named = (as_ours(v, leaves if dtype in DIFFERENTIATED else None) for v in (given, kwargs))
             have = make(lambda: f(*args, **named))
             compare(self.seen(want), make(lambda: self.seen(have)), self.elementwise, self.values)
             if leaves and self.values:
