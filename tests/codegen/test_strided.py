@@ -29,7 +29,10 @@ def channels(dt, step: int, order) -> Builder:
 
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_channels_of_pixels_are_read_with_nothing_before_or_behind(dt):
-    for step, order in ((2, [0, 1]), (3, [2, 0, 1]), (3, [1]), (4, [0, 3]), (-1, [0]), (-2, [1, 0]), (-3, [0, 1, 2]), (-4, [3])):
+    for step, order in (
+        (2, [0, 1]), (3, [2, 0, 1]), (3, [1]), (4, [0, 3]), (6, [1, 0, 2]), (-1, [0]), (-2, [1, 0]), (-3, [0, 1, 2]), (-4, [3]),
+        (-8, [2, 3, 5, 7]),
+    ):  # fmt: skip
         kernel = channels(dt, step, order).build()
         n = (LANES - 1) * abs(step) + max(order) - min(order) + 1
         first = (LANES - 1) * -step - min(order) if step < 0 else -min(order)

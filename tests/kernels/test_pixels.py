@@ -99,7 +99,9 @@ def test_which_axes_are_channels():
     dense = lambda *shape: Array("o", uint8, shape, tuple(np.cumprod([1, *[d for d in shape[:0:-1]]])[::-1].tolist()))
     assert channel_axes([Array("x", uint8, (4, 32, 3), (96, 3, -1))], [dense(4, 32, 3)]) == 1
     assert channel_axes([Array("x", uint8, (n, 3), (3, -1))], [Array("o", uint8, (n, 3), (3, 1))]) == 1  # an open extent
+    assert channel_axes([Array("x", uint8, (32, 3), (6, 1))], [dense(32, 3)]) == 1  # half of what lies there
     assert channel_axes([Array("x", uint8, (32, 2, 2), (2, 0, 1))], [dense(32, 2, 2)]) == 2
-    for x in ((15, 3), (3, -1)), ((32, 9), (9, -1)), ((32, 3), (5, 1)), ((32, 3), (n, 1)):  # few pixels, many channels, far apart
+    few, many, apart = ((15, 3), (3, -1)), ((32, 9), (9, -1)), [((32, 3), (7, 1)), ((32, 2), (5, 1)), ((32, 3), (n, 1))]
+    for x in (few, many, *apart):
         assert channel_axes([Array("x", uint8, *x)], [dense(*x[0])]) == 0, x
     assert channel_axes([Array("x", uint8, (32, 2), (2, -1))], [Array("o", uint8, (32, 2), (3, 1))]) == 0  # gaps between pixels

@@ -125,6 +125,16 @@ def test_whole_steps_have_the_bits_of_all_others():
             assert np.abs(got - want).max() <= 0.5 + 2**-6  # weights and terms of float32 are rounded
 
 
+def test_every_second_pixel_is_a_view():
+    x = np.random.default_rng(0).integers(0, 256, (2, 6, 68, 3)).astype(np.uint8)
+    for (sy, sx), exact in (((2, 2), False), ((1, 2), True), ((3, 4), False), ((3, 17), True)):
+        size = 6 // sy, 68 // sx
+        run = lambda x, size=size, mode="nearest-exact" if exact else "nearest": F.vision.resize(x, size, "NHWC", mode)
+        got = trace(run)(Tensor(x)).numpy()
+        assert got.tobytes() == run(Tensor(x)).numpy().tobytes()
+        assert (got == (x[:, sy // 2 :: sy, sx // 2 :: sx] if exact else x[:, ::sy, ::sx])).all()
+
+
 def test_coordinates_that_are_no_numbers():
     for interp in ("linear", "nearest", "cubic"):
         assert np.isnan(row([NAN], "replicate", interp)).all() and np.isnan(row([NAN], "constant", interp)).all()

@@ -24,7 +24,7 @@ from tengen.loops.lang import LANES, Expr, as_int, const, is_const
 from tengen.loops.statements import Buffer, Let, Load, Store
 
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them
-MOST_INTERLEAVED = 8  # loads and stores at strides up to this one that leave no gap are read and written together
+MOST_INTERLEAVED = 8  # so do loads up to this one, if they take half of them; and stores that leave no gap are written together
 
 
 @record(frozen=True)
@@ -115,7 +115,7 @@ def loads_together(body: Sequence, i: int) -> list[tuple[int, Line]]:
             break
         if line is not None and (not found or (s.buffer is body[i].buffer and _beside([x for _, x in found], line))):
             found.append((j, line))
-    return found if found and (abs(found[0][1].step) <= MOST_SIFTED or len(found) == found[0][1].step) else []
+    return found if found and abs(found[0][1].step) <= max(MOST_SIFTED, 2 * len(found)) else []
 
 
 def stores_together(body: Sequence, i: int) -> list[Line]:

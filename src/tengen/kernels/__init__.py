@@ -6,7 +6,8 @@ Winograd's convolutions and pairs of bfloat16 have others, and are chosen by att
 
 In this folder lies what all strategies share. Read `lowering.py` (arrays and launches), `source.py` (values at coordinates),
 `schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` is for operands that are dense
-along another axis than the result), `fourier.py` (Fourier transforms, with the tables of `roots.py`), then a folder:
+along another axis than the result, `pixels.py` for few channels that lie beside each other), `fourier.py` (Fourier transforms,
+with the tables of `roots.py`), then a folder:
 `contraction`, `convolution`, `reduction`, `attention`, `recurrent`, `indexing`. `axes.py` and `machine.py` are small tools;
 `numerics.py` holds the constants that decide bits.
 tests/test_floors.py says which folder may import which.

@@ -37,9 +37,17 @@ def channel_axes(arrays: Sequence[Array], outs: Sequence[Array]) -> int:
         return 0
     axis = len(shape) - 1 - found
     arrays = list({(a.id, a.offset, a.strides): a for a in arrays}.values())
-    if any((s := as_int(a.strides[axis])) is None or (abs(s) > MOST_READ_ELEMENTS and not _dense(a, arrays, axis)) for a in arrays):
+    if not all(_near(a, axis) or _dense(a, arrays, axis) for a in arrays):
         return 0
     return found if all(_dense(o, outs, axis) for o in outs) else 0
+
+
+def _near(a: Array, axis: int) -> bool:
+    """Whether a pixel lies so near to the next that whole vectors of both and of what lies between are read, of which at least half is used."""
+    step = as_int(a.strides[axis])
+    if step is None or abs(step) > MOST_CHANNELS:
+        return False
+    return abs(step) <= max(MOST_READ_ELEMENTS, 2 * len(set(_places(a, axis))))
 
 
 def _dense(a: Array, arrays: Sequence[Array], axis: int) -> bool:

@@ -78,7 +78,7 @@ def _in_blocks(x: Tensor, size: Sequence[Dim], filter: str, format: str, antiali
     if x.dtype.is_float:
         return None
     first = 1 if format == "NHWC" else 2
-    steps = [_whole_step(n, out) for n, out in zip(x.shape[first : first + 2], size)]
+    steps = [whole_step(n, out) for n, out in zip(x.shape[first : first + 2], size)]
     rows, columns = (_block_taps(step, filter, antialias) for step in steps)
     beside = as_int(x.shape[3]) if format == "NHWC" else 1
     if not rows or not columns or len(rows) * len(columns) > MOST_BLOCK_TAPS or beside is None:
@@ -105,7 +105,7 @@ def _weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
     return total
 
 
-def _whole_step(n: Dim, out: Dim) -> int | None:
+def whole_step(n: Dim, out: Dim) -> int | None:
     """How many of n pixels each of `out` stands for, if that is known and whole."""
     return n // out if isinstance(n, int) and isinstance(out, int) and out and n % out == 0 else None
 

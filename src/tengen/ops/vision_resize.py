@@ -15,9 +15,9 @@ from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.indexing import index as pixels_at
-from tengen.ops.shape import reshape
+from tengen.ops.shape import reshape, strided_slice
 from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, grid, taps_between, weights_for
-from tengen.ops.vision_resample import np_resample, resample
+from tengen.ops.vision_resample import np_resample, resample, whole_step
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
@@ -65,10 +65,21 @@ def interpolate(
     n, c, *space = inp.shape
     x = as_pixels_read(inp)
     if mode.startswith("nearest") and x.dtype.is_int:
+        if (view := _every(x, size, mode)) is not None:
+            return view
         return pixels_at([reshape(i[0], i[0].shape[1:]) for i, _ in _taps(space, size, mode, False, d)], x, range(2, inp.ndim), 2)
     index, weight = grid(_taps(space, size, mode, bool(align_corners), d), space)
     y = tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weights_for(x, weight))
     return as_pixels(y, inp.dtype)
+
+
+def _every(x: Tensor, size, mode: str) -> Tensor | None:
+    """The pixels that "nearest" and "nearest-exact" take, as a view, where their steps are known and whole; else None."""
+    steps = [step for step in map(whole_step, x.shape[2:], size) if step is not None]
+    if len(steps) < len(size):
+        return None
+    first = [step // 2 if mode == "nearest-exact" else 0 for step in steps]
+    return strided_slice(x, (0, 0, *first), (*x.shape[:2], *size), (1, 1, *steps))
 
 
 def _taps(space, size, mode: str, align_corners: bool, d: DType) -> list[tuple[list[Tensor], list[Tensor]]]:

@@ -9,7 +9,8 @@ nest is that of whoever asks for its values:
         for t = 1, 2, ...: v = fma(weight[m, t, q], x[m, c, index[m, t, q]], v)
         out[m, c, q] = v
 
-Where vectors go along channels, the index and the weight of each tap are loaded once for all channels of a pixel.
+Where vectors go along channels, the index and the weight of each tap are loaded once for all channels of a pixel. Where these are few,
+and all rows have the same taps, a kernel of its own has rows in the lanes (`_rows`).
 The value is linear in the image and in the weights. `scatter_taps` computes the gradient of the image, `TapProducts` summed over
 channels is that of the weights. Their own gradients are these three again.
 
