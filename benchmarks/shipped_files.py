@@ -24,7 +24,7 @@ os.environ.update(TENGEN_NUM_THREADS="1", TENGEN_QUICK_COMPILE="0", OMP_NUM_THRE
 
 import numpy as np
 
-SIZES = "1x3x96x96 1x96x96x3 1x3x48x160 1x3x48x192 1x16000 1x43844x1 1x16x8 1x16 16 1"
+SIZES = "1x3x96x96 1x96x96x3 1x3x48x160 1x3x48x192 1x16000 1x43844x1 1x16x8 1x16 1"
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 Opener = Callable[[], Run]  # a network that keeps states begins anew
 

@@ -314,6 +314,20 @@ def test_tables_of_positions_are_not_made_for_large_extents(made, more):
     assert made.outputs[0].shape[2] == 2**31 - 2 - bool("dilations" in more)
 
 
+@pytest.mark.parametrize("kind, to", [("int64", 7), ("float", 1), ("double", 11)])
+def test_positions_are_not_made_for_large_extents(kind, to):
+    """A Range up to an extent of 2^30 takes no memory when the file is read; one above what is kept as an array has the same elements."""
+    text = f"""<ir_version: 8, opset_import: ["": 18]> net (float[%d] x) => ({kind}[k] y) {{ zero = Constant<value = {kind} {{0}}>()
+        one = Constant<value = {kind} {{1}}>()  at = Constant<value = int64 {{0}}>()  s = Shape(x)  d = Gather(s, at)  f = Cast<to = {to}>(d)
+        y = Range(zero, f, one) }}"""
+    tracemalloc.start()
+    model = load(parser.parse_model(text % (2**30)))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25 and model.outputs[0].shape == (2**30,)
+    tracemalloc.stop()
+    small = load(parser.parse_model(text % 70001))(np.zeros(70001, np.float32)).numpy()
+    assert small.tobytes() == np.arange(70001, dtype=small.dtype).tobytes() and small.dtype.kind == kind[0].replace("d", "f")
+
+
 def test_windows_wider_than_a_known_array_may_be():
     text = "net (float[1, 1, n] x) => (float[1, 1, k] y) { y = MaxPool <kernel_shape = [4194305], strides = [1], dilations = [2]> (x) }"
     with pytest.raises(FileFormatError, match="4,194,305 elements that have to be known; 4,194,304 may be"):

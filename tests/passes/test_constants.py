@@ -50,6 +50,20 @@ def test_broadcasts_and_views_are_left_alone(scale):
     assert ops(fold_constants(t.graph, evaluate)) == ["reshape", "add"]
 
 
+def test_tables_of_functions_are_folded_and_sums_alone_are_not(scale):
+    """A table of sines of all rows by all columns is computed once; what only adds or moves is computed where it is read."""
+    x, column = Tensor(np.ones((200, 17), np.float32)), Tensor(np.linspace(0, 3, 200, dtype=np.float32).reshape(200, 1))
+    cases = {
+        lambda a: a * (F.sin(column * scale) * 2): ["mul"],
+        lambda a: a * -(column * scale): ["mul", "neg", "mul"],
+        lambda a: a * (F.sin(column) * scale): ["mul", "mul"],
+    }
+    for function, left in cases.items():
+        f, t = traced(function, x)
+        assert ops(fold_constants(t.graph, evaluate)) == left
+        assert f(x).numpy().tobytes() == function(x).numpy().tobytes()
+
+
 def test_without_an_evaluator_nothing_is_folded(scale):
     _, t = traced(lambda a: a * F.exp(scale), Tensor(np.ones(17, np.float32)))
     assert any("exp" in ops(n.attrs.get("body", t.graph)) for n in optimize(t.graph).nodes)

@@ -12,10 +12,12 @@ from math import prod
 import numpy as np
 
 from tengen.ir.graph import Graph, Node, Value, attr_extents, copy_node
+from tengen.kernels.source import Literal, costs
 from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 
-SMALL_ELEMENTS = 1024  # elements; a larger result must not be larger than what it is made of (a broadcast is better left alone)
+SMALL_ELEMENTS = 1024  # elements; a larger result must not be larger than what it is made of (a broadcast is better left alone),
+LARGE_ELEMENTS = 1 << 20  # but for tables that take calls of mathematical functions, such as sines of all positions by all frequencies
 
 Evaluate = Callable[[Graph], Sequence[np.ndarray]]
 
@@ -41,23 +43,38 @@ def fold_constants(graph: Graph, evaluate: Evaluate) -> Graph:
 
 
 def _known_nodes(g: Graph) -> set[int]:
-    """Nodes to fold: their inputs are known, their results not larger; views at the end of such a chain cost nothing and
-    stay."""
+    """Nodes to fold: their inputs are known, their results not larger, or tables; views at the end of such a chain cost nothing and stay."""
     values: set[Value] = {c.value for c in g.constants.values() if c.data is not None}
     nodes: list[Node] = []
+    grown: dict[Value, bool] = {}  # values that are larger than what they are made of, or made of such: whether a function is called for them
     for n in g.nodes:
         ins = [v for v in n.inputs if v is not None]
-        most = max(SMALL_ELEMENTS, sum(map(_size, ins)))
-        if all(v in values for v in ins) and not attr_extents(n.attrs) and all(_size(v) <= most for v in n.outputs):
+        size, most = max(map(_size, n.outputs), default=0), max(SMALL_ELEMENTS, sum(map(_size, ins)))
+        grows = most < size <= LARGE_ELEMENTS and lookup(n.op).kind == "elementwise"
+        if all(v in values for v in ins) and not attr_extents(n.attrs) and (size <= most or grows):
             values.update(n.outputs)
             nodes.append(n)
+            before = [grown[v] for v in ins if v in grown]
+            if grows or before:
+                grown.update(dict.fromkeys(n.outputs, any(before) or _calls(n)))
     kept = {id(n) for n in nodes}
     users = g.users()
     for n in reversed(nodes):
+        if not grown.get(n.outputs[0], True) and not any(id(u) in kept for u in users[n.outputs[0]]):
+            kept.discard(id(n))
         shows = n.inputs and n.inputs[0] is not None and n.inputs[0].type.dtype is n.outputs[0].type.dtype  # not a part of a number
         if shows and lookup(n.op).kind == "view" and not any(id(u) in kept for u in users[n.outputs[0]]):
             kept.discard(id(n))
     return kept
+
+
+def _calls(n: Node) -> bool:
+    """Whether a node computes elements by a mathematical function."""
+    op = lookup(n.op)
+    if op.kind != "elementwise":
+        return False
+    zeros = [None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs]
+    return costs(op.make_source(zeros, n.outputs[0].type, n.attrs))
 
 
 def _size(v: Value) -> int:

@@ -16,6 +16,7 @@ from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import (
+    SMALL,
     Coded,
     Value,
     as_tensor,
@@ -331,6 +332,9 @@ def range_(n: NodeOf, start: Value, limit: Value, delta: Value) -> Value:
     if all_known(start, limit, delta):
         ends = [np.asarray(v).reshape(())[()] for v in (start, limit, delta)]
         if all(isinstance(e, (np.number, int, float)) for e in ends):
+            lo, hi, by = (e.item() if isinstance(e, np.generic) else e for e in ends)
+            if by and (hi - lo) / by > SMALL:  # not an array of any size that a file asks for
+                return F.arange(lo, hi, by, dtype=as_tensor(start).dtype)
             return np.arange(*ends, dtype=np.result_type(*(np.asarray(e).dtype for e in ends)))
         return F.arange(ints(start)[0], ints(limit)[0], ints(delta)[0], dtype="int64")
     dtype = as_tensor(start).dtype
