@@ -43,9 +43,10 @@ class Message(NamedTuple):
 
 
 class _Coming:
-    """The next message of a process, of which a part after the other is asked for: it is a request that ends when all of it is here.
+    """The next message of a process, of which a part after the other is asked for.
 
-    Attributes: text: of the part that is awaited. key: the message's kind, part of the network and round.
+    Attributes: request, text: of what is awaited. started: whether that is a tensor, whose header is here. key: the message's kind, part of
+        the network and round.
     """
 
     def __init__(self, group: Group, mesh: Any, source: int):
@@ -59,11 +60,15 @@ class _Coming:
     def _ask_for_header(self) -> None:
         self.text = f"receive from rank {self._group.proc_ranks[self._source]}"
         self._header = np.empty(HEADER, np.uint8)
-        self._request = self._group.channel.transport.recv(self._header, self._source, STAGE)
+        self.request = self._group.channel.transport.recv(self._header, self._source, STAGE)
+
+    @property
+    def started(self) -> bool:
+        return self._row is not None
 
     def test(self) -> bool:
         """Whether all of it is here; asks for its next part where one has come."""
-        while self._left and self._request.test():
+        while self._left and self.request.test():
             if self._row is None:
                 self._read_header()
             else:
@@ -77,7 +82,7 @@ class _Coming:
         self._shape = tuple(int(k) for k in shape.split(",") if k)
         self._own = self._shape if self._places == "all" else self._mesh.part_shape(self._shape, self._places)
         self._row, self._begin = empty_row(math.prod(self._own), dtype_named(dtype).numpy), time.monotonic_ns()
-        self._request = self._group.channel.transport.recv(as_bytes(self._row), self._source, STAGE)
+        self.request = self._group.channel.transport.recv(as_bytes(self._row), self._source, STAGE)
 
     def _keep(self, row: np.ndarray) -> None:
         note_span(f"{self.text}: {' '.join(map(str, self.key))}", self._begin, time.monotonic_ns())
@@ -152,8 +157,14 @@ class Mail:
     def _receive(self, source: int) -> None:
         """Receives the next message of a process."""
         coming = self._ask(source)
-        self._group.channel.wait_for(coming, coming.text, source)
+        while not coming.test():
+            self._group.channel.wait_for(coming.request, coming.text, source, coming.started)
         self._keep(source)
+
+    def give_up(self) -> None:
+        """The step has ended with an error: what was asked for may still come, and is written into memory that has to be there."""
+        if self._coming:
+            self._group.channel.abandoned += self._coming.values()
 
     def sent(self) -> None:
         """Returns when all that was put has been received."""

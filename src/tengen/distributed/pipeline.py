@@ -254,7 +254,11 @@ class Pipeline:
         try:
             with Level() as level:
                 run = _Step(self, batch, sizes, totals, level)
-                run.all()
+                try:
+                    run.all()
+                except BaseException:
+                    run.mail.give_up()
+                    raise
         except BaseException:
             for t in totals:
                 t.give_up()

@@ -113,9 +113,9 @@ class Channel:
     """A group of ranks with the count of the operations that it has done.
 
     Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job. received: bytes of arrays that other ranks'
-        parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants.
-        side_user: who sends by `start_all_to_all` now. segments: the memory through which its ranks exchange arrays, where all are on one
-        machine; None: arrays go by messages. way: how they go, for people.
+        parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants. abandoned: what was to be
+        received, and is not waited for. side_user: who sends by `start_all_to_all` now. segments: the memory through which its ranks exchange
+        arrays, where all are on one machine; None: arrays go by messages. way: how they go, for people.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]):
@@ -131,6 +131,7 @@ class Channel:
         self._side: Transport | None = None
         self.side_user: object = None
         self.left: list[Gathering] = []
+        self.abandoned: list[object] = []
         self.segments: Segments | None = None
         self.way = "messages"
 
@@ -477,9 +478,10 @@ class Channel:
         for request in sending.requests:
             self._wait(request, f"send {sending.text} to rank {self.ranks[sending.dest]}", sending.dest)
 
-    def wait_for(self, request: Request, text: str, source: int) -> None:
-        """Returns when what one rank sends is here. Errors: DistributedError that names it after the time-out."""
-        self._until_done(request, text, source, True)
+    def wait_for(self, request: Request, text: str, source: int, present: bool) -> None:
+        """Returns when what one rank sends is here; present: whether it is known to have begun. Errors: LostRankError that names it after the
+        time-out."""
+        self._until_done(request, text, source, present)
 
     def recv_text(self, source: int) -> str:
         """The description of the array that one rank sends next."""
