@@ -18,6 +18,7 @@ from tengen import optimizer as optim
 from tengen.base.config import config
 from tengen.base.errors import DistributedError, GradientError, ShapeError, TraceError
 from tengen.distributed.pipeline import schedule
+from tengen.transport.channel import HEADER
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
 import jobs
@@ -222,3 +223,43 @@ def test_a_stage_that_is_alone_is_told(monkeypatch):
     monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)
     with pytest.raises(DistributedError, match="rank 0 did not do its part"):
         dist.launcher(jobs.half_a_pipeline, n_gpus=2, backend="threads")()
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe"])
+def test_the_next_message_is_on_its_way_while_a_stage_computes(name):
+    """One from each process, as long as it has one to send: no more are kept, and none is asked for that does not come."""
+    def work():
+        pipe = dist.Pipeline(M.Sequential(M.Linear(4, 4), M.Linear(4, 3)), F.nn.cross_entropy, micro_batches=4, schedule=name)
+        transport, asked, before = pipe.group.channel.transport, [], []
+        recv, run = transport.recv, pipe.runs[0]
+
+        def counted(buffer, source, tag):
+            asked.append(source) if buffer.size == HEADER else None
+            return recv(buffer, source, tag)
+
+        transport.recv = counted
+        pipe.runs[0] = lambda *args: (before.append(len(asked)), run(*args))[1]
+        for _ in range(2):
+            pipe.step(np.ones((8, 4), np.float32), np.zeros(8, np.int32))
+        return before, len(asked)
+
+    (first, of_first), (last, of_last) = dist.launcher(work, n_gpus=2, backend="threads")()
+    assert of_first == of_last == 8 and last == [2, 3, 4, 4, 6, 7, 8, 8]
+    assert first[0] == 1 and first[4] == 5  # it asks for the first gradient before it has computed anything
+
+
+def test_the_timeline_shows_what_stages_receive():
+    def work():
+        pipe = dist.Pipeline(M.Sequential(M.Linear(4, 4), M.Linear(4, 3)), F.nn.cross_entropy, micro_batches=2)
+        x, t = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+        pipe.step(x, t)
+        dist.group_barrier()
+        if dist.get_rank():  # a profile is one for all threads
+            pipe.step(x, t)
+            return None
+        with tg.profile() as p:
+            pipe.step(x, t)
+        return [e["name"] for e in p._events() if e.get("cat") == "transfer"]
+
+    names = dist.launcher(work, n_gpus=2, backend="threads")()[0]
+    assert {"receive from rank 1: b 0 0", "receive from rank 1: b 0 1"} <= set(names)

@@ -15,7 +15,6 @@ Sources: Y. Huang and others, "GPipe", arXiv 1811.06965; D. Narayanan and others
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -23,9 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen import jit
-from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
-from tengen.compiler.arrays import empty_row
 from tengen.distributed.data_parallel import (
     DRAWS,
     DataParallel,
@@ -36,7 +33,8 @@ from tengen.distributed.data_parallel import (
     broadcast_tensors,
     digest,
 )
-from tengen.functional.distributed import all_reduce_max, as_row, tensor_over_row
+from tengen.distributed.mail import Mail, Message
+from tengen.functional.distributed import all_reduce_max
 from tengen.module import Module, Sequential
 from tengen.module.norm import SyncBatchNorm
 from tengen.ops.creation import zeros_like
@@ -49,7 +47,6 @@ from tengen.tensor.elsewhere import Placed, whole
 from tengen.tensor.hooks import called, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, gradients
-from tengen.transport.channel import STAGE, Sending
 from tengen.transport.group import WORLD, Group
 
 
@@ -257,7 +254,11 @@ class Pipeline:
         try:
             with Level() as level:
                 run = _Step(self, batch, sizes, totals, level)
-                run.all()
+                try:
+                    run.all()
+                except BaseException:
+                    run.mail.give_up()
+                    raise
         except BaseException:
             for t in totals:
                 t.give_up()
@@ -282,7 +283,7 @@ class Pipeline:
         drawn as in one process."""
         n, at = self.stages * len(self.parts), self.stage
         value = Tensor(x) if not isinstance(x, Tensor) else x
-        mail = _Mail(self)
+        mail = Mail(self)
         for part in self.parts:
             if at:
                 value = self._received(mail.take("f", at, 0, at - 1))
@@ -298,7 +299,7 @@ class Pipeline:
         mail.sent()
         return whole(value.detach()) if isinstance(value, Tensor) else tuple(whole(v.detach()) for v in value)
 
-    def _received(self, message: _Message) -> Any:
+    def _received(self, message: Message) -> Any:
         set_state(np.array(message.draws, np.uint64))
         return message.value
 
@@ -422,78 +423,6 @@ class StageStates:
         self._optimizer.load_state_dict({"param_groups": [group], "state": {i: of(n) for i, n in enumerate(own)}})
 
 
-class _Message(NamedTuple):
-    """What one part of the network gives another: tensors, whether as a tuple, and the state of the random numbers behind it."""
-
-    tensors: list[Tensor]
-    several: bool
-    draws: tuple[int, int]
-
-    @property
-    def value(self) -> Any:
-        """A tensor, or a tuple of them."""
-        return tuple(self.tensors) if self.several else self.tensors[0]
-
-
-class _Mail:
-    """The messages of one step. A process may get them in another order than it asks for them, where it has several chunks of layers: it keeps
-    them."""
-
-    def __init__(self, pipeline: Pipeline):
-        self._group, self._stages, self._data, self._copy = pipeline.group, pipeline.stages, pipeline.data, pipeline.copy
-        self._mesh = pipeline.mesh
-        self._here: dict[tuple[str, int, int], _Message] = {}
-        self._sending: list[Sending] = []
-
-    def _process(self, part: int) -> int:
-        """The place in the group of the process that has a part of the network, in this copy of the pipeline."""
-        return part % self._stages * self._data + self._copy
-
-    def put(self, kind: str, part: int, round: int, value: Any) -> None:
-        """Gives a part of the network a tensor, or a tuple of them; of placed ones the parts that this process has. kind: "f" of a forward, "b"
-        of a backward, "r" a result for all."""
-        several = isinstance(value, (tuple, list))
-        tensors = list(value) if several else [value]
-        for t in tensors:
-            if not isinstance(t, Tensor) or not t.dtype.is_inexact:
-                what = repr(t._layout.type) if isinstance(t, Tensor) else f"a {type(t).__name__}"
-                raise GradientError(f"Pipeline: the layers before part {part} give {what}; help: float tensors, or a tuple of them")
-        seed, draw = map(int, get_state())
-        if self._process(part) == self._group.rank:
-            self._here[kind, part, round] = _Message([t.detach() for t in tensors], several, (seed, draw))
-            return
-        for t in tensors:
-            shape = ",".join(map(str, t.shape))
-            own, places = self._mesh.packed(t) if type(t._layout) is Placed else (t, "all")
-            text = f"{kind} {part} {round} {len(tensors)} {int(several)} {seed} {draw} {t.dtype.name} {places} {shape}"
-            self._sending.append(self._group.channel.start_send(as_row(own), self._process(part), text, STAGE))
-
-    def take(self, kind: str, part: int, round: int, source: int) -> _Message:
-        """What the part `source` has put for this one."""
-        while (kind, part, round) not in self._here:
-            self._receive(self._process(source))
-        return self._here.pop((kind, part, round))
-
-    def _receive(self, source: int) -> None:
-        """Receives the next message of a process."""
-        tensors: list[Tensor] = []
-        n = 1
-        while len(tensors) < n:
-            kind, part, round, n, several, seed, draw, dtype, places, shape = self._group.channel.recv_text(source, STAGE).split(" ")
-            n, extents = int(n), tuple(int(k) for k in shape.split(",") if k)
-            own_shape = extents if places == "all" else self._mesh.part_shape(extents, places)
-            row = empty_row(math.prod(own_shape), dtype_named(dtype).numpy)
-            self._group.channel.recv(row, source, STAGE)
-            own = tensor_over_row(row, own_shape)
-            tensors.append(own if places == "all" else self._mesh.unpacked(own, extents, places))
-        self._here[kind, int(part), int(round)] = _Message(tensors, several == "1", (int(seed), int(draw)))
-
-    def sent(self) -> None:
-        """Returns when all that was put has been received."""
-        for s in self._sending:
-            self._group.channel.sent(s)
-
-
 class _Forward(NamedTuple):
     """A micro-batch that went through a chunk of layers: what its backward needs.
 
@@ -510,10 +439,11 @@ class _Step:
 
     def __init__(self, pipeline: Pipeline, batch: tuple, sizes: list[int], totals: list[Totals], level: Level):
         self.p, self.batch, self.sizes, self.totals, self.level = pipeline, batch, sizes, totals, level
-        self.starts = [0, *accumulate(sizes)]
+        self.starts, self.last = [0, *accumulate(sizes)], pipeline.stages * len(pipeline.parts) - 1
         self.seed, self.first = map(int, get_state())
-        self.mail = _Mail(pipeline)
-        self.last = pipeline.stages * len(pipeline.parts) - 1
+        rounds = -(-pipeline.count // pipeline.data)
+        self.works = schedule(pipeline.schedule, pipeline.stage, pipeline.stages, rounds, len(pipeline.parts))
+        self.mail = Mail(pipeline, [part for work in self.works if (part := self._source(work)) is not None])
         self.kept: dict[tuple[int, int], _Forward] = {}
         self.most = 0
         self.losses = np.zeros(pipeline.count, np.float64)
@@ -522,13 +452,12 @@ class _Step:
     def all(self) -> None:
         """Does what the schedule says."""
         p = self.p
-        rounds = -(-p.count // p.data)
-        for work in schedule(p.schedule, p.stage, p.stages, rounds, len(p.parts)):
-            micro = [work.round * p.data + d for d in range(p.data)]
-            present = [m < p.count and self.sizes[m] > 0 for m in micro]
+        for work in self.works:
+            present = self._present(work)
             if not any(present):
                 continue
-            m = micro[p.copy]
+            m = work.round * p.data + p.copy
+            self.mail.look()
             if work.kind == "f":
                 with Statistics(self.totals[work.chunk], present):
                     if present[p.copy]:
@@ -542,6 +471,17 @@ class _Step:
                     self._backward(m, work.chunk)
                 self.totals[work.chunk].add(present, n)
         self.mail.sent()
+
+    def _present(self, work: Work) -> list[bool]:
+        """In which copies of the pipeline there is a micro-batch to work on."""
+        micro = range(work.round * self.p.data, (work.round + 1) * self.p.data)
+        return [m < self.p.count and self.sizes[m] > 0 for m in micro]
+
+    def _source(self, work: Work) -> int | None:
+        """The part of the network that sends what this process works on; None where it has that itself."""
+        part = work.chunk * self.p.stages + self.p.stage
+        source = part - 1 if work.kind == "f" else part + 1
+        return source if 0 <= source <= self.last and self._present(work)[self.p.copy] else None
 
     def _rows(self, m: int, arrays: tuple) -> list[Tensor]:
         return [a if isinstance(a, Tensor) else Tensor(a) for a in (a[self.starts[m] : self.starts[m + 1]] for a in arrays)]

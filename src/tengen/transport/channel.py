@@ -50,7 +50,8 @@ def _header(number: int, text: str) -> np.ndarray:
     return record
 
 
-def _read(record: np.ndarray) -> tuple[int, str]:
+def read_header(record: np.ndarray) -> tuple[int, str]:
+    """The number of the operation, and its description."""
     return int(record[:8].view("<i8")[0]), record[8:].tobytes().rstrip(b"\0").decode(errors="replace")
 
 
@@ -112,9 +113,9 @@ class Channel:
     """A group of ranks with the count of the operations that it has done.
 
     Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job. received: bytes of arrays that other ranks'
-        parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants.
-        side_user: who sends by `start_all_to_all` now. segments: the memory through which its ranks exchange arrays, where all are on one
-        machine; None: arrays go by messages. way: how they go, for people.
+        parts of exchanges have brought here. left: exchanges that were started, and whose result nobody wants. abandoned: what was to be
+        received, and is not waited for. side_user: who sends by `start_all_to_all` now. segments: the memory through which its ranks exchange
+        arrays, where all are on one machine; None: arrays go by messages. way: how they go, for people.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]):
@@ -130,6 +131,7 @@ class Channel:
         self._side: Transport | None = None
         self.side_user: object = None
         self.left: list[Gathering] = []
+        self.abandoned: list[object] = []
         self.segments: Segments | None = None
         self.way = "messages"
 
@@ -227,7 +229,7 @@ class Channel:
         """(Number of the operation, text) of each rank, where they were found to differ."""
         everyone = np.empty((self.size, HEADER), np.uint8)
         self._wait(self.transport.allgather(_header(self._number, text), as_bytes(everyone), [HEADER] * self.size), text)
-        return [_read(record) for record in everyone]
+        return [read_header(record) for record in everyone]
 
     def start_all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> Gathering:
         """`all_gather` of what the ranks have agreed upon, which goes on while this one does something else; `gathered` ends it. Through
@@ -322,7 +324,7 @@ class Channel:
     def _gone(self) -> list[int]:
         """The ranks that have not come to the operation at hand, as far as this one knows."""
         for source, record in self.transport.probe(PRESENT, HEADER):
-            if _read(record)[0] == self._number:
+            if read_header(record)[0] == self._number:
                 self._here.add(source)
         return [self.ranks[r] for r in range(self.size) if r not in self._here]
 
@@ -476,12 +478,17 @@ class Channel:
         for request in sending.requests:
             self._wait(request, f"send {sending.text} to rank {self.ranks[sending.dest]}", sending.dest)
 
-    def recv_text(self, source: int, tag: int = DATA) -> str:
+    def wait_for(self, request: Request, text: str, source: int, present: bool) -> None:
+        """Returns when what one rank sends is here; present: whether it is known to have begun. Errors: LostRankError that names it after the
+        time-out."""
+        self._until_done(request, text, source, present)
+
+    def recv_text(self, source: int) -> str:
         """The description of the array that one rank sends next."""
         header = np.empty(HEADER, np.uint8)
-        self._wait(self.transport.recv(header, source, tag), f"receive from rank {self.ranks[source]}", source)
-        return _read(header)[1]
+        self._wait(self.transport.recv(header, source, DATA), f"receive from rank {self.ranks[source]}", source)
+        return read_header(header)[1]
 
-    def recv(self, a: np.ndarray, source: int, tag: int = DATA) -> None:
+    def recv(self, a: np.ndarray, source: int) -> None:
         """Fills an array with what one rank sends."""
-        self._wait(self.transport.recv(as_bytes(a), source, tag), f"receive from rank {self.ranks[source]}", source, present=True)
+        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}", source, present=True)
