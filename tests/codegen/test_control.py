@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -309,9 +310,27 @@ load([saxpy("f")], Target.named("x86-64-v3"))
     for more, told in (
         ({"TENGEN_TARGET": "x86-64-v4"}, "TENGEN_TARGET=x86-64-v4: this processor has no avx512f"),
         ({"TENGEN_TARGET": "x86-64"}, "TENGEN_TARGET=x86-64: artifacts alone are compiled for it"),
-        ({"TENGEN_PROCESSOR": "x86-64-exact"}, "TENGEN_PROCESSOR=x86-64-exact: artifacts alone are compiled for it"),
+        ({"TENGEN_PROCESSOR": "x86-64"}, "TENGEN_PROCESSOR=x86-64: artifacts alone are compiled for it"),
         ({"TENGEN_PROCESSOR": "aarch64"}, "this processor has less than TENGEN_PROCESSOR=aarch64"),
         ({"TENGEN_PROCESSOR": "vax"}, "unknown TENGEN_PROCESSOR=vax"),
     ):
         done = run(host, **env | more)
         assert done.returncode == 1 and told in done.stderr
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE2 is of x86-64")
+def test_a_processor_without_fma_has_the_bits_of_all():
+    """What it has no instruction for is written out: fused multiply-adds, roundings, halves."""
+    text = """
+import hashlib
+import numpy as np
+import tengen, tengen.functional as F
+x = tengen.Tensor(np.random.default_rng(0).standard_normal((19, 19)).astype("float32"))
+out = [x @ x, F.exp(x), F.floor(x), x.astype("float16") * 3, x.astype("float64") @ x.astype("float64")]
+print(hashlib.sha256(b"".join(y.numpy().tobytes() for y in out)).hexdigest())
+"""
+    found = []
+    for processor in ("x86-64-exact", "native"):
+        env = {**os.environ, "TENGEN_PROCESSOR": processor, "TENGEN_TARGET": "native"}
+        found.append(subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True).stdout)
+    assert found[0] == found[1] != ""

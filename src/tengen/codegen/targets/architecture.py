@@ -169,7 +169,8 @@ class Architecture:
         notable: features that a report names. cpuinfo: lines of Linux's /proc/cpuinfo that tell one processor from another.
         keeping: (LLVM's word for functions that keep all registers of their callers, who then save none around calls, the feature with
             which LLVM does not keep all bytes of them); "": no such.
-        hosts: whether Tengen itself runs on it. alone: for programs of one thread without a C library; None: they have one.
+        hosts: whether Tengen itself runs on it. lacking: the level of this machine's own processor where it has not all of these
+            features. alone: for programs of one thread without a C library; None: they have one.
     """
 
     name: str
@@ -187,6 +188,7 @@ class Architecture:
     notable: tuple[str, ...]
     cpuinfo: tuple[str, ...]
     hosts: bool = False
+    lacking: tuple[str, tuple[str, ...]] = ("", ())
     keeping: tuple[str, str] = ("", "")
     alone: Alone | None = None
 

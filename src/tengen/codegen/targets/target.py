@@ -73,9 +73,12 @@ class Target:
 
     @property
     def level(self) -> Level:
-        """What was said of it where it was named; of the architecture's first level for this machine's own processor."""
-        levels = self.architecture.levels
-        return next((level for level in levels.values() if level.name == self.name), next(iter(levels.values())))
+        """What was said of it where it was named; for this machine's own processor, the architecture's first level, or that of
+        processors that lack some instruction (`Architecture.lacking`)."""
+        levels, (lacking, features) = self.architecture.levels, self.architecture.lacking
+        if self.name in levels:
+            return levels[self.name]
+        return next(iter(levels.values())) if all(map(self.has, features)) else levels[lacking]
 
     @property
     def data_layout(self) -> str:
@@ -127,8 +130,8 @@ class Target:
 
     @property
     def hosts(self) -> bool:
-        """Whether Tengen itself runs on such processors: it needs their instructions for all that its kernels say."""
-        return self.architecture.hosts and not self.lacks
+        """Whether Tengen itself runs on such processors: with the bits of all."""
+        return self.architecture.hosts and "inner fma" not in self.lacks
 
     def why_not_here(self) -> str:
         """Why this machine's processor cannot run code of this target; "" where it can."""

@@ -132,5 +132,6 @@ X86_64 = Architecture(
     notable=("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16"),
     cpuinfo=("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"),
     hosts=True,
+    lacking=("x86-64-exact", ("fma", "f16c")),
     keeping=("preserve_allcc", "avx"),
 )

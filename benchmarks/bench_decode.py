@@ -1,0 +1,94 @@
+"""Text from language models whose weights alone are integers: what a token costs, and how much of the memory's speed that is.
+
+Networks of the size of GPT-2 small (124 million weights) and of a Llama of 1.1 billion (22 layers of 2,048, 4 groups of keys and values), with
+random weights in 8 and 4 bits by groups of 32. A call draws tokens greedily after a short prompt; beside it the network in float32, of which
+the integers are made, and PyTorch's in float32. The work of a token is reading all integers and scales once; the roof is the speed at which one
+kernel adds up 256 MiB. A row of its own says what 512 tokens of a prompt cost at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import compare
+import numpy as np
+from bench_generate import TorchDecoder
+from compare import Case, Cell, Goal
+from networks import NETWORKS
+from roof import usual
+
+import tengen
+import tengen.functional as F
+from tengen.models import llama
+from tengen.module.quantized.weights import WeightOnlyLinear
+from tengen.quantization import quantize_weights
+
+PROMPT, NEW, LONG, CONTEXT = 16, 32, 512, 1088
+READ_BYTES = 256 << 20
+SHARE = 0.8  # of the memory's speed
+NAMES = {"gpt2-small": 50257, "llama-1.1b": 32000}  # -> words
+
+
+def network(name: str):
+    """Tengen's network in float32, and PyTorch's with its weights or None."""
+    tengen.random.seed(0)
+    if name == "gpt2-small":
+        options = {"layers": 12, "width": 768, "heads": 12, "context": CONTEXT, "vocabulary": NAMES[name]}
+        gpt = NETWORKS["GPT"]
+        net = gpt.tengen(**options)
+        return net, gpt.torch(net, **options).eval() if compare.peer("torch") else None
+    return llama(22, 2048, 32, 5632, NAMES[name], groups=4, context=CONTEXT).eval(), None
+
+
+def reading() -> float:
+    """Bytes that one kernel reads in a second."""
+    x = F.ones((READ_BYTES // 4,))
+    add = tengen.trace(lambda: F.sum(x))
+    return READ_BYTES / usual(lambda: add().item(), 0.5)
+
+
+def bytes_of_a_token(net) -> int:
+    """Integers and scales that each token reads whole."""
+    return sum(m.grouped.bytes for m in net.modules() if isinstance(m, WeightOnlyLinear))
+
+
+def contenders(name: str, bits: int, prompt: int, new: int):
+    """The quantised network, and calls that generate."""
+    net, theirs = network(name)
+    small = quantize_weights(net, bits=bits, group=32, inplace=False)
+    ids = np.random.default_rng(0).integers(0, NAMES[name], (1, prompt)).astype(np.int32)
+    found: dict[str, Callable] = {"tengen": lambda: small.generate(ids, new), "float32": lambda: net.generate(ids, new)}
+    if theirs is not None:
+        found["torch, float32"] = lambda d=TorchDecoder(theirs, False, False): d.generate(ids, new)
+    return small, found, ids
+
+
+def text(name: str, bits: int) -> Case:
+    """Tokens one after the other. The 8 bits' text is compared with that of the float32 network, whose scores differ by little."""
+    small, found, ids = contenders(name, bits, PROMPT, NEW)
+
+    def check() -> None:
+        given = [np.asarray(call()) for call in found.values()]
+        assert all(x.shape == (1, PROMPT + NEW) and (x[:, :PROMPT] == ids).all() for x in given), "a text does not begin with the prompt"
+
+    goal = Goal(0.30 if bits == 8 else 0.20, "float32", SHARE)
+    title = f"{name}, weights of {bits} bits, {NEW} tokens"
+    return Case(title, found, goal, NEW * bytes_of_a_token(small), "B", check=check, roof=reading)
+
+
+def prompt(name: str, bits: int) -> Case:
+    """One token after a prompt of LONG, which is read at once by products in float32."""
+    _, found, ids = contenders(name, bits, LONG, 1)
+
+    def check() -> None:
+        given = [np.asarray(call()) for call in found.values()]
+        assert all(x.shape == (1, LONG + 1) and (x[:, :LONG] == ids).all() for x in given), "a text does not begin with the prompt"
+
+    return Case(f"{name}, weights of {bits} bits, a prompt of {LONG}", found, check=check)
+
+
+if __name__ == "__main__":
+    args = compare.arguments("decode", 3.0)
+    cells = [Cell(f"{name}, {bits} bits", lambda a=(name, bits): text(*a), (name, bits) == ("gpt2-small", 8)) for name in NAMES for bits in (8, 4)]
+    cells += [Cell(f"{name}, {bits} bits, prompt", lambda a=(name, bits): prompt(*a)) for name in NAMES for bits in (8, 4)]
+    compare.main("decode", "Text from networks whose weights alone are integers", cells, args=args)
