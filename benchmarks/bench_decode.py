@@ -89,6 +89,8 @@ def prompt(name: str, bits: int) -> Case:
 
 if __name__ == "__main__":
     args = compare.arguments("decode", 3.0)
-    cells = [Cell(f"{name}, {bits} bits", lambda a=(name, bits): text(*a), (name, bits) == ("gpt2-small", 8)) for name in NAMES for bits in (8, 4)]
-    cells += [Cell(f"{name}, {bits} bits, prompt", lambda a=(name, bits): prompt(*a)) for name in NAMES for bits in (8, 4)]
+    small = ("gpt2-small", 8)
+    which = [(name, bits) for name in NAMES for bits in (8, 4)]
+    cells = [Cell(f"{name}, {bits} bits", lambda a=(name, bits): text(*a), (name, bits) == small) for name, bits in which]
+    cells += [Cell(f"{name}, {bits} bits, prompt", lambda a=(name, bits): prompt(*a)) for name, bits in which]
     compare.main("decode", "Text from networks whose weights alone are integers", cells, args=args)
