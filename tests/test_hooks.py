@@ -24,6 +24,8 @@ ALLOWED = {
     ("tengen.tensor.methods", "Tensor.__dlpack_device__"): "the same",
     ("tengen.tensor.methods", "Tensor.__round__"): "the same",
     ("tengen.tensor.methods", "Tensor.round"): "the same",
+    ("tengen.tensor.methods", "Tensor.__divmod__"): "the same",
+    ("tengen.tensor.methods", "Tensor.__rdivmod__"): "the same",
     ("tengen.tensor.methods", "Tensor.__array_ufunc__"): "the same",
     ("tengen.tensor.methods", "Tensor.__array_function__"): "the same",
     ("tengen.tensor.methods", "Tensor.real"): "the same",

@@ -11,7 +11,7 @@ from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import Elementwise, Leaf, broadcast
+from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.lang import call, var
 from tengen.loops.text import print_kernel
 
@@ -53,3 +53,15 @@ def test_loops_that_run_once_are_not_written():
         a, o = Array("a", float32, shape, strides), Array("o", float32, shape, contiguous_strides(shape))
         pointwise(lo, [Leaf(a)], [o])
         assert print_kernel(lo.launches[0].kernel).count("for ") == loops, (shape, strides)
+
+
+def test_a_part_that_several_are_made_of_stays_one_when_it_is_broadcast():
+    """Each of 60 sums reads the one before twice: as a tree they would be 2^60."""
+    s: Source = Literal(1.0, float32, ())
+    for _ in range(60):
+        s = Elementwise(lambda a, b: a + b, [s, s], (), float32)
+    s, depth = broadcast(s, (3, 4)), 0
+    while isinstance(s, Elementwise):
+        assert s.shape == (3, 4) and s.operands[0] is s.operands[1]
+        s, depth = s.operands[0], depth + 1
+    assert depth == 60

@@ -111,6 +111,7 @@ NEAR_ONE = {
 # An element is off by roundings of its matrix's Frobenius norm, not of its own size: rotations and reflections mix them all.
 NORMWISE = {
     "complex_eigh": "vectors are products of reflections and the vectors of a real matrix",
+    "complex_svd": "vectors are products of reflections and the vectors of a real matrix",
     "complex_hessenberg": "the matrix is multiplied by reflections on both sides",
     "pinv": "the inverse is the product of factors of the singular value decomposition",
     "complex_pinv": "the inverse is the product of factors of the singular value decomposition",

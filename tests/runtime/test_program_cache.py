@@ -258,7 +258,7 @@ def test_what_was_tuned_makes_no_other_program_stale(own_cache, lowerings):
 
     def made(schedules):
         program, _ = driver.ready_program(graph, None, [], "g", True, schedules)
-        assert program.address  # its machine code is there, and kept
+        assert all(p.address for p in (program, program.setup) if p)  # their machine code is there, and kept
         return program
 
     program = made(none)

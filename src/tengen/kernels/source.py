@@ -349,11 +349,19 @@ def given(epilogue: Callable, sum: Callable[[Expr], Expr]) -> Callable:
     return lambda k, value, at: epilogue(k, sum(value), at)
 
 
-def broadcast(s: Source, shape: Sequence[Index]) -> Source:
-    """`s` broadcast to `shape`, by NumPy's rule."""
+def broadcast(s: Source, shape: Sequence[Index], done: dict | None = None) -> Source:
+    """`s` broadcast to `shape`, by NumPy's rule. done: what was broadcast before, (id of a source, shape) -> (it, the result): a part that
+    several others are made of stays one."""
     shape = tuple(shape)
     if s.shape == shape:
         return s
+    done = {} if done is None else done
+    if (found := done.get((id(s), shape))) is None:
+        found = done[id(s), shape] = (s, _broadcast(s, shape, done))
+    return found[1]
+
+
+def _broadcast(s: Source, shape: tuple[Index, ...], done: dict) -> Source:
     if (wider := s.expand(shape)) is not None:
         return wider
     if isinstance(s, Leaf):
@@ -361,7 +369,7 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
     if isinstance(s, Literal):
         return replace(s, shape=shape)
     if isinstance(s, Elementwise):
-        return Elementwise(s.fn, [broadcast(broadcast(o, s.shape), shape) for o in s.operands], shape, s.dtype)
+        return Elementwise(s.fn, [broadcast(broadcast(o, s.shape, done), shape, done) for o in s.operands], shape, s.dtype)
     lead = len(shape) - len(s.shape)
     axes = [None] * lead + [None if as_int(d) == 1 and as_int(shape[lead + i]) != 1 else i for i, d in enumerate(s.shape)]
     return View(s, shape, tuple(axes), (0,) * len(shape), (1,) * len(shape))

@@ -15,7 +15,6 @@ import tengen.module as M
 from tengen.base.record import record
 from tengen.jit.trace import trace
 from tengen.models.transformer import Cache
-from tengen.module.quantized.weights import WeightOnlyEmbedding
 from tengen.tensor import Tensor
 
 SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
@@ -242,8 +241,8 @@ class LanguageModel(M.Module):
 
     def _by_table(self, x: Tensor) -> Tensor:
         """Logits by the table of the tokens, `tokens`, where that is the last layer's weight too; it may be integers (`quantize_weights`)."""
-        table = self.tokens
-        return table.grouped.product(x) if isinstance(table, WeightOnlyEmbedding) else F.linear(x, table.weight)
+        integers = getattr(self.tokens, "grouped", None)
+        return F.linear(x, self.tokens.weight) if integers is None else integers.product(x)
 
     def _empty(self, n: int) -> list[Cache]:
         raise NotImplementedError(f"{type(self).__name__} needs _empty()")

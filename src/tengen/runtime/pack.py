@@ -55,9 +55,9 @@ def path_of(target: Target) -> str:
 
 
 def generic_targets() -> list[Target]:
-    """All targets that packs are made for: those with a name that Tengen itself runs on, each once."""
+    """All targets that packs are made for: those with a name that Tengen itself runs on, each once, and whose processors lack nothing."""
     named = map(Target.named, TARGET_NAMES[1:])
-    return list({t.key: t for t in named if t.hosts and t.system is LINUX}.values())
+    return list({t.key: t for t in named if t.hosts and not t.lacks and t.system is LINUX}.values())
 
 
 def runnable(mine: Target) -> list[Target]:

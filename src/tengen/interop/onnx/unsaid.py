@@ -6,8 +6,8 @@ _STEP = "a step of training, which is not written"
 _COMPLEX = "ONNX has no complex numbers"
 UNSAID = {
     **dict.fromkeys(
-        ("triangular_solve", "lu", "lu_solve", "cholesky", "qr", "eigh", "eigvalsh", "svd", "svdvals", "complex_lu", "complex_qr",
-         "complex_hessenberg", "complex_bidiagonal", "general_eig"), _FACTORS),
+        ("triangular_solve", "lu", "lu_solve", "cholesky", "qr", "geqrf", "eigh", "eigvalsh", "svd", "svdvals", "complex_lu", "complex_qr",
+         "complex_geqrf", "complex_hessenberg", "complex_bidiagonal", "general_eig"), _FACTORS),
     **dict.fromkeys(
         ("random_uniform", "random_normal", "random_bits", "random_gamma", "random_poisson", "random_binomial"), _DRAWN),
     **dict.fromkeys(
