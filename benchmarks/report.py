@@ -29,7 +29,7 @@ from compare import RESULTS, Row, duration, kind_of, markdown
 HERE = Path(__file__).parent
 BENCHES = [
     "inference", "training", "kernels", "first_minute", "eager", "memory", "growth", "tune", "amp", "artifact", "linalg", "control_flow",
-    "generate", "onnx", "int8",
+    "generate", "decode", "onnx", "int8",
 ]  # fmt: skip
 README = HERE / "README.md"
 ROOT_README = HERE.parent / "README.md"
