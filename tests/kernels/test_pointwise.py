@@ -14,6 +14,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.lang import call, var
 from tengen.loops.text import print_kernel
+from tengen.ops.division import Loop
 
 
 def computed(x, b, target):
@@ -55,11 +56,12 @@ def test_loops_that_run_once_are_not_written():
         assert print_kernel(lo.launches[0].kernel).count("for ") == loops, (shape, strides)
 
 
-def test_a_part_that_several_are_made_of_stays_one_when_it_is_broadcast():
-    """Each of 60 sums reads the one before twice: as a tree they would be 2^60."""
+@pytest.mark.parametrize("kind", [Elementwise, Loop])
+def test_a_part_that_several_are_made_of_stays_one_when_it_is_broadcast(kind):
+    """Each of 60 values reads the one before twice: as a tree they would be 2^60."""
     s: Source = Literal(1.0, float32, ())
     for _ in range(60):
-        s = Elementwise(lambda a, b: a + b, [s, s], (), float32)
+        s = kind(lambda *operands: operands[-1], [s, s], (), float32)
     s, depth = broadcast(s, (3, 4)), 0
     while isinstance(s, Elementwise):
         assert s.shape == (3, 4) and s.operands[0] is s.operands[1]

@@ -91,8 +91,8 @@ class Source:
         each array to its replacement, and each source to what was made of it, so that what was shared stays shared."""
         raise NotImplementedError(f"{type(self).__name__} needs rebind()")
 
-    def expand(self, shape: tuple[Index, ...]) -> Source | None:
-        """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it."""
+    def expand(self, shape: tuple[Index, ...], done: dict) -> Source | None:
+        """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it. done: as there."""
         return None
 
     def steady(self, k: KernelBuilder, at: At) -> dict:
@@ -362,7 +362,7 @@ def broadcast(s: Source, shape: Sequence[Index], done: dict | None = None) -> So
 
 
 def _broadcast(s: Source, shape: tuple[Index, ...], done: dict) -> Source:
-    if (wider := s.expand(shape)) is not None:
+    if (wider := s.expand(shape, done)) is not None:
         return wider
     if isinstance(s, Leaf):
         return Leaf(s.array.expand(shape))

@@ -31,8 +31,8 @@ class Loop(Elementwise):
         wide = splat if at.lanes > 1 else lambda e: e
         return wide(self.fn(k, *(wide(s.at(k, at)) for s in self.operands)))
 
-    def expand(self, shape):
-        return Loop(self.fn, [broadcast(broadcast(s, self.shape), shape) for s in self.operands], shape, self.dtype)
+    def expand(self, shape, done):
+        return Loop(self.fn, [broadcast(broadcast(s, self.shape, done), shape, done) for s in self.operands], shape, self.dtype)
 
     def rebind(self, arrays):
         if self not in arrays:

@@ -82,13 +82,13 @@ class Reduced(Source):
             arrays[self] = r
         return arrays[self]
 
-    def expand(self, shape):
+    def expand(self, shape, done):
         lead = len(shape) - len(self.shape)
         wide = [d for i, d in enumerate(shape) if i - lead not in self.axes]
         if lead == 0 and wide == [d for i, d in enumerate(self.shape) if i not in self.axes]:
             return Spread(self, shape)
         full = [self.source.shape[i - lead] if i - lead in self.axes else d for i, d in enumerate(shape)]
-        inner = Reduced(self.combine, broadcast(self.source, full), [a + lead for a in self.axes])
+        inner = Reduced(self.combine, broadcast(self.source, full, done), [a + lead for a in self.axes])
         return inner if inner.shape == shape else Spread(inner, shape)
 
 
@@ -107,8 +107,8 @@ class Spread(Source):
     def rebind(self, arrays):
         return Spread(self.reduced.rebind(arrays), self.shape)
 
-    def expand(self, shape):
-        return self.reduced.expand(shape)
+    def expand(self, shape, done):
+        return self.reduced.expand(shape, done)
 
 
 def reduce(
