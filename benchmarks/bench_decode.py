@@ -23,7 +23,7 @@ from tengen.models import llama
 from tengen.module.quantized.weights import WeightOnlyLinear
 from tengen.quantization import quantize_weights
 
-PROMPT, NEW, LONG, CONTEXT = 16, 32, 512, 1088
+PROMPT, NEW, LONG, CONTEXT = 8, 56, 512, 1088  # a prompt of few rows, which are multiplied as a token is
 READ_BYTES = 256 << 20
 SHARE = 0.8  # of the memory's speed
 NAMES = {"gpt2-small": 50257, "llama-1.1b": 32000}  # -> words
