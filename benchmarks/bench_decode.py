@@ -63,28 +63,25 @@ def contenders(name: str, bits: int, prompt: int, new: int):
     return small, found, ids
 
 
+def checked(found: dict[str, Callable], ids: np.ndarray, new: int) -> None:
+    """Whether each text is the prompt and `new` tokens more. Which they are differs: weights of few bits are others."""
+    for call in found.values():
+        given = np.asarray(call())
+        assert given.shape == (1, ids.shape[1] + new) and (given[:, : ids.shape[1]] == ids).all(), "a text does not begin with the prompt"
+
+
 def text(name: str, bits: int) -> Case:
-    """Tokens one after the other. The 8 bits' text is compared with that of the float32 network, whose scores differ by little."""
+    """Tokens one after the other."""
     small, found, ids = contenders(name, bits, PROMPT, NEW)
-
-    def check() -> None:
-        given = [np.asarray(call()) for call in found.values()]
-        assert all(x.shape == (1, PROMPT + NEW) and (x[:, :PROMPT] == ids).all() for x in given), "a text does not begin with the prompt"
-
     goal = Goal(0.30 if bits == 8 else 0.20, "float32", SHARE)
     title = f"{name}, weights of {bits} bits, {NEW} tokens"
-    return Case(title, found, goal, NEW * bytes_of_a_token(small), "B", check=check, roof=reading)
+    return Case(title, found, goal, NEW * bytes_of_a_token(small), "B", check=lambda: checked(found, ids, NEW), roof=reading)
 
 
 def prompt(name: str, bits: int) -> Case:
     """One token after a prompt of LONG, which is read at once by products in float32."""
     _, found, ids = contenders(name, bits, LONG, 1)
-
-    def check() -> None:
-        given = [np.asarray(call()) for call in found.values()]
-        assert all(x.shape == (1, LONG + 1) and (x[:, :LONG] == ids).all() for x in given), "a text does not begin with the prompt"
-
-    return Case(f"{name}, weights of {bits} bits, a prompt of {LONG}", found, check=check)
+    return Case(f"{name}, weights of {bits} bits, a prompt of {LONG}", found, check=lambda: checked(found, ids, 1))
 
 
 if __name__ == "__main__":

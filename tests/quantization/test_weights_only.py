@@ -76,6 +76,18 @@ def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, term
     assert [layer(x).numpy().tobytes() for _ in range(2)] == [(want + np.float32(1)).tobytes()] * 2
 
 
+@pytest.mark.parametrize("outputs", [5, 64, 70])
+def test_rows_are_those_of_the_matrix(outputs):
+    """The last tile is filled up: what lies there is no row."""
+    made = GroupedWeight(*nearest(RNG.standard_normal((outputs, 32)), 8, 32), 8, 32)
+    rows = Tensor([[0, outputs - 1], [-1, -outputs]], dtype="int32")
+    np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
+    for run in (made.values, trace(made.values)):
+        for bad in (outputs, -outputs - 1):
+            with pytest.raises(IndexError, match=f"{outputs}"):
+                run(Tensor([bad], dtype="int32")).numpy()
+
+
 def test_what_linear_grouped_refuses():
     x, codes, scale = Tensor(np.zeros((1, 64), "float32")), Tensor(np.zeros((3, 64), "int8")), Tensor(np.zeros((3, 2), "float32"))
     for args, error, match in [

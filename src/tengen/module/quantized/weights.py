@@ -66,9 +66,12 @@ class GroupedWeight(Module):
 
     def _rows(self, t: Tensor, rows: Tensor | None) -> Tensor:
         """Rows of the codes or the scales; None: all."""
-        if self.tiled:
-            return rows_of_tiles(t, self.shape[0]) if rows is None else t[rows // COLUMNS, :, rows % COLUMNS]
-        return t if rows is None else t[rows]
+        if rows is None:
+            return rows_of_tiles(t, self.shape[0]) if self.tiled else t
+        if not self.tiled:
+            return t[rows]
+        rows = F.arange(0, self.shape[0], dtype="int32")[rows]  # counts from the end, and refuses what is no row: the last tile is filled up
+        return t[rows // COLUMNS, :, rows % COLUMNS]
 
     def product(self, x: Tensor) -> Tensor:
         """x times the transposed matrix. A few rows take the integers as they are; for more, the matrix in float32 costs less than
