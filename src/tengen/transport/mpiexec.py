@@ -24,6 +24,9 @@ from tengen.base.errors import DistributedError
 JOB = "_TENGEN_JOB"  # the environment's name of the job's folder
 LOOK = 0.02  # seconds between two looks for processes that have begun, until all have
 
+PF_EXITING = 4  # of the flags in /proc/PID/stat
+UNKNOWN = -1  # the status of a process that somebody has waited for
+
 
 def find_mpiexec() -> list[str]:
     """The command of MPI's launcher: the one beside this Python, else the first on the path; with what lets it start more processes
@@ -122,7 +125,7 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     poll, lost = select.poll(), list[int]()
     rank_of: dict[int, int] = {}
     poll.register(job, select.POLLIN)
-    ended, silent = False, list[int]()
+    ended, silent, seen = False, list[int](), set[int]()
     try:
         while True:
             gone = []
@@ -139,11 +142,17 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
                 rank_of[fd] = rank
             at_once = gone or ended or (silent and not lost)
             ready = [fd for fd, _ in poll.poll(0 if at_once else 1000 * LOOK if len(rank_of) < ranks else None)]
-            for fd in {*gone, *ready} - {job}:
+            over = {*gone, *ready} - {job}
+            for fd in over:
                 if fd >= 0:
                     poll.unregister(fd)
             known = bool(silent) or len(rank_of) == ranks  # else one that is not known yet may have ended before: it looks once more
-            silent += [rank_of[fd] for fd in {*gone, *ready} - {job} if not _has_word(folder, rank_of[fd])]
+            if over and not silent:  # mpiexec sees closed files, and may end the others before the lost one has ended for good
+                over |= {fd for fd, rank in rank_of.items() if fd not in seen and _exit_status(folder, rank) is not None}
+            silent += [rank_of[fd] for fd in over - seen if not _has_word(folder, rank_of[fd])]
+            seen |= over
+            if len(silent) > 1 and not lost:  # one that has left by itself was not ended by mpiexec
+                silent = [rank for rank in silent if _exit_status(folder, rank) not in (None, UNKNOWN, signal.SIGKILL)] or silent
             lost = lost or (sorted(silent) if known or ended else [])
             if ended:
                 return lost
@@ -151,6 +160,15 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     finally:
         for fd in [job, *(fd for fd in rank_of if fd >= 0)]:
             os.close(fd)
+
+
+def _exit_status(folder: Path, rank: int) -> int | None:
+    """The status, as of `wait`, of a rank's process that has ended or has begun to exit; UNKNOWN when nothing is left of it. None while it
+    runs. The kernel closes a process's files before it tells anyone that the process has ended."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = Path("/proc", Path(folder, f"pid-{rank}").read_text(), "stat").read_text().rpartition(")")[2].split()
+        return int(stat[-1]) if int(stat[6]) & PF_EXITING else None
+    return UNKNOWN
 
 
 def _has_word(folder: Path, rank: int) -> bool:
