@@ -34,7 +34,7 @@ def _deferred(cls: Any, slots: bool, how: dict[str, bool]) -> Any:
     """The class with an `__init__` and a `__setstate__` that complete it first."""
     defaults: dict[str, Any] = {}
     if slots:
-        fields = tuple(cls.__dict__.get("__annotations__", ()))
+        fields = tuple(cls.__annotations__)  # its own; Python 3.14 makes them when they are asked for
         defaults = {name: vars(cls)[name] for name in fields if name in vars(cls)}
         kept = {k: v for k, v in vars(cls).items() if k not in defaults and k not in ("__dict__", "__weakref__")}
         cls = type(cls)(cls.__name__, cls.__bases__, {**kept, "__slots__": fields, "__qualname__": cls.__qualname__})

@@ -106,9 +106,9 @@ def _pieces_of_second_argument(load: dis.Instruction, ops: Sequence[dis.Instruct
     for i, x in enumerate(before):
         begins[depth] = i
         depth += dis.stack_effect(x.opcode, x.arg, jump=False)
-    if depth != ops[call].arg or 1 not in begins:
+    if depth != ops[call].arg or not begins.keys() >= set(range(1, depth)):  # one instruction may load two values
         return {""}
-    name = before[begins[1] : begins[2] if ops[call].arg == 3 else None]
+    name = before[begins[1] : begins.get(2)]
     strings = {x.argval for x in name if x.opname == "LOAD_CONST" and isinstance(x.argval, str)}
     if len(name) == 1 and strings:
         return set()
