@@ -87,7 +87,8 @@ def settled(detector: torch.nn.Module, image: torch.Tensor) -> torch.nn.Module:
         detector([image])
         for m, seen in outputs.items():
             m.weight.mul_(0.7 / torch.cat(seen).std())
-            m.bias.zero_()
+            if m.bias is not None:
+                m.bias.zero_()
             seen.clear()
     for hook in hooks:
         hook.remove()
@@ -174,16 +175,18 @@ def randomised(module: Any) -> Any:
 def gradients(module: Any, net: Any, args: tuple, kwargs: dict) -> float:
     """The difference of all gradients of a weighted sum of the outputs, over the largest one."""
     module.zero_grad()
-    outs = [o for o in leaves(pytree.tree_leaves(module(*args, **kwargs)), torch.Tensor) if o.requires_grad]
+    outs = [o for o in leaves(pytree.tree_leaves(module(*args, **kwargs)), torch.Tensor) if o.is_floating_point()]
     weights = [torch.randn_like(o) for o in outs]
-    sum((o * w).sum() for o, w in zip(outs, weights)).backward()
+    sum((o * w).sum() for o, w in zip(outs, weights) if o.requires_grad).backward()
     want = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
     gm = GradManager().attach(list(net.parameters()))
     with gm:
         have = [o for o in leaves(net(*taken(args), **taken(kwargs)), Tensor) if o.dtype.is_inexact]
         assert len(have) == len(outs)
         loss: Any = None
-        for o, w in zip(have, weights):
+        for o, w, theirs in zip(have, weights, outs):
+            if not theirs.requires_grad:  # a state for the next call, which PyTorch detaches
+                continue
             part = (o * Tensor(w.numpy())).sum()
             loss = part if loss is None else loss + part
         gm.backward(loss)
