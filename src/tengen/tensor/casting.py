@@ -27,12 +27,18 @@ class Casting(threading.local):
 
     Attributes:
         rule: (op, operands, attributes) -> operands and attributes; None outside of autocast. high: the dtype of `wide`.
-        key: identifies the rule in keys of plans and recordings.
+        key: identifies the rule in keys of plans and recordings. made: parameters in other dtypes, as the block that the thread is in has
+            cast them: by id and dtype, (memory, place on the tape, cast). order: of the tape, to which such a cast belongs that is made now;
+            None: to where it is made.
     """
 
     rule: Rule | None = None
     high: DType | None = None
     key: Hashable = None
+    order: int | None = None
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[int, DType], tuple[Any, Any, Tensor]] = {}
 
 
 casting = Casting()
@@ -56,15 +62,17 @@ def _by_rule(go: Run) -> Run:
 
 
 @contextlib.contextmanager
-def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None]:
-    """Calls of the calling thread go by this rule; None: by none. See `Casting`."""
-    before = casting.rule, casting.high, casting.key
+def casts(rule: Rule | None, high: DType | None, key: Hashable, made: dict | None = None) -> Iterator[None]:
+    """Calls of the calling thread go by this rule; None: by none. made: the casts of parameters that there are; None: those of now. See
+    `Casting`."""
+    before = casting.rule, casting.high, casting.key, casting.made
     dispatch.add_filter(_by_rule)
     casting.rule, casting.high, casting.key = rule, high, key
+    casting.made = casting.made if made is None else made
     try:
         yield
     finally:
-        casting.rule, casting.high, casting.key = before
+        casting.rule, casting.high, casting.key, casting.made = before
         dispatch.remove_filter(_by_rule)
 
 
