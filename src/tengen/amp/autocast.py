@@ -96,7 +96,7 @@ class autocast:
         _blocks.depth -= 1
         self._entered.pop().__exit__(*error)
         if not _blocks.depth:
-            casting.made = {}
+            casting.begin()
 
     def __call__(self, function: Callable) -> Callable:
         """The function, run in such a block."""

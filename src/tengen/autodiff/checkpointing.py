@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
@@ -11,8 +10,8 @@ from tengen.base.errors import GradientError
 from tengen.compiler.arrays import array_over
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, eviction, tensor_over, tracing
-from tengen.tensor.casting import casting, casts
-from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, new_limit, node_of, on_tape, visible_node
+from tengen.tensor.casting import casting, casts, casts_from_before
+from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node, walking
 from tengen.tensor.tape import FunctionOp, gradients
 from tengen.tensor.tensor import Buffer, assign
 from tengen.tensor.writes import Written
@@ -67,8 +66,8 @@ class _Checkpoint:
 
     Attributes:
         changes: what the first call changed, with the value before. outside: the places on the tape that it used, besides its
-            arguments. cast: how autocast casts its calls, and the parameters that it has cast: a
-            backward walk is outside of it. recorder: what recorded the first call; None where nothing did.
+            arguments. cast: how autocast casts its calls, and the parameters that it has cast: a backward walk is
+            outside of it. recorder: what recorded the first call; None where nothing did.
     """
 
     def __init__(self, function: Callable, given: tuple):
@@ -82,7 +81,7 @@ class _Checkpoint:
 
     def first(self, tensors: list[Tensor]) -> Any:
         """The first call: its results, with one node on the tape for all of it."""
-        with _casts_around(), Level() as level, Written() as table:
+        with casts_from_before(), Level() as level, Written() as table:
             copies = [level.copy(x) if t else x for x, t in zip(tensors, self.taped)]
             out = self._call(copies)
             outs = [o for o in _tensors(out) if o.dtype.is_inexact]
@@ -120,6 +119,7 @@ class _Checkpoint:
         try:
             xs = [_apart(x) for x in inputs[: len(self.taped)]]
             with Level() as level:
+                level.within = walking.level
                 copies = [level.copy(x) if t else x for x, t in zip(xs, self.taped)]
                 starts = [node_of(x) for x, t in zip(copies, self.taped) if t]
                 with casts(*self.cast):
@@ -158,17 +158,6 @@ class _Checkpoint:
                     "compute gradients before you update parameters, or pass it as an argument"
                 )
         return [by_place[key] for key in wanted]
-
-
-@contextmanager
-def _casts_around() -> Iterator[None]:
-    """A block in which autocast's casts of parameters are made as if before it: what comes later uses them too, the second call among it."""
-    outer = casting.order
-    casting.order = new_limit() if outer is None else outer
-    try:
-        yield
-    finally:
-        casting.order = outer
 
 
 def _tensors(x: Any) -> Iterator[Tensor]:

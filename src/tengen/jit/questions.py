@@ -110,7 +110,7 @@ class PartsRecorder(Recorder):
             error = e  # what was called until now is done, as eager calls are
         if self.whole:
             return result
-        casting.made = {}
+        casting.begin()
         try:
             self._run(None, compiling=error is None)
         except BaseException as e:

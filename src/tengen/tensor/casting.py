@@ -17,6 +17,7 @@ from typing import Any
 from tengen.base.dtype import DType
 from tengen.ops.calls import Run
 from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.tensor.nodes import new_limit
 from tengen.tensor.tensor import Tensor
 
 Rule = Callable[[Op, tuple, tuple], tuple[tuple, tuple]]
@@ -39,6 +40,11 @@ class Casting(threading.local):
 
     def __init__(self) -> None:
         self.made: dict[tuple[int, DType], tuple[Any, Any, Tensor]] = {}
+
+    def begin(self, made: dict | None = None) -> dict:
+        """From now on these casts of parameters are there, or none. Returns those of before."""
+        before, self.made = self.made, {} if made is None else made
+        return before
 
 
 casting = Casting()
@@ -74,6 +80,17 @@ def casts(rule: Rule | None, high: DType | None, key: Hashable, made: dict | Non
     finally:
         casting.rule, casting.high, casting.key, casting.made = before
         dispatch.remove_filter(_by_rule)
+
+
+@contextlib.contextmanager
+def casts_from_before() -> Iterator[None]:
+    """A block in which casts of parameters are put on the tape as if made before it, since what comes later uses them too."""
+    outer = casting.order
+    casting.order = new_limit() if outer is None else outer
+    try:
+        yield
+    finally:
+        casting.order = outer
 
 
 def wide(x: Any) -> Any:

@@ -169,15 +169,14 @@ class Recorder:
 
     def begin(self) -> None:
         """From now on the calling thread's calls come here."""
-        self._outer, self._outer_casts = tracing.recorder, casting.made
-        casting.made = self.casts
+        self._outer, self._outer_casts = tracing.recorder, casting.begin(self.casts)
         _hidden.take()
         tracing.recorder = self
 
     def pause(self) -> None:
         """Undoes `begin`."""
         tracing.recorder = self._outer
-        self.casts, casting.made = casting.made, self._outer_casts
+        self.casts = casting.begin(self._outer_casts)
         _hidden.give_back()
 
     def __exit__(self, *exc) -> None:
