@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, amp, load_graph, trace
-from tengen.autodiff import GradManager
+from tengen.autodiff import GradManager, no_grad
 from tengen.base.errors import DTypeError
 from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.ops.define import REGISTRY
@@ -136,6 +136,34 @@ def test_a_parameter_is_cast_once_in_a_block():
         c = F.matmul(some(2, 4), w)
     assert bits(a) == bits(b)
     assert c.numpy().tobytes() == (2 * a.numpy()).tobytes()  # twice the weights, and nothing is denormal: exactly twice
+
+
+def test_a_cast_inside_of_no_grad_is_not_the_one_that_a_gradient_needs():
+    net, x = M.Linear(4, 4), F.ones((2, 4))
+    gm = GradManager().attach(net.parameters())
+    with gm, amp.autocast(dtype="bfloat16"):
+        with no_grad():
+            net(x)
+        gm.backward(net(x).sum())
+    assert net.weight.grad is not None and (net.weight.grad.numpy() == 2).all()
+
+
+def test_a_trace_adds_the_gradients_of_two_blocks_as_eager_calls_do():
+    """Each block casts a parameter anew, so its gradients are added in float32."""
+    net, x = M.Linear(64, 1, bias=False), Tensor(np.random.default_rng(0).standard_normal((8, 64)).astype("f4"))
+    gm = GradManager().attach(net.parameters())
+
+    def step(x):
+        with gm:
+            parts = []
+            for k in (1.0, 0.37):
+                with amp.autocast(dtype="bfloat16"):
+                    parts.append(net(x * k).sum())
+            gm.backward(parts[0] + parts[1])
+        found, net.weight.grad = net.weight.grad, None
+        return found
+
+    assert step(x).numpy().tobytes() == trace(step)(x).numpy().tobytes()
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])

@@ -1,15 +1,19 @@
 """`checkpoint`: the bits of the function without it, in less memory; what cannot be computed again is an error."""
 
+import gc
+import warnings
+
 import numpy as np
 import pytest
 
 from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
 from tengen import module as M
+from tengen.amp import autocast
 from tengen.autodiff import GradManager, checkpoint, grad, hessian, jvp, no_grad, value_and_grad, vjp, vmap
 from tengen.base.errors import GradientError
 from tengen.optimizer import SGD
-from tengen.runtime.process import memory_statistics
+from tengen.runtime.process import memory_statistics, reset_peak
 
 RNG = np.random.default_rng(3)
 
@@ -94,6 +98,56 @@ def test_it_composes(name, traced):
     assert got.numpy().tobytes() == want.numpy().tobytes()
 
 
+SHARED = {  # one weight that is used inside of checkpoints, between them and around them, in every order
+    "inside": lambda net, w, x: w(checkpoint(net, net(w(x)))),
+    "several": lambda net, w, x: checkpoint(w, checkpoint(net, checkpoint(net, w(x)))),
+    "nested": lambda net, w, x: checkpoint(lambda x: w(checkpoint(net, checkpoint(net, checkpoint(w, x)))), x),
+    "before": lambda net, w, x: w(net(checkpoint(net, checkpoint(w, x)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cast", [False, True])
+def test_a_shared_weight_and_autocast_have_the_same_bits(cast):
+    """The gradient's addends are added in the same order; autocast is in force the second time, although the block has ended, and its casts
+    of weights are the same tensors."""
+    w = M.Linear(8, 8)
+    net = M.Sequential(w, M.GELU(), w, M.Linear(8, 8), M.Dropout(0.3))
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype("f4"))
+    gm, x = GradManager().attach(net.parameters()), Tensor(np.random.default_rng(0).standard_normal((4, 8)).astype("f4"))
+
+    def gradients(f, inside, how):
+        random.seed(3)
+
+        def loss(x):
+            with autocast(cast, "bfloat16"):
+                return (f(net, w, x) ** 2).sum()
+
+        def step(x):
+            with gm, autocast(cast and inside, "bfloat16"):
+                gm.backward(loss(x))
+
+        if how == "outside":
+            run = trace(loss)
+            with gm:
+                gm.backward(run(x))
+        else:
+            (trace(step) if how else step)(x)
+        found = [p.grad.numpy().tobytes() for p in net.parameters()]
+        for p in net.parameters():
+            p.grad = None
+        return found
+
+    want = gradients(lambda net, w, x: w(net(net(w(x)))), False, "")
+    assert gradients(lambda net, w, x: w(net(net(w(x)))), False, "traced") == want
+    for name, f in SHARED.items():
+        for inside, how in ((False, ""), (True, ""), (False, "traced")):
+            assert gradients(f, inside, how) == want, (name, inside, how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it runs op by op
+        assert gradients(SHARED["nested"], False, "outside") == want
+
+
 def test_what_goes_in_and_out():
     w = Parameter(np.array([2.0, 3.0], "f4"))
 
@@ -141,16 +195,22 @@ def test_a_chain_needs_less_memory():
         return x
 
     def kept(call):
+        """Bytes that are held behind the forward, and the most in the backward."""
+        gc.collect()
         with gm:
             before = memory_statistics().in_use
             y = x
             for w in ws:
                 y = call(block, y, w)
             used = memory_statistics().in_use - before
+            reset_peak()
             gm.backward(y.sum())
-        return used
+        return used, memory_statistics().peak - before
 
-    assert kept(checkpoint) < kept(lambda f, *a: f(*a)) / 5
+    whole, most = kept(lambda f, *a: f(*a))
+    for call in (checkpoint, lambda f, x, w: checkpoint(lambda x: f(x, w), x)):
+        used, at_once = kept(call)
+        assert used < whole / 5 and at_once < most / 2, (used, whole, at_once, most)
 
 
 def test_a_trace_needs_less_memory():

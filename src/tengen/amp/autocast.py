@@ -20,16 +20,15 @@ from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
 from tengen.ops.contract import PRECISIONS
 from tengen.ops.define import REGISTRY, Op
-from tengen.tensor import Parameter, Tensor, tracing
+from tengen.tensor import Parameter, Tensor
 from tengen.tensor.casting import Rule, casting, casts
+from tengen.tensor.nodes import node_of, on_tape
 
 
 class _Blocks(threading.local):
-    """What a thread has of its blocks: how many it is in, and the parameters that were cast in them."""
+    """depth: how many blocks a thread is in."""
 
-    def __init__(self) -> None:
-        self.depth = 0
-        self.casts: dict[tuple[int, DType], tuple] = {}
+    depth = 0
 
 
 _blocks = _Blocks()
@@ -95,9 +94,9 @@ class autocast:
 
     def __exit__(self, *error: Any) -> None:
         _blocks.depth -= 1
-        if not _blocks.depth:
-            _blocks.casts.clear()
         self._entered.pop().__exit__(*error)
+        if not _blocks.depth:
+            casting.begin()
 
     def __call__(self, function: Callable) -> Callable:
         """The function, run in such a block."""
@@ -144,10 +143,12 @@ def _cast(x: Tensor, d: DType) -> Tensor:
         return x
     if not isinstance(x, Parameter):
         return REGISTRY["astype"](x, d)
-    known = _blocks.casts if tracing.recorder is None else tracing.recorder.casts
+    known = casting.made
     data, node, made = known.get((id(x), d), (None, None, None))
-    if made is None or data is not x._data or node is not x._node:
+    if made is None or data is not x._data or node is not x._node or (made._node is None and on_tape(x)):  # it was cast inside of `no_grad`
         made = REGISTRY["astype"](x, d)
+        if casting.order is not None and (of := node_of(made)[0]) is not None:
+            of.order = casting.order
         known[id(x), d] = x._data, x._node, made
     return made
 

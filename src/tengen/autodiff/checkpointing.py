@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import ref
 
 from tengen.base.errors import GradientError
 from tengen.compiler.arrays import array_over
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, eviction, tensor_over, tracing
-from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node
+from tengen.tensor.casting import casting, casts, casts_from_before
+from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node, walking
 from tengen.tensor.tape import FunctionOp, gradients
 from tengen.tensor.tensor import Buffer, assign
 from tengen.tensor.writes import Written
@@ -29,9 +31,9 @@ def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
     Returns: what the function returns: tensors, or tuples, lists and dicts of them.
 
     State that the function changes (the numbers of dropout, the statistics of a batch norm) is for the second call what it was before
-    the first, and then again what it was, so values and gradients have the bits that they have without `checkpoint`. It nests
-    with itself and with all other transformations, and works in a `trace`, whose program computes twice. Inside of `vmap` it is for
-    gradients that are taken inside too; those around keep everything.
+    the first, and then again what it was, and `amp.autocast` casts as it did; so values and gradients have the bits that they have without
+    `checkpoint`. It nests with itself and with all other transformations, and works in a `trace`, whose program computes twice. Inside of
+    `vmap` it is for gradients that are taken inside too; those around keep everything.
 
     Errors: `GradientError` where the second call does not compute the same: it uses other tensors, returns others, or a tensor
         around it
@@ -64,19 +66,22 @@ class _Checkpoint:
 
     Attributes:
         changes: what the first call changed, with the value before. outside: the places on the tape that it used, besides its
-            arguments.
+            arguments. cast: how autocast casts its calls, and the parameters that it has cast: a backward walk is
+            outside of it. recorder: what recorded the first call; None where nothing did.
     """
 
     def __init__(self, function: Callable, given: tuple):
         self.function, tensors = function, list(_tensors(given))
         self.given = _rebuilt(given, lambda _: _HOLE)  # the tape keeps their values
         self.taped = [x.dtype.is_inexact and on_tape(x) for x in tensors]
+        self.recorder = None if tracing.recorder is None else ref(tracing.recorder)
+        self.cast = casting.rule, casting.high, casting.key, casting.made
         self.changes: list[tuple[Tensor, Tensor]] = []
         self.outside: list[Triple] = []
 
     def first(self, tensors: list[Tensor]) -> Any:
         """The first call: its results, with one node on the tape for all of it."""
-        with Level() as level, Written() as table:
+        with casts_from_before(), Level() as level, Written() as table:
             copies = [level.copy(x) if t else x for x, t in zip(tensors, self.taped)]
             out = self._call(copies)
             outs = [o for o in _tensors(out) if o.dtype.is_inexact]
@@ -114,16 +119,21 @@ class _Checkpoint:
         try:
             xs = [_apart(x) for x in inputs[: len(self.taped)]]
             with Level() as level:
+                level.within = walking.level
                 copies = [level.copy(x) if t else x for x, t in zip(xs, self.taped)]
                 starts = [node_of(x) for x, t in zip(copies, self.taped) if t]
-                outs = [o for o in _tensors(self._call(copies)) if o.dtype.is_inexact]
+                with casts(*self.cast):
+                    made = self._call(copies)
+                outs = [o for o in _tensors(made) if o.dtype.is_inexact]
                 outside = self._same(outs, level)
                 pairs = [(o, s) for o, s in zip(outs, seeds) if s is not None and o._node is not None]
-                found = gradients([o for o, _ in pairs], [s for _, s in pairs], [*starts, *map(_place, outside)], level)
+                wanted = [*starts, *map(_place, outside)]
+                terms: list[list] = [[] for _ in wanted]  # a tensor may be used several times: each is added by itself, as without this
+                gradients([o for o, _ in pairs], [s for _, s in pairs], wanted, level, terms=terms)
         finally:
             for t, value in now:
                 assign(t, value)
-        each = iter(found)
+        each = iter(terms)
         return (*(next(each) if t else None for t in self.taped), *each)
 
     def _same(self, outs: list[Tensor], level: Level) -> list[Triple]:
@@ -140,6 +150,9 @@ class _Checkpoint:
             )
         for first, key in zip(self.outside, wanted):
             if not _equal(first, by_place[key]):
+                if tracing.recorder is not None and tracing.recorder is not (self.recorder or bool)():
+                    tracing.recorder.late = True  # a program of the gradient alone would read what the tensor is then
+                    break
                 raise GradientError(
                     f"checkpoint: a tensor {first[1].type!r} that the function uses was changed before its gradient was computed; help: "
                     "compute gradients before you update parameters, or pass it as an argument"

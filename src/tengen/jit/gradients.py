@@ -150,7 +150,7 @@ class Gradient:
             finally:
                 self._level.end()
             captured = [(t, rec.value(t)) for t in rec.captured]
-            alone = not (rec.changes() or rec.grads or rec.reads or rec.managers or self._level.owed or self._level.awaited)
+            alone = not (rec.changes() or rec.late or rec.grads or rec.reads or rec.managers or self._level.owed or self._level.awaited)
         return _Walked([x._data for x in seeds], terms, captured, conditions), alone
 
     def record(self, extents: Mapping[str, int], sources: Sequence[Value], returned: Sequence[Value]) -> list[Value] | None:

@@ -27,6 +27,7 @@ from tengen.jit.parts import Parts, Sequenced, Whole
 from tengen.ops.define import Op
 from tengen.tensor import Parameter, Tensor, from_numpy
 from tengen.tensor.batched import Batched
+from tengen.tensor.casting import casting
 from tengen.tensor.eager import put_on_tape
 from tengen.tensor.recorder import Recorder, Traced, recording_lock
 from tengen.tensor.structure import flatten, mapped
@@ -109,7 +110,7 @@ class PartsRecorder(Recorder):
             error = e  # what was called until now is done, as eager calls are
         if self.whole:
             return result
-        self.casts.clear()
+        casting.begin()
         try:
             self._run(None, compiling=error is None)
         except BaseException as e:

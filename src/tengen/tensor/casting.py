@@ -17,6 +17,7 @@ from typing import Any
 from tengen.base.dtype import DType
 from tengen.ops.calls import Run
 from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.tensor.nodes import new_limit
 from tengen.tensor.tensor import Tensor
 
 Rule = Callable[[Op, tuple, tuple], tuple[tuple, tuple]]
@@ -27,12 +28,23 @@ class Casting(threading.local):
 
     Attributes:
         rule: (op, operands, attributes) -> operands and attributes; None outside of autocast. high: the dtype of `wide`.
-        key: identifies the rule in keys of plans and recordings.
+        key: identifies the rule in keys of plans and recordings. made: parameters in other dtypes, as the block that the thread is in has
+            cast them: by id and dtype, (memory, place on the tape, cast). order: of the tape, to which such a cast belongs that is made now;
+            None: to where it is made.
     """
 
     rule: Rule | None = None
     high: DType | None = None
     key: Hashable = None
+    order: int | None = None
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[int, DType], tuple[Any, Any, Tensor]] = {}
+
+    def begin(self, made: dict | None = None) -> dict:
+        """From now on these casts of parameters are there, or none. Returns those of before."""
+        before, self.made = self.made, {} if made is None else made
+        return before
 
 
 casting = Casting()
@@ -56,16 +68,29 @@ def _by_rule(go: Run) -> Run:
 
 
 @contextlib.contextmanager
-def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None]:
-    """Calls of the calling thread go by this rule; None: by none. See `Casting`."""
-    before = casting.rule, casting.high, casting.key
+def casts(rule: Rule | None, high: DType | None, key: Hashable, made: dict | None = None) -> Iterator[None]:
+    """Calls of the calling thread go by this rule; None: by none. made: the casts of parameters that there are; None: those of now. See
+    `Casting`."""
+    before = casting.rule, casting.high, casting.key, casting.made
     dispatch.add_filter(_by_rule)
     casting.rule, casting.high, casting.key = rule, high, key
+    casting.made = casting.made if made is None else made
     try:
         yield
     finally:
-        casting.rule, casting.high, casting.key = before
+        casting.rule, casting.high, casting.key, casting.made = before
         dispatch.remove_filter(_by_rule)
+
+
+@contextlib.contextmanager
+def casts_from_before() -> Iterator[None]:
+    """A block in which casts of parameters are put on the tape as if made before it, since what comes later uses them too."""
+    outer = casting.order
+    casting.order = new_limit() if outer is None else outer
+    try:
+        yield
+    finally:
+        casting.order = outer
 
 
 def wide(x: Any) -> Any:

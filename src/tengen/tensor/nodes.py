@@ -182,10 +182,11 @@ class Level:
         since: the order from which on calls are its own (`new_limit`); default: from now on.
     Attributes: owed: results that this process does not use and whose gradient it walks all the same, since other processes wait for
         its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it. complete: no
-        later call is for it; it waits to be walked (`vjp`).
+        later call is for it; it waits to be walked (`vjp`). within: the level in whose walk a call is made again (`checkpoint`), whose
+            gradients are not asked for through what this one computes; None elsewhere.
     """
 
-    __slots__ = ("order", "active", "complete", "owed", "awaited", "thread", "alone", "_starts", "__weakref__")
+    __slots__ = ("order", "active", "complete", "owed", "awaited", "thread", "alone", "within", "_starts", "__weakref__")
 
     def __init__(self, alone: bool = False, since: int | None = None) -> None:
         self.order = next(_counter) if since is None else since
@@ -195,6 +196,7 @@ class Level:
         self.owed: list[Tensor] = []
         self.awaited: list[tuple[TapeNode | None, int]] = []
         self.thread = get_ident()
+        self.within: Level | None = None
         self._starts: list[list[Any]] = []  # [reference to a tensor, its start node, its place on the tape before]
         levels.append(self)
 
@@ -301,6 +303,20 @@ def is_live_elsewhere(tensors: Iterable[Tensor], level: Level | None) -> bool:
         if n.op is None and n.level.active and n.level is not level:
             return True
         path.extend(n.parents())
+    return False
+
+
+def lives_for_others(node: TapeNode, own: set[Level]) -> bool:
+    """Whether an active level that is none of these may ask for a gradient through a node."""
+    if all(level in own for level in levels):
+        return False
+    path, seen = [node], {id(node)}
+    while path:
+        n = path.pop()
+        if n.op is None and n.level is not None and n.level.active and n.level not in own:
+            return True
+        path += [m for m in n.parents() if id(m) not in seen]
+        seen.update(map(id, path))
     return False
 
 

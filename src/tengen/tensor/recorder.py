@@ -32,6 +32,7 @@ from tengen.loops.extents import open_extent, terms
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
+from tengen.tensor.casting import casting
 from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans
 from tengen.tensor.elsewhere import Elsewhere, whole
 from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
@@ -147,6 +148,7 @@ class Recorder:
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a traced tensor that stands for an argument -> the argument's position
         self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> tensors that stand for it, one each time it is passed
+        self.late = False  # whether a gradient's rule reads tensors that may have changed since the call
         self.managers: dict[int, Any] = {}  # the `GradManager`s that begin or end during the recording
         self.ended: Any = None  # the one of them that began before it
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
@@ -167,13 +169,14 @@ class Recorder:
 
     def begin(self) -> None:
         """From now on the calling thread's calls come here."""
-        self._outer = tracing.recorder
+        self._outer, self._outer_casts = tracing.recorder, casting.begin(self.casts)
         _hidden.take()
         tracing.recorder = self
 
     def pause(self) -> None:
         """Undoes `begin`."""
         tracing.recorder = self._outer
+        self.casts = casting.begin(self._outer_casts)
         _hidden.give_back()
 
     def __exit__(self, *exc) -> None:

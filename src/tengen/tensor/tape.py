@@ -21,7 +21,7 @@ from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.hooks import called
-from tengen.tensor.nodes import SPENT, Level, TapeNode, is_live, leaves, node_of, unpacking, walking
+from tengen.tensor.nodes import SPENT, Level, TapeNode, is_live, leaves, lives_for_others, node_of, unpacking, walking
 from tengen.tensor.tensor import Tensor, tensor_on_tape
 
 Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
@@ -258,6 +258,9 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
     from)."""
     useful: dict[int, bool] = {}
     others: dict[int, bool] = {}
+    own, around = {level}, level
+    while (around := getattr(around, "within", None)) is not None:
+        own.add(around)
     stack = [n for t in starts if (n := node_of(t)[0]) is not None]
     while stack:
         n = stack[-1]
@@ -265,7 +268,7 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
             stack.pop()
             continue
         if n.order < level.order:  # the level's own nodes are younger
-            useful[id(n)], others[id(n)] = id(n) in targets, is_live(n)
+            useful[id(n)], others[id(n)] = id(n) in targets, is_live(n) and (len(own) == 1 or lives_for_others(n, own))
             stack.pop()
             continue
         below = n.parents()
@@ -274,7 +277,7 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
             stack.extend(todo)
             continue
         useful[id(n)] = id(n) in targets or any([useful[id(m)] for m in below])
-        started = n.op is None and n.level is not None and n.level.active and n.level is not level
+        started = n.op is None and n.level is not None and n.level.active and n.level not in own
         others[id(n)] = started or any([others[id(m)] for m in below])
         stack.pop()
     return {k for k, v in useful.items() if v}, {k for k, v in others.items() if v}

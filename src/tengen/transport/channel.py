@@ -92,6 +92,10 @@ class Sending(NamedTuple):
     dest: int
     text: str
 
+    def test(self) -> bool:
+        """Whether the rank has it; never blocks."""
+        return all([r.test() for r in self.requests])
+
 
 class Gathering:
     """An exchange that was started. request: None where it has ended already. whole: what comes of it, complete once it has ended. text: for
