@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import tengen
 import tengen.functional as F
+import tengen.module as M
 import tengen.quantization as Q
 from tengen import Tensor, trace
 from tengen.base.errors import ArgumentError
@@ -170,6 +172,19 @@ def test_quantised_networks_of_the_zoo_have_the_bits_of_onnxruntime(name):
         if in_training:
             same(found, [want])
         assert np.abs(found[0] - want).max() <= 1e-6 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weights_alone(bits):
+    """In tiles, and not; of activations that become integers every product is exact there too, and sums of groups alone may be rounded
+    in another order."""
+    plain = M.Sequential(M.Linear(75, 66), M.ReLU(), M.Linear(66, 5)).eval()
+    x = RNG.standard_normal((2, 3, 75)).astype(np.float32)
+    for activations in ("float32", "int8"):
+        net = trace(Q.quantize_weights(plain, bits, 32, inplace=False, activations=activations), example_input=Tensor(x))
+        want, proto = net(Tensor(x)).numpy(), to_proto(net)
+        for got in (ReferenceEvaluator(proto).run(None, {proto.graph.input[0].name: x})[0], load(proto)(x).numpy()):
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * np.abs(want).max())
 
 
 def test_tensorrt_takes_int8_with_zero_points_of_0():

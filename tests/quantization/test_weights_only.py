@@ -59,7 +59,7 @@ def test_few_rows_have_the_bits_of_the_matrix_in_float32(bits, group, rows, term
     weight = GroupedWeight(*nearest(RNG.standard_normal((outputs, terms)), bits, group), bits, group)
     x = Tensor(RNG.standard_normal((*rows, terms)).astype("float32"))
     want = F.linear(x, weight.values()).numpy()
-    if group % (8 // bits) == 0:  # else a byte would have integers of two groups, and the matrix in float32 is made
+    if group % 16 == 0:  # else the matrix in float32 is made
         features = outputs if weight.tiled else None
         assert F.linear_grouped(x, weight.codes, weight.scale, bits, group, features).numpy().tobytes() == want.tobytes()
     assert weight.product(x).numpy().tobytes() == want.tobytes()
@@ -91,11 +91,13 @@ def test_rows_are_those_of_the_matrix(outputs):
 def test_what_linear_grouped_refuses():
     x, codes, scale = Tensor(np.zeros((1, 64), "float32")), Tensor(np.zeros((3, 64), "int8")), Tensor(np.zeros((3, 2), "float32"))
     for args, error, match in [
-        ((x, codes, scale, 8, 48), ArgumentError, "a group divides 256"), ((x, codes, scale, 3), ArgumentError, "bits=3"),
-        ((x, codes, scale, 2, 2), ArgumentError, "into whole bytes"), ((x, codes, scale, 2), DTypeError, "2 bits in uint8"),
+        ((x, codes, scale, 8, 48), ArgumentError, "groups of 48: .*64, 128 or 256"), ((x, codes, scale, 3), ArgumentError, "bits=3"),
+        ((x, codes, scale, 8, 8), ArgumentError, "groups of 8: "),
+        ((x, codes, scale, 8, 32, None, "int4"), ArgumentError, "activations='int4'"),
+        ((x, codes, scale, 2), DTypeError, "2 bits in uint8"),
         ((x, codes, scale, 4), DTypeError, "4 bits in uint8"), ((x, codes, scale, 8, 64), ShapeError, "do not fit codes"),
-        ((x, codes, scale[:2]), ShapeError, "takes"), ((x, codes, scale, 8, 32, 3), ShapeError, r"\(tiles, bytes, 64\)"),
-        ((x, codes.T[None], scale.T[None], 8, 32, 3), ShapeError, "3 output features in tiles of 64 do not fit"),
+        ((x, codes, scale[:2]), ShapeError, "takes"), ((x, codes, scale, 8, 32, 3), ShapeError, r"\(tiles, bytes / 4, 64, 4\)"),
+        ((x, codes.T[None].reshape(1, 16, 3, 4), scale.T[None], 8, 32, 3), ShapeError, "3 output features in tiles of 64 do not fit"),
     ]:  # fmt: skip
         with pytest.raises(error, match=match):
             F.linear_grouped(*args)
@@ -120,6 +122,78 @@ def test_scales_of_two_bits_have_small_errors():
     assert not zero[0].any() and (zero[1] == 1).all()
     codes, scale = nearest(np.full((1, 4), -3.0), 2, 4)
     assert (codes * scale == -3).all()
+
+
+def by_integers(x, made):
+    """What `linear_grouped` computes of activations in int8, written out: each operation is one of float32."""
+    rows = x.reshape(-1, x.shape[-1])
+    scale = made._rows(made.scale, None).numpy()
+    groups, whole = scale.shape[1], scale.shape[1] * made.group
+    rows = np.pad(rows, ((0, 0), (0, whole - rows.shape[1]))).reshape(len(rows), groups, made.group)
+    q = np.zeros((made.shape[0], whole), np.int64)
+    q[:, : made.shape[1]] = np.rint(made.values().numpy().astype("float64") / np.repeat(scale, made.group, 1)[:, : made.shape[1]])
+    y = np.zeros((len(rows), made.shape[0]), np.float32)
+    with np.errstate(invalid="ignore"):
+        for g in range(groups):
+            step = np.maximum(np.abs(rows[:, g]).max(-1, keepdims=True), np.float32(2.0**-100)) / np.float32(127)
+            p = np.nan_to_num(np.rint(rows[:, g] / step)).astype(np.int64)
+            sums = (p @ q[:, g * made.group : (g + 1) * made.group].T).astype(np.float32)
+            y = y + sums * (step * scale[:, g])
+    return y.reshape(*x.shape[:-1], -1)
+
+
+@pytest.mark.parametrize("bits, group, rows, terms, outputs", [
+    (8, 32, (1,), 64, 70), (4, 64, (2, 3), 301, 20), (2, 16, (), 600, 64), (8, 128, (17,), 700, 130), (4, 32, (9,), 67, 66),
+])  # fmt: skip
+def test_activations_in_int8(bits, group, rows, terms, outputs):
+    """The definition's bits, for any number of rows; the gradient is that of float32."""
+    weight = GroupedWeight(*nearest(RNG.standard_normal((outputs, terms)), bits, group), bits, group, "int8")
+    data = RNG.standard_normal((*rows, terms)).astype("float32")
+    data.reshape(-1, terms)[0, :group] *= 1e-33  # smaller than what 127 may stand for: zeros
+    x = Tensor(data)
+    got = weight.product(x).numpy()
+    np.testing.assert_array_equal(got, by_integers(data, weight))
+    error = np.abs(got - data @ weight.values().numpy().T)
+    bound = np.abs(data).max() / 254 * np.abs(weight.values().numpy()).sum(1)  # half a step of each
+    assert (error <= 1.001 * bound).all() and error.max() > 0
+    for one, y in list(zip(data.reshape(-1, terms), got.reshape(-1, outputs)))[-2:]:
+        assert weight.product(Tensor(one)).numpy().tobytes() == y.tobytes()
+    across = Tensor(np.ascontiguousarray(data.T)).transpose(tuple(range(data.ndim))[::-1])  # rows are no neighbours in memory
+    assert weight.product(across).numpy().tobytes() == got.tobytes()
+    with GradManager().attach([x]) as gm:
+        gm.backward((weight.product(x) * Tensor(np.arange(outputs, dtype="float32"))).sum())
+    want = np.arange(outputs) @ weight.values().numpy().astype("float64")
+    np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(want, data.shape), rtol=1e-4, atol=1e-3)
+
+
+def test_a_row_with_nan_or_inf_is_nan():
+    """Other rows are what they are."""
+    weight = GroupedWeight(*nearest(RNG.standard_normal((64, 64)), 4, 32), 4, 32, "int8")
+    data = RNG.standard_normal((4, 64)).astype("float32")
+    data[1, 40], data[2, 3] = np.nan, -np.inf
+    got = weight.product(Tensor(data)).numpy()
+    assert np.isnan(got[1:3]).all() and np.isfinite(got[[0, 3]]).all()
+    np.testing.assert_array_equal(got, by_integers(data, weight))
+
+
+V4 = pytest.param("x86-64-v4", marks=needs("x86-64-v4"))
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", V4, pytest.param("aarch64", marks=needs("qemu"))])
+def test_activations_in_int8_in_files_traces_and_artifacts(target, tmp_path):
+    """Dot products of four bytes and of two int16 have the same bits."""
+    net = M.Sequential(M.Linear(300, 70), M.ReLU(), M.Linear(70, 64), M.ReLU(), M.Linear(64, 5)).eval()
+    for layer, bits in ((0, 8), (2, 4), (4, 2)):
+        net[layer] = quantize_weights(M.Sequential(net[layer]), bits, 32, activations="int8")[0]
+    x = Tensor(RNG.standard_normal((3, 300)).astype("float32"))
+    want = net(x).numpy().tobytes()
+    traced = trace(net, example_input=x)
+    assert traced(x).numpy().tobytes() == want
+    traced.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    model = load_graph(tmp_path / "net.tgn")
+    assert model(x=x).numpy().tobytes() == want and [n.op for n in model.graph.nodes].count("linear_grouped") == 3
+    artifact = compile_model(model, target, tmp_path / "out")
+    assert run_artifact(artifact, [x.numpy()])[0].tobytes() == want
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", pytest.param("aarch64", marks=needs("qemu"))])
@@ -217,7 +291,8 @@ def test_a_language_model():
 
 
 @pytest.mark.parametrize("more, words", [
-    ({"bits": 3}, "bits=3"), ({"bits": [4]}, r"bits=\[4\]"), ({"method": "gptq", "data": np.ones((0, 4), "float32")}, "needs data"),
+    ({"activations": "int4"}, "'float32', 'int8'"), ({"activations": "int8", "group": 8}, "group=8 must be 16, 32"), ({"bits": 3}, "bits=3"),
+    ({"bits": [4]}, r"bits=\[4\]"), ({"method": "gptq", "data": np.ones((0, 4), "float32")}, "needs data"),
     ({"method": "gptq", "data": np.ones((2, 6), "float32")}, r"\(2, 6\) reach .*which takes \(..., 4\)"),
     ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "near"}, "'rtn', 'gptq', 'awq'"),
     ({"method": "gptq"}, "needs data"), ({"method": "awq", "data": []}, "method='awq' needs data"),

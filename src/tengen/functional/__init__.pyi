@@ -492,7 +492,13 @@ def lgamma(x: TensorLike) -> Tensor:
     """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
 def linear_grouped(
-    inp: TensorLike, codes: TensorLike, scale: TensorLike, bits: int = 8, group: int = 32, features: int | None = None,
+    inp: TensorLike,
+    codes: TensorLike,
+    scale: TensorLike,
+    bits: int = 8,
+    group: int = 32,
+    features: int | None = None,
+    activations: str = 'float32',
 ) -> Tensor:
     """inp @ w.T, where w[o, k] = scale[o, k // group] q[o, k]: for few rows, which cost what reading the integers costs."""
 def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:

@@ -64,15 +64,19 @@ class GPT(LanguageModel):
         t = tokens.shape[1]
         if isinstance(t, int) and start + t > self.context:  # where it is open, each run looks at the slice below
             raise ValueError(f"{start + t} tokens do not fit a context of {self.context}")
-        return self.dropout(self.tokens(tokens) + self.positions.weight[start : start + t])
+        if hasattr(self.positions, "grouped"):  # a table of integers, of which these rows alone become float32
+            places = self.positions(F.arange(start, start + t, dtype="int32"))
+        else:
+            places = self.positions.weight[start : start + t]
+        return self.dropout(self.tokens(tokens) + places)
 
     def _logits(self, x: Tensor) -> Tensor:
         x = self.norm(x)
         return self._by_table(x) if self.head is None else self.head(x)
 
     def _empty(self, n: int) -> list[Cache]:
-        heads, width = self.blocks[0].attn.heads, self.positions.weight.shape[1]
-        nothing = F.zeros((n, heads, 0, width // heads), dtype=self.positions.weight.dtype)
+        heads, width = self.blocks[0].attn.heads, self.positions.embedding_dim
+        nothing = F.zeros((n, heads, 0, width // heads), dtype=self.norm.weight.dtype)
         return [(nothing, nothing) for _ in self.blocks]
 
 

@@ -1,7 +1,8 @@
 """Weights of linear layers and embeddings as integers of 8, 4 or 2 bits, in groups: rounded to the nearest, or by GPTQ or AWQ
 against data.
 
-For networks whose time is that of reading weights: they take a quarter of the bytes, an eighth, or a sixteenth. Activations stay float32.
+For networks whose time is that of reading weights: they take a quarter of the bytes, an eighth, or a sixteenth. Activations stay float32
+between layers; products may take them as integers of 8 bits.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tengen.kernels.contraction.grouped_weights import fits
 from tengen.module.linear import Embedding, Linear
 from tengen.module.module import Module
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
+from tengen.ops.grouped_weights import ACTIVATIONS
 from tengen.quantization.convert import check_module, replace_modules
 from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.modes import evaluating
@@ -27,8 +30,9 @@ DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
 
 
 def quantize_weights(
-    model: Module, bits: int = 8, group: int = 64, method: str = "rtn", data: Any = None, inplace: bool = True
-) -> Module:
+    model: Module, bits: int = 8, group: int = 64, method: str = "rtn", data: Any = None, inplace: bool = True,
+    activations: str = "float32",
+) -> Module:  # fmt: skip
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
@@ -39,8 +43,11 @@ def quantize_weights(
             divides the features, so that these weights have smaller errors (Lin et al., "AWQ", 2023). data: for both, inputs of the
             network, a batch each.
         inplace: change the network; else a copy.
+        activations: what linear layers multiply. "int8": each group of each input row is rounded to integers of 8 bits when a layer runs, and
+            products are exact integers: faster for one row and for many, with an error about as large as that of weights of 8 bits. The
+            group is then 16, 32, 64, 128 or 256. "float32": inputs as they are.
 
-    Errors: QuantizationError for other bits, groups and methods, for weights with NaN or inf, and for "gptq" and "awq" without
+    Errors: QuantizationError for other bits, groups, methods and activations, for weights with NaN or inf, and for "gptq" and "awq" without
         data or with data that do not fit; TypeError for what is no module
 
     >>> from tengen import functional as F, module as M
@@ -53,6 +60,8 @@ def quantize_weights(
         ("bits", bits, bits in tuple(LIMITS), f"one of {', '.join(map(str, LIMITS))}"),
         ("group", group, type(group) is int and group >= 2 and group % 2 == 0, "an even number of input features"),
         ("method", method, method in METHODS, f"one of {', '.join(map(repr, METHODS))}"),
+        ("activations", activations, activations in ACTIVATIONS, f"one of {', '.join(map(repr, ACTIVATIONS))}"),
+        ("group", group, activations == "float32" or fits(group), "16, 32, 64, 128 or 256 where activations are integers"),
     ):
         if not right:
             raise QuantizationError(f"{name}={value!r} must be {what}")
@@ -70,7 +79,7 @@ def quantize_weights(
             codes, scale, factors = awq(w, moments, bits, group)
         else:
             codes, scale = nearest(w, bits, group) if moments is None else gptq(w, moments, bits, group)
-        weight = GroupedWeight(codes, scale, bits, group)
+        weight = GroupedWeight(codes, scale, bits, group, activations)
         made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
         return made.train(m.training)
 

@@ -13,6 +13,7 @@ from tengen.base.dtype import DType, dtype, float32, int16, int32
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.writer import Writer, writes
 from tengen.ir.graph import Node, Value
+from tengen.kernels.contraction.grouped_weights import WORD
 
 CODES = ("int8", "uint8")  # what ONNX's integer operators take
 
@@ -170,13 +171,14 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
 
 @writes("linear_grouped")
 def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
-    """The weights in float32, computed from their integers and scales, and a product."""
+    """The weights in float32, computed from their integers and scales, and a product. Or, of activations that become integers, an exact
+    product for each group: float32 holds its sums, which are below 2^24."""
     terms, groups, outputs = n.inputs[0].type.shape[-1], n.inputs[2].type.shape[1], n.outputs[0].type.shape[-1]
     ints = lambda *numbers: w.array(np.array(numbers, np.int64))
     if n.attrs["features"] is not None:  # in tiles of 64 outputs: (tiles, K, 64)
-        flat = lambda name, depth: w.emit("Reshape", w.emit("Transpose", name, perm=[0, 2, 1]), ints(-1, depth))
-        rows = lambda name, depth: w.emit("Slice", flat(name, depth), ints(0), ints(outputs), ints(0))
-        codes, scale = rows(codes, n.inputs[1].type.shape[1]), rows(scale, groups)
+        flat = lambda name, depth, *perm: w.emit("Reshape", w.emit("Transpose", name, perm=list(perm)), ints(-1, depth))
+        rows = lambda name, depth, *perm: w.emit("Slice", flat(name, depth, *perm), ints(0), ints(outputs), ints(0))
+        codes, scale = rows(codes, n.inputs[1].type.shape[1] * WORD, 0, 2, 1, 3), rows(scale, groups, 0, 2, 1)
     if n.attrs["bits"] == 8:
         q = w.cast(codes, float32)
     else:  # several in a byte, the first in its lowest bits, each with half of their number added
@@ -186,9 +188,28 @@ def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
             part = w.emit("Div", whole, number(1 << at)) if at else whole
             parts.append(w.emit("Unsqueeze", w.emit("Mod", part, number(1 << bits)) if at + bits < 8 else part, ints(2)))
         q = w.cast(w.emit("Sub", w.emit("Concat", *parts, axis=2), number(1 << bits - 1)), float32)
-    weights = w.emit("Mul", w.emit("Reshape", q, ints(outputs, groups, n.attrs["group"])), w.emit("Unsqueeze", scale, ints(2)))
+    q = w.emit("Reshape", q, ints(outputs, groups, n.attrs["group"]))
+    if n.attrs["activations"] == "int8":
+        return _by_integers(w, n, x, w.emit("Transpose", q, perm=[1, 2, 0]), w.emit("Transpose", scale, perm=[1, 0]))
+    weights = w.emit("Mul", q, w.emit("Unsqueeze", scale, ints(2)))
     flat = w.emit("Reshape", weights, ints(outputs, groups * n.attrs["group"]))
     return w.emit("MatMul", x, w.emit("Transpose", w.emit("Slice", flat, ints(0), ints(terms), ints(1)), perm=[1, 0]))
+
+
+def _by_integers(w: Writer, n: Node, x: str, q: str, scale: str) -> str:
+    """`linear_grouped` of activations in int8. q: (groups, group, outputs), scale: (groups, outputs), float32."""
+    ints = lambda *numbers: w.array(np.array(numbers, np.int64))
+    number = lambda value: w.array(np.array(value, np.float32))
+    shape, group = n.inputs[0].type.shape, n.attrs["group"]
+    groups = n.inputs[2].type.shape[1]
+    if missing := groups * group - shape[-1]:
+        x = w.emit("Pad", x, ints(*[0] * (2 * len(shape) - 1), missing))
+    x = w.emit("Reshape", x, w.shape([*shape[:-1], groups, 1, group]))
+    most = w.emit("Max", w.emit("ReduceMax", w.emit("Abs", x), ints(-1)), number(2.0**-100))
+    step = w.emit("Div", most, number(127))
+    sums = w.emit("MatMul", w.emit("Round", w.emit("Div", x, step)), q)  # (..., groups, 1, outputs)
+    terms = w.emit("Mul", sums, w.emit("Mul", step, w.emit("Unsqueeze", scale, ints(1))))
+    return w.emit("ReduceSum", terms, ints(-3, -2), keepdims=0)
 
 
 @writes("matmul_int")

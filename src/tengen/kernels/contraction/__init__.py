@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         chunks,
         contract,
         formats,
+        grouped_integers,
         grouped_weights,
         groups,
         operands,

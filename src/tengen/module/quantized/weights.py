@@ -1,5 +1,5 @@
 """Layers whose weights alone are integers: of 8, 4 or 2 bits, with a scale for each group of input features; activations are
-float32.
+float32, or become integers of 8 bits inside of the product.
 
 A weight is w[o, k] = scale[o, k // group] q[o, k] with q from -127 to 127, from -8 to 7, or from -2 to 1; two of 4 bits lie in a byte, four of
 2 bits, the first in its lowest bits, as q + 8 or q + 2. It is turned into float32 where it is used, by the rules of docs/numerics.md: in
@@ -11,12 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from tengen import functional as F
-from tengen.kernels.contraction import grouped_weights
-from tengen.kernels.contraction.grouped_weights import COLUMNS
+from tengen.kernels.contraction.grouped_weights import COLUMNS, fits
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.module.module import Module
-from tengen.ops.grouped_weights import rows_of_tiles, taken_apart, tiles_of_rows
+from tengen.ops.grouped_weights import rows_of_tiles, taken_apart, tiles_of_codes, tiles_of_rows
 from tengen.tensor import Tensor
 from tengen.tensor.casting import casting
 
@@ -29,11 +28,13 @@ class GroupedWeight(Module):
 
     Args:
         codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32, (rows, groups).
-        bits: 8, 4 or 2. group: columns that share a scale.
+        bits: 8, 4 or 2. group: columns that share a scale. activations: what products are made of, "float32" or "int8": see
+            `linear_grouped`.
 
     Attributes:
-        codes, scale: the bytes, (rows, bytes of a row), and the scales. From 64 rows on both lie in tiles of 64 rows, (tiles, bytes of a
-            row, 64) and (tiles, groups, 64), as products read them: nothing is packed when they run. tiled: whether they do.
+        codes, scale: the bytes, (rows, bytes of a row), and the scales. From 64 rows on, and where `linear_grouped` takes the group, both
+            lie in tiles of 64 rows, (tiles, bytes of a row / 4, 64, 4) and (tiles, groups, 64), as products read them: nothing is packed
+            when they run. tiled: whether they do.
 
     >>> import numpy as np
     >>> from tengen.module.quantized.weights import GroupedWeight
@@ -42,17 +43,18 @@ class GroupedWeight(Module):
     ([[3.5, -4.0, 2.0]], (1, 2))
     """
 
-    def __init__(self, codes: np.ndarray, scale: np.ndarray, bits: int, group: int):
+    def __init__(self, codes: np.ndarray, scale: np.ndarray, bits: int, group: int, activations: str = "float32"):
         super().__init__()
-        self.bits, self.group, self.shape = bits, group, codes.shape
+        self.bits, self.group, self.shape, self.activations = bits, group, codes.shape, activations
         each = 8 // bits  # integers in a byte
         columns = -(-codes.shape[1] // group) * group
         whole = np.pad(codes, ((0, 0), (0, columns + -columns % each - codes.shape[1])))
         if each > 1:
             parts = [whole[:, i::each].astype(np.int16) + (1 << bits - 1) << bits * i for i in range(each)]
             whole = sum(parts).astype(np.uint8)
-        self.tiled = len(codes) >= COLUMNS
-        self.codes, self.scale = (Tensor(tiles_of_rows(a) if self.tiled else a) for a in (whole, np.asarray(scale, np.float32)))
+        self.tiled = len(codes) >= COLUMNS and fits(group)
+        scale = np.asarray(scale, np.float32)
+        self.codes, self.scale = map(Tensor, (tiles_of_codes(whole), tiles_of_rows(scale)) if self.tiled else (whole, scale))
 
     def values(self, rows: Tensor | None = None) -> Tensor:
         """The matrix in float32, or some rows of it."""
@@ -71,16 +73,18 @@ class GroupedWeight(Module):
         if not self.tiled:
             return t[rows]
         rows = F.arange(0, self.shape[0], dtype="int32")[rows]  # counts from the end, and refuses what is no row: the last tile is filled up
-        return t[rows // COLUMNS, :, rows % COLUMNS]
+        t = t[rows // COLUMNS, :, rows % COLUMNS]
+        return t.reshape(*rows.shape, -1) if t.ndim > rows.ndim + 1 else t
 
     def product(self, x: Tensor) -> Tensor:
-        """x times the transposed matrix. A few rows take the integers as they are; for more, the matrix in float32 costs less than
-        making numbers of the integers again and again."""
+        """x times the transposed matrix. Of float32, a few rows take the integers as they are; for more, the matrix in float32 costs less
+        than making numbers of the integers again and again."""
         rows = as_int(product(x.shape[:-1]))
-        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None
-        if few and grouped_weights.fits(self.bits, self.group):
-            return F.linear_grouped(x, self.codes, self.scale, self.bits, self.group, self.shape[0] if self.tiled else None)
-        return F.linear(x, self.values())
+        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None and fits(self.group)
+        if not few and self.activations == "float32":
+            return F.linear(x, self.values())
+        features = self.shape[0] if self.tiled else None
+        return F.linear_grouped(x.astype("float32"), self.codes, self.scale, self.bits, self.group, features, self.activations)
 
     @property
     def bytes(self) -> int:

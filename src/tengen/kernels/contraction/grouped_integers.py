@@ -1,0 +1,186 @@
+"""Rows times a matrix of integers in groups, where the rows become integers of 8 bits themselves: products are exact in int32.
+
+    codes[row, k], steps[row, group] = x[row, k] rounded to 127ths of the largest magnitude of its group     # a kernel of its own
+    for each piece = (some rows, tile of columns):
+        for group:
+            total[row][v] = begin[row, group]                  # makes up for what was added to the integers of the matrix
+            for word of the group:                             # four products in each lane
+                total[row][v] += dot(integers[word, vector v], codes[row, word])
+            acc[row][v] += float32(total[row][v]) (steps[row, group] scale[group, vector v])
+        out[row, v] = acc[row][v]
+
+Totals are exact in any order, and the few operations of float32 have one: which instruction multiplies changes no bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from tengen.base.dtype import float32, int8, int16, int32, uint32
+from tengen.kernels.axes import unflatten
+from tengen.kernels.contraction.grouped_weights import MOST_ROWS, VECTORS, Product
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.machine import Machine
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import (
+    LANES,
+    Expr,
+    Index,
+    as_int,
+    bitcast,
+    cast,
+    cdiv,
+    const,
+    dot2i,
+    dot4i,
+    dot4u,
+    fold,
+    maximum,
+    minimum,
+    ramp,
+    splat,
+    unary,
+)
+
+LARGEST = 127  # integer that a row's number becomes
+LEAST = 2.0**-100  # magnitude that 127 may stand for: its quotients have full precision
+HEADER = 2  # words before the integers of a row's group
+UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs
+
+
+@dataclass(frozen=True)
+class Dots:
+    """How integers of some bits are multiplied. op: of the kernel language. size: bits of an operand's element. bits: of an integer in
+    the matrix. added: to it, in an operand."""
+
+    op: str
+    size: int
+    bits: int
+
+    @property
+    def added(self) -> int:
+        """What an operand has more than the integer that it stands for."""
+        return 0 if self.bits == 8 and self.op == "dot4i" else 1 << self.bits - 1
+
+    @property
+    def elements(self) -> int:
+        """How many an operand has."""
+        return 32 // self.size
+
+    @property
+    def parts(self) -> int:
+        """How many operands a word is taken apart into."""
+        return self.size // self.bits
+
+    def operands(self, k: KernelBuilder, word: Expr) -> list[Expr]:
+        """A word's integers as operands: number e parts + j is element e of operand j."""
+        number = lambda n: const(n, uint32, LANES)
+        if self.bits == 8 and self.added:
+            word = k.let(word ^ number(0x80808080))
+        mask = sum((1 << self.bits) - 1 << at for at in range(0, 32, self.size))
+        shifted = [word >> number(j * self.bits) if j else word for j in range(self.parts)]
+        return [word] if self.parts == 1 else [k.let(w & number(mask)) for w in shifted]
+
+    def add(self, total: Expr, weights: Expr, x: Expr) -> Expr:
+        """The total plus the products of two operands."""
+        return {"dot4u": dot4u, "dot4i": dot4i, "dot2i": dot2i}[self.op](total, weights, x)
+
+
+def _dots(target: Machine | None, bits: int) -> Dots:
+    """By the instructions that a target has."""
+    four = [op for op in ("dot4u", "dot4i") if target is None or target.computes(op)]
+    return Dots(four[0], 8, bits) if four else Dots("dot2i", 16, bits)
+
+
+def grouped_integers(
+    lo: Lowering, x: Array, codes: Array, scale: Array, out: Array, bits: int, group: int, epilogue=None
+) -> None:
+    """What `grouped_weights` computes, of rows that are rounded to integers of 8 bits in groups. Shapes: as there."""
+    if any(as_int(d) == 0 for d in out.shape):
+        return
+    _Integers(lo, x, codes, scale, out, bits, group, epilogue).launch()
+
+
+class _Integers(Product):
+    name = "linear_grouped_int8"
+    open_rows = MOST_ROWS
+
+    def launch(self) -> None:
+        """See `Product.launch`."""
+        self.dots = _dots(self.lo.target, self.bits)
+        self.quantised = self.lo.once(self.x, ("quantised", self.group, self.dots), self.quantise)
+        super().launch()
+
+    def quantise(self) -> Array:
+        """Launches a kernel that makes integers of the rows.
+
+        Result: int8 or int16, (rows, groups, HEADER words and a group's integers)
+
+        The first word of a group is what 1 of its integers stands for, a float32; the second what its totals begin with, int32: minus
+        what is added to the integers of the matrix times the sum of the row's. Integers have the order in which `Dots.operands` have
+        those of the matrix.
+        """
+        lo, x, group, dots, terms = self.lo, self.x, self.group, self.dots, self.terms
+        rows, groups = as_expr(product(self.lead)), cdiv(terms, group)
+        out = lo.temp(int8 if dots.size == 8 else int16, (rows, groups, HEADER * dots.elements + group))
+        k = lo.kernel("quantise_rows")
+        piece = k.split(rows * groups)
+        row, g = k.let(piece // groups), k.let(piece % groups)
+        at = k.let(as_expr(x.index((*(unflatten(k, row, self.lead) if self.lead else []), g * group))))
+        src, dst, to = k.read(x), k.write(out), k.let(as_expr(out.index((row, g, 0))))
+
+        def load(i: int) -> Expr:
+            left = None if as_int(terms % group) == 0 else maximum(minimum(as_expr(terms) - g * group - i, LANES), 0)
+            there = at + i if as_int(x.strides[-1]) == 1 else at + (ramp() + i) * x.strides[-1]
+            return k.let(k.load(src, there, LANES, left))
+
+        vectors = [load(i) for i in range(0, group, LANES)]
+        most = reduce(maximum, [unary("abs", v) for v in vectors])
+        step = k.let(maximum(fold("max", most), LEAST) / const(float(LARGEST), float32))
+        integers = [k.let(cast(unary("rint", v / splat(step)), int32)) for v in vectors]
+        begin = fold("add", reduce(add, integers)) * const(-dots.added, int32)
+        for i, word in enumerate((bitcast(step, uint32), bitcast(begin, uint32))):
+            for j in range(dots.elements):
+                part = cast(word >> const(j * dots.size, uint32), f"uint{dots.size}")
+                k.store(dst, to + (i * dots.elements + j), bitcast(part, out.dtype))
+        place = ramp() % self.in_a_word  # in its word, of each lane
+        place = ramp() - place + place % dots.parts * dots.elements + place // dots.parts
+        for i, q in enumerate(integers):
+            there = to + (HEADER * dots.elements + i * LANES)
+            k.store(dst, there if dots.parts == 1 else place + there, cast(q, out.dtype))
+        lo.launch(k)
+        return out
+
+    def totals(self, coords: list) -> list:
+        """See `Product.totals`."""
+        k, acc, q = self.k, self.zeros(), self.quantised
+        with k.loop(0, as_expr(self.scale.shape[1]), name="group") as g:
+            at = [k.let(as_expr(q.index((row, g, 0)))) for row in self.rows]
+            sums = self.group_sums(g, at)
+            scale = self.scales(g)
+            for here, line, more in zip(at, acc, sums):
+                step = splat(bitcast(k.load_group(k.read(q), here), float32))
+                for a, total, s in zip(line, more, scale):
+                    a.set(a.value + cast(total.value, float32) * (step * s))
+        return acc
+
+    def group_sums(self, g: Expr, at: list[Expr]) -> list:
+        """The exact sums of a group, int32 variables. at: where the rows' groups lie."""
+        k, dots, words = self.k, self.dots, self.group // self.in_a_word
+        operand = lambda here, i: k.load_group(k.read(self.quantised), here + i * dots.elements)
+        sums = [[k.var(start, name="total") for _ in range(VECTORS)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
+
+        def add_word(i: Index) -> None:
+            weights = [dots.operands(k, w) for w in self.words(g * words + i)]
+            for j in range(dots.parts):
+                for here, line in zip(at, sums):
+                    x = splat(operand(here, HEADER + i * dots.parts + j))
+                    for parts, total in zip(weights, line):
+                        total.set(dots.add(total.value, parts[j], x))
+
+        with k.loop(0, words, min(words, UNROLLED_WORDS), name="word") as first:
+            for i in range(min(words, UNROLLED_WORDS)):
+                add_word(first + i)
+        return sums
