@@ -295,6 +295,25 @@ def test_a_global_that_a_users_number_reads_is_seen(monkeypatch, where):
 # -- how many, and for how long --------------------------------------------------------------------------------------------------
 
 
+def test_a_library_in_a_folder_of_any_name_is_not_walked_through(tmp_path, monkeypatch):
+    """`pip install --target` puts libraries into a folder that may hold modules of the user's own, too."""
+    for name, text in {
+        "library_of_test_guards/__init__.py": "counts = [0]", "single_of_test_guards.py": "counts = [0]",
+        "own_of_test_guards.py": "import library_of_test_guards, single_of_test_guards\nscale = 2.0",
+        "library-1.0.dist-info/RECORD": "library_of_test_guards/__init__.py,sha256=x,12\n./single_of_test_guards.py,,\n",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import own_of_test_guards as own
+
+    single, library = own.single_of_test_guards, own.library_of_test_guards
+    f = trace(lambda x: x * own.scale if single.counts and library.counts else x)
+    for single.counts[0], library.counts[0], own.scale in ((1, 2, 2.0), (3, 4, 3.0), (5, 6, 3.0)):
+        assert f(X).numpy().tobytes() == (X * own.scale).numpy().tobytes()
+    assert len(f.stats()) == 2, "the user's own module decides, a library's state does not"
+
+
 def test_what_changes_in_every_call_is_told_once():
     config = Config()
     f = trace(lambda x: x * config.k)
