@@ -3,6 +3,8 @@
 Each call is made for one dtype here, another one each time; `python tests/array_api/test_against_strict.py` makes all of them.
 """
 
+import inspect
+import itertools
 import sys
 
 import numpy as np
@@ -172,6 +174,28 @@ def test_promotion():
                 theirs = tuple(strict.int8 if v is xp.int8 else v for v in k) if isinstance(k, tuple) else k
                 assert xp.isdtype(getattr(xp, a), k) == strict.isdtype(getattr(strict, a), theirs), (a, k)
     assert all(isinstance(outcome(xp.isdtype, xp.int8, k)[1], REFUSALS) for k in ("integer", ((xp.int8,),), 3))
+
+
+def arguments_lacked(ours, theirs):
+    """Parameters of a function of array_api_strict that ours does not take at the same place, or by the same name."""
+    ours, theirs = inspect.signature(ours).parameters, inspect.signature(theirs).parameters
+    for place, (p, mine) in enumerate(itertools.zip_longest(theirs.values(), list(ours.values())[: len(theirs)])):
+        by_name = ours.get(p.name)
+        if p.kind is p.KEYWORD_ONLY:
+            fits = by_name and by_name.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+        else:
+            by_place = mine and mine.kind is not p.KEYWORD_ONLY
+            fits = by_place and (p.kind is not p.POSITIONAL_OR_KEYWORD or (mine.name, mine.kind) == (p.name, p.kind))
+        if not fits or p.default is not p.empty and by_name and by_name.default is p.empty:
+            yield f"{p} at {place}"
+
+
+@pytest.mark.parametrize("space, names", [(None, {*UNARY, *BINARY, *CALLS, *ONCE}), ("linalg", LINALG), ("fft", FFT)])
+def test_arguments(space, names):
+    """What the standard lets a caller give by place, by name, or not at all, can be given so."""
+    ours, theirs = (getattr(ns, space) if space else ns for ns in (xp, strict))
+    lacked = {n: [*arguments_lacked(getattr(ours, n), f)] for n in names if inspect.isfunction(f := getattr(theirs, n, None))}
+    assert len(lacked) > 10 and not any(lacked.values()), {n: v for n, v in lacked.items() if v}
 
 
 def test_every_function_is_called():

@@ -1,5 +1,6 @@
 """The array object that the array API standard describes: attributes, operators, indexing, and the special cases of its functions."""
 
+import itertools
 import math
 
 import numpy as np
@@ -332,3 +333,16 @@ def test_what_fills_an_array():
     for bad in (xp.ones(2), "3", None):
         with pytest.raises(DTypeError, match="a Python number, or an array without axes"):
             xp.full(2, bad)
+
+
+def test_linspace_without_its_end_is_the_first_of_one_more():
+    for start, stop, dtypes in ((1.0, 0.0, REAL), (-3, 7.5, REAL), (1j, 2 - 3j, ("complex64", "complex128"))):
+        for d, n in itertools.product(dtypes, (0, 1, 2, 7, 34, 100)):
+            whole = xp.linspace(start, stop, n + 1, dtype=getattr(xp, d))
+            some = xp.linspace(start, stop, n, dtype=getattr(xp, d), endpoint=False)
+            assert some.numpy().tobytes() == whole.numpy()[:n].tobytes(), (start, stop, d, n)
+    assert xp.linspace(0, 1j, 3).dtype is xp.complex64
+    with pytest.raises(DTypeError, match="complex64"):
+        xp.linspace(0, 1j, 3, dtype=xp.float64)
+    with pytest.raises(ValueError, match="-1"):
+        xp.linspace(0, 1, -1, endpoint=False)

@@ -133,25 +133,19 @@ def full_like(x: Tensor, /, fill_value: complex, *, dtype: DType | None = None, 
 def linspace(
     start: complex, stop: complex, /, num: int, *, dtype: DType | None = None, device: Any = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced numbers from start to stop, or with endpoint=False to one step before it.
+    """`num` evenly spaced numbers from start to stop; with endpoint=False, the first `num` of `num + 1`.
 
     >>> import tengen.array_api as xp
     >>> xp.linspace(0, 1, 4, endpoint=False).tolist()
     [0.0, 0.25, 0.5, 0.75]
     """
-    if isinstance(start, complex) or isinstance(stop, complex):
-        a, b = complex(start), complex(stop)
-        real = "float64" if dtype is not None and dtype.name == "complex128" else "float32"
-        parts = [
-            REGISTRY["linspace"](*_ends(p, q, num, endpoint), num, real, device)
-            for p, q in ((a.real, b.real), (a.imag, b.imag))
-        ]
-        return REGISTRY["complex"](*parts)
-    return REGISTRY["linspace"](*_ends(start, stop, num, endpoint), num, _float(dtype), device)
-
-
-def _ends(start: float, stop: float, num: int, endpoint: bool) -> tuple[float, float]:
-    return (start, stop) if endpoint or num < 1 else (start, start + (stop - start) * (num - 1) / num)
+    if not endpoint and num > 0:
+        return linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
+    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    d = dtype or DEFAULTS["complex floating" if is_complex else "real floating"]
+    if is_complex and not d.is_complex:
+        raise DTypeError(f"linspace: {start} and {stop} have no steps of {d}; help: dtype=array_api.complex64")
+    return REGISTRY["linspace"](start, stop, num, d, device)
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:

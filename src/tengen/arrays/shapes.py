@@ -19,7 +19,7 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
     return REGISTRY["concat"](list(arrays), axis)
 
 
-def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int = 0) -> Tensor:
     """A view with a unit axis at a place."""
     return REGISTRY["expand_dims"](array("expand_dims", x), axis)
 
