@@ -68,6 +68,27 @@ CONFIGS = {
     },
     "qwen3": {"model_type": "qwen3", **LLAMA, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True},
     "gemma": {"model_type": "gemma", **LLAMA, "head_dim": 8, "hidden_act": "gelu_pytorch_tanh"},
+    "gemma2": {
+        "model_type": "gemma2", **LLAMA, "head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 6,
+        "sliding_window": 5, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 9.0, "tie_word_embeddings": False,
+    },
+    "gemma3": {
+        "model_type": "gemma3_text", **LLAMA, "num_hidden_layers": 3, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 5,
+        "sliding_window_pattern": 2, "rope_local_base_freq": 50.0, "rope_theta": 700.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "tie_word_embeddings": False,
+    },
+    "olmo2": {"model_type": "olmo2", **LLAMA, "attention_bias": True, "rope_theta": 300.0},
+    "olmo3": {
+        "model_type": "olmo3", **LLAMA, "hidden_size": 32, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 8.0, "original_max_position_embeddings": 16},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
+    "smollm3": {
+        "model_type": "smollm3", **LLAMA, "no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": 5, "pad_token_id": None,
+    },
+    "phi": {"model_type": "phi", **LLAMA, "hidden_size": 32, "partial_rotary_factor": 0.5, "qk_layernorm": True},
     "bert": BERT,
     **{f"bert {task}": {"architectures": [f"BertFor{task}"], **BERT, **more} for task, more in HEADED.items()},
     "vit": {
@@ -79,7 +100,7 @@ CONFIGS = {
         "id2label": {"0": "a", "1": "b", "2": "c"},
     },
 }  # fmt: skip
-TEXTS = ["gpt2", "llama", "llama3", "linear", "yarn", "mistral", "qwen2", "qwen3", "gemma"]
+TEXTS = [name for name in CONFIGS if not name.startswith("bert") and name not in ("vit", "resnet")]
 
 
 def value(name, shape):
@@ -165,6 +186,18 @@ def test_transformers_loads_our_folder(name, tmp_path):
     assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1, "in shards"
     again = models.from_pretrained(tmp_path / "ours")
     assert all((x == y).all() for x, y in zip(net.state_dict().values(), again.state_dict().values()))
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gemma3", "olmo2", "smollm3", "phi"])
+def test_a_prompt_among_others_gives_what_it_gives_alone(name, tmp_path):
+    """Prompts of different lengths are continued by one traced step, a single one eagerly: the same tokens, and logits of the same bits."""
+    net = models.from_pretrained(folder_of(name, tmp_path / name))
+    long, short = sample(name)[0], sample(name)[1][:4]
+    texts = net.generate([long, short], 6)
+    for row, prompt in zip(texts, (long, short)):
+        assert (row == net.generate(prompt[None], 6)[0]).all()
+    (_, caches), whole = net.step(Tensor(long[None, :-1])), net(Tensor(long[None]))
+    assert net.step(Tensor(long[None, -1:]), caches)[0].numpy()[0, 0].tobytes() == whole.numpy()[0, -1].tobytes()
 
 
 def test_layers_that_lie_joined(tmp_path):
@@ -316,6 +349,16 @@ def test_configs_that_do_not_fit(tmp_path):
     }  # fmt: skip
     gemma = {"use_bidirectional_attention is set": {"use_bidirectional_attention": True}, "hidden_act is 'silu'": {"hidden_act": "silu"}}
     llama |= {message: {"model_type": "gemma", **change} for message, change in gemma.items()}
+    llama |= {
+        "attn_logit_softcapping is 0.0; help": {"model_type": "gemma2", "attn_logit_softcapping": 0},
+        "hidden_activation is 'gelu'": {"model_type": "gemma2", "hidden_activation": "gelu"},
+        "attn_logit_softcapping is '5.0'": {"model_type": "gemma3_text", "attn_logit_softcapping": 5.0},
+        "has not full_attention and sliding_attention alone": {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 1e4}},
+        "no_rope_layers does not say 1 or 0": {"model_type": "smollm3", "no_rope_layers": [1]},
+        "of heads of 6 features 1 would turn": {"model_type": "phi", "partial_rotary_factor": 0.2},
+        "tie_word_embeddings is 'True'": {"model_type": "phi", "tie_word_embeddings": True},
+        "layers are more than": {"num_hidden_layers": 1 << 22},
+    }  # fmt: skip
     for message, change in llama.items():
         (folder / "config.json").write_text(json.dumps({**CONFIGS["llama"], **change}))
         with pytest.raises(FileFormatError, match=message):

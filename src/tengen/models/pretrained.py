@@ -32,8 +32,8 @@ SHARD = 5_000_000_000  # bytes of a file, as transformers writes them
 
 
 def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtype: Any = "float32") -> Module:
-    """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma, Phi-3, BERT,
-    ViT, ResNet.
+    """A network with its weights from a folder in Hugging Face's layout: GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3 (texts), SmolLM3,
+    OLMo 2 and 3, Phi-1 to Phi-3, BERT, ViT, ResNet.
 
     Args:
         source: a folder with config.json and model.safetensors (or shards with their index), or a repository "owner/name", which
@@ -90,8 +90,10 @@ def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtyp
 def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = None, shard: int = SHARD) -> None:
     """Writes a folder that `from_pretrained` and transformers load: config.json, model.safetensors, or shards with their index.
 
-    Args: net: a GPT, Llama, BERT (with a head or without), ViT or ResNet. folder: is made where it is not there. tokenizer: one of
-        the package tokenizers, which is written beside. shard: bytes of a file at most; a tensor that is larger has a file of its own.
+    Args:
+        net: a GPT, Llama (or another decoder that `from_pretrained` gave), BERT (with a head or without), ViT or ResNet. folder: is made where
+            it is not there. tokenizer: one of the package tokenizers, which is written beside. shard: bytes of a file at most; a tensor
+            that is larger has a file of its own.
     Errors: ValueError for another network. OSError where it cannot be written.
     """
     name, kind = kind_of(net)

@@ -102,9 +102,32 @@ dense -> cls.predictions.transform.dense
 norm -> cls.predictions.transform.LayerNorm
 bias -> cls.predictions.bias ; cls.predictions.decoder.bias
 """
+DECODER = """
+tokens -> model.embed_tokens
+blocks.{i}.attn.qkv -> model.layers.{i}.self_attn.(q_proj|k_proj|v_proj) ; model.layers.{i}.self_attn.qkv_proj
+blocks.{i}.attn.q_norm -> model.layers.{i}.self_attn.q_norm
+blocks.{i}.attn.k_norm -> model.layers.{i}.self_attn.k_norm
+blocks.{i}.attn.proj -> model.layers.{i}.self_attn.o_proj
+norm -> model.norm
+head -> lm_head
+"""
+GATED = """
+blocks.{i}.gate_up -> model.layers.{i}.mlp.(gate_proj|up_proj) ; model.layers.{i}.mlp.gate_up_proj
+blocks.{i}.down -> model.layers.{i}.mlp.down_proj
+"""
+PRE_NORMS = """
+blocks.{i}.norm1 -> model.layers.{i}.input_layernorm
+blocks.{i}.norm2 -> model.layers.{i}.post_attention_layernorm
+"""
 NOT_NEEDED = r"(bert\.pooler|cls\.seq_relationship|classifier|qa_outputs)\..*"  # heads of files that have several
 POSITIONS = r".*position_ids"
 OLD_NORMS = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+
+
+def _decoder(rules: str) -> Table:
+    """The table of a decoder with turning positions, whose head may be the embedding."""
+    return Table(rules, "model.", r".*rotary_emb\.inv_freq", tied=("lm_head.weight", "model.embed_tokens.weight"))
+
 
 TABLES: dict[str, dict[str, Table]] = {
     "ResNet": {
@@ -310,24 +333,41 @@ TABLES: dict[str, dict[str, Table]] = {
             tied=("lm_head.weight", "transformer.wte.weight"),
         ),
     },
-    "Llama": {
-        "transformers": Table(
-            """
-            tokens -> model.embed_tokens
+    "Llama": {"transformers": _decoder(DECODER + GATED + PRE_NORMS)},
+    "Gemma2": {
+        "transformers": _decoder(
+            DECODER
+            + GATED
+            + """
             blocks.{i}.norm1 -> model.layers.{i}.input_layernorm
-            blocks.{i}.norm2 -> model.layers.{i}.post_attention_layernorm
-            blocks.{i}.attn.qkv -> model.layers.{i}.self_attn.(q_proj|k_proj|v_proj) ; model.layers.{i}.self_attn.qkv_proj
-            blocks.{i}.attn.q_norm -> model.layers.{i}.self_attn.q_norm
-            blocks.{i}.attn.k_norm -> model.layers.{i}.self_attn.k_norm
-            blocks.{i}.attn.proj -> model.layers.{i}.self_attn.o_proj
-            blocks.{i}.gate_up -> model.layers.{i}.mlp.(gate_proj|up_proj) ; model.layers.{i}.mlp.gate_up_proj
-            blocks.{i}.down -> model.layers.{i}.mlp.down_proj
-            norm -> model.norm
-            head -> lm_head
-            """,
-            "model.",
-            r".*rotary_emb\.inv_freq",
-            tied=("lm_head.weight", "model.embed_tokens.weight"),
+            blocks.{i}.behind1 -> model.layers.{i}.post_attention_layernorm
+            blocks.{i}.norm2 -> model.layers.{i}.pre_feedforward_layernorm
+            blocks.{i}.behind2 -> model.layers.{i}.post_feedforward_layernorm
+            """
+        ),
+    },
+    "Olmo2": {
+        "transformers": _decoder(
+            DECODER
+            + GATED
+            + """
+            blocks.{i}.norm1 -> model.layers.{i}.post_attention_layernorm
+            blocks.{i}.norm2 -> model.layers.{i}.post_feedforward_layernorm
+            """
+        ),
+    },
+    "Phi": {
+        "transformers": _decoder(
+            """
+            blocks.{i}.attn.q_norm -> model.layers.{i}.self_attn.q_layernorm
+            blocks.{i}.attn.k_norm -> model.layers.{i}.self_attn.k_layernorm
+            blocks.{i}.attn.proj -> model.layers.{i}.self_attn.dense
+            blocks.{i}.norm1 -> model.layers.{i}.input_layernorm
+            blocks.{i}.fc1 -> model.layers.{i}.mlp.fc1
+            blocks.{i}.fc2 -> model.layers.{i}.mlp.fc2
+            norm -> model.final_layernorm
+            """
+            + DECODER
         ),
     },
 }  # fmt: skip
