@@ -148,6 +148,24 @@ def test_a_cast_inside_of_no_grad_is_not_the_one_that_a_gradient_needs():
     assert net.weight.grad is not None and (net.weight.grad.numpy() == 2).all()
 
 
+def test_calls_of_a_block_share_a_cast_that_outlasts_the_first_backward():
+    w = Parameter(np.full((4, 4), 0.5, "f4"))
+    found = []
+    for together in (False, True):
+        w.requires_grad_()
+        with amp.autocast(dtype="bfloat16"):
+            if together:
+                losses = [(F.full((2, 4), k) @ w).sum() for k in (1.0, 2.0)]
+                for loss in losses:
+                    loss.backward()
+            else:
+                for k in (1.0, 2.0):
+                    (F.full((2, 4), k) @ w).sum().backward()
+        found.append(w.grad.numpy().copy())
+        w.grad = None
+    assert (found[0] == 6).all() and (found[1] == 6).all()
+
+
 def test_a_trace_adds_the_gradients_of_two_blocks_as_eager_calls_do():
     """Each block casts a parameter anew, so its gradients are added in float32."""
     net, x = M.Linear(64, 1, bias=False), Tensor(np.random.default_rng(0).standard_normal((8, 64)).astype("f4"))

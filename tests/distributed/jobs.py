@@ -350,6 +350,20 @@ def pipelined(steps=2, samples=11, parallel=False, read=None, write=None, **opti
     return found | {"loss": losses[:-1:2], "kept": net.kept}
 
 
+def within_budgets(**options):
+    """What `pipelined` gives with half of what this network needs between the least budget of all processes and what it takes without one, and
+    with the least. "again": how many micro-batches are not kept whole, for each."""
+    samples = options.get("samples", 11)
+    x, t = np.zeros((samples, 2, 6, 6), np.float32), np.zeros(samples, np.int32)
+    made = {k: v for k, v in options.items() if k != "samples"}
+    plans = lambda budget: dist.Pipeline(layers(), F.nn.cross_entropy, 4, memory_budget=budget, **made).memory_plan(x, t)
+    mine = plans(None)
+    least, whole = (int(F.distributed.all_reduce_max(tg.Tensor(np.array([n], np.int32))).item()) for n in (mine.least, mine.whole))
+    budgets = [(least + whole) // 2, least]
+    again = [int(F.distributed.all_reduce_max(tg.Tensor(np.array([len(plans(b).again)], np.int32))).item()) for b in budgets]
+    return {"again": again} | {b: pipelined(memory_budget=b, **options) for b in budgets}
+
+
 def wrong_pipelines():
     """What is said of pipelines, and of calls, that would be wrong in silence: in each of two processes."""
     def said(make):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tengen as tg
-from tengen import Tensor, autodiff, trace
+from tengen import Tensor, amp, autodiff, trace
 from tengen import distributed as dist
 from tengen import functional as F
 from tengen import module as M
@@ -138,6 +138,26 @@ def test_programs_of_parts_follow_the_mode_and_have_names():
         found.append((losses, [p.grad.numpy().tobytes() for p in pipe.parameters()]))
     assert found[0] == found[1]
     assert {"part0", "part1", "part0.gradient", "part1.gradient"} <= {row.program for row in profile.rows}
+
+
+def test_under_autocast_every_micro_batch_counts():
+    """Micro-batches shared autocast's casts of parameters, and the first one's backward let them go: the others' gradients were lost."""
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((12, 4)).astype(np.float32), rng.integers(0, 2, 12).astype(np.int32)
+    whole = dist.DataParallel(_net(), micro_batches=3)
+    gm = autodiff.GradManager().attach(whole.parameters())
+    with amp.autocast(dtype="bfloat16"):
+        for xb, tb in whole.micro_batches(x, t):
+            with gm:
+                gm.backward(F.nn.cross_entropy(whole(xb), tb))
+    want = [p.grad.numpy().tobytes() for p in whole.parameters()]
+    for name, traced in itertools.product(("1f1b", "gpipe"), (False, True)):
+        layers = _net()
+        layers.load_state_dict(whole.module.state_dict())
+        net = dist.Pipeline(layers, F.nn.cross_entropy, micro_batches=3, schedule=name, trace=traced)
+        with amp.autocast(dtype="bfloat16"):
+            net.step(x, t)
+        assert [p.grad.numpy().tobytes() for p in net.parameters()] == want, (name, traced)
 
 
 def test_a_step_is_no_part_of_a_trace():

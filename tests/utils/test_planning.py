@@ -76,6 +76,25 @@ def test_bytes_and_micro_batches_of_a_pipeline():
     assert p.memory == 2 * 64 * 64 * 4 * 4 + 2 * 64 * 4 * 2 * 2  # half of the layers with gradients and states; results of two micro-batches
 
 
+def test_what_is_computed_again_takes_a_forward_and_frees_memory():
+    """Beside what a pipeline plans of itself, of layers whose gradients read what they are given."""
+    layers = M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(16)])
+    work, x = work_of(layers, np.zeros((8, 64), np.float32)), np.zeros((256, 64), np.float32)
+    kept, again = (plan(work, FLAT, 1e9, 256, pipeline=1, micro_batches=1, again=n) for n in (0, 1))
+    assert again.compute == pytest.approx(4 / 3 * kept.compute) and again.again == 1.0
+    real = dist.Pipeline(layers, lambda y: y.sum(), micro_batches=1).memory_plan(x)
+    rest = kept.memory - 16 * 256 * 64 * 4
+    tensor = 256 * 64 * 4  # what each layer is given and returns
+    assert (kept.memory - rest, again.memory - rest) == (16 * tensor, 8 * tensor)  # 8: the least of n + 16 / n
+    assert real.whole == 17 * tensor and 6 * tensor <= real.least <= 8 * tensor, real  # with the batch itself; runs need not be equal
+    every = [plan(work, FLAT, 1e9, 256, pipeline=4, micro_batches=8, again=n) for n in range(5)]
+    assert [p.again for p in every] == [0, 0.25, 0.5, 0.75, 1] and all(a.seconds < b.seconds for a, b in zip(every, every[1:]))
+    held = [(p.memory - every[0].memory) * 8 / tensor + 16 for p in every]  # four layers a stage, an eighth of the samples in each micro-batch
+    assert held == [16, 16, 14, 11, 8]
+    short = best(work, FLAT, 1e9, 256, 4, memory=every[4].memory)
+    assert short.memory <= every[4].memory and any(p.again for p in plans(work, FLAT, 1e9, 256, 4, memory=every[4].memory))
+
+
 def test_bytes_of_layers_in_parts():
     """By the rule of Megatron's pairs, which the first and the last one need not follow in full."""
     layers = [layer for _ in range(4) for layer in (M.Linear(64, 1024), M.ReLU(), M.Linear(1024, 64))]

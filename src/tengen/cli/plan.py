@@ -29,11 +29,11 @@ def _link(text: str | None, name: str) -> planning.Network:
 
 def _row(ranks: int, p: planning.Plan | None, alone: float | None) -> list[str]:
     if p is None:
-        return [str(ranks), "does not fit", "", "", "", "", "", "", ""]
+        return [str(ranks), "does not fit", *[""] * 8]
     fast = "" if alone is None else f"{alone / p.seconds:.1f}"
     mesh = f"{p.data} x {p.tensor} x {p.pipeline}"
     times = [f"{1e3 * s:.3g}" for s in (p.seconds, p.compute, p.waiting, p.exchange)]
-    return [str(ranks), mesh, str(p.stage), str(p.micro_batches), *times, fast, sizeof_fmt(p.memory)]
+    return [str(ranks), mesh, str(p.stage), str(p.micro_batches), f"{100 * p.again:.0f} %", *times, fast, sizeof_fmt(p.memory)]
 
 
 def _print(rows: list[list[str]]) -> None:
@@ -75,7 +75,8 @@ def plan(
     first = curves["best"][0].plan
     click.echo(f"{work.parameters:,} parameters, {sizeof_fmt(6 * work.operations, 'OPs')} a sample; {samples:,} samples a step")
     click.echo(f"a process: {rate:.3g} operations a second\n")
-    head = ["processes", "data x tensor x pipeline", "ZeRO", "micro-batches", "ms", "compute", "waits", "exchange", "speedup", "memory"]
+    head = ["processes", "data x tensor x pipeline", "ZeRO", "micro-batches", "again"]
+    head += ["ms", "compute", "waits", "exchange", "speedup", "memory"]
     _print([head, *(_row(n, p, first.seconds if first else None) for n, p in curves["best"])])
     click.echo()
     for name, points in curves.items():

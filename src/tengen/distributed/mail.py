@@ -139,10 +139,12 @@ class Mail:
         return self._here.pop((kind, part, round))
 
     def look(self) -> None:
-        """Asks each process that has something to send for its next message, without waiting: one is on its way while this process computes."""
+        """Asks each process that has something to send for its next message, without waiting: one is on its way while this process computes.
+        Forgets what others have received."""
         for source, n in self._due.items():
             if n > 0:
                 self._ask(source).test()
+        self._sending = [s for s in self._sending if not s.test()]  # what has been received needs no memory here
 
     def _ask(self, source: int) -> _Coming:
         if source not in self._coming:

@@ -16,13 +16,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tengen import jit
+from tengen.autodiff import checkpoint
 from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
+from tengen.base.sizes import byte_size
+from tengen.distributed import activations
 from tengen.distributed.data_parallel import (
     DRAWS,
     DataParallel,
@@ -35,6 +39,7 @@ from tengen.distributed.data_parallel import (
 )
 from tengen.distributed.mail import Mail, Message
 from tengen.functional.distributed import all_reduce_max
+from tengen.ir.types import TensorType
 from tengen.module import Module, Sequential
 from tengen.module.norm import SyncBatchNorm
 from tengen.ops.creation import zeros_like
@@ -43,10 +48,12 @@ from tengen.optimizer.optimizer import Optimizer
 from tengen.random import get_state, set_state
 from tengen.serialization import load, save
 from tengen.tensor import Parameter, Tensor, tracing
+from tengen.tensor.casting import casting
 from tengen.tensor.elsewhere import Placed, whole
 from tengen.tensor.hooks import called, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, gradients
+from tengen.tensor.tensor import tensor_on_tape
 from tengen.transport.group import WORLD, Group
 
 
@@ -114,13 +121,15 @@ class Pipeline:
         counts; default: its number of parameters, and 1. group: the processes, default all; for layers in parts on a `Mesh` those that
         have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
         micro-batches' gradients, as in `DataParallel`. trace: whether the forward of a chunk of layers, with the loss behind the last one, is
-        one traced program in `step`, and its backward another, with the bits of eager layers.
+        one traced program in `step`, and its backward another, with the bits of eager layers. memory_budget: bytes of activations that a
+        process holds at most at once, or a text as "400MB": some layers of some micro-batches are then not kept, but computed again in the
+        backward (`autodiff.checkpoint`), as few operations as that takes; bits stay. See `memory_plan`. Default: all are kept.
 
     What passes from layer to layer is a float tensor, or a tuple of them. Attributes: parts: this process's chunks of layers. stage, stages:
     which one it is, and of how many. kept: the most micro-batches whose intermediate values it held at once in the last step.
 
-    Errors: ValueError for numbers that do not fit, and for trace=True with layers in parts on a mesh; DistributedError where the processes'
-        networks differ.
+    Errors: ValueError for numbers that do not fit, and for trace=True with layers in parts on a mesh or with a budget; DistributedError where
+        the processes' networks differ. A step whose budget cannot be met is a BudgetError.
 
     >>> import numpy as np
     >>> from tengen import functional as F, module as M, optimizer as optim
@@ -133,7 +142,7 @@ class Pipeline:
     def __init__(
         self, net: Sequential | Sequence[Module], loss: Callable[..., Tensor], micro_batches: int, schedule: str = "1f1b", data: int = 1,
         chunks: int = 1, cuts: Sequence[int] | None = None, costs: Sequence[float] | None = None, group: Group = WORLD, reduction: str = "mean",
-        trace: bool = False,
+        trace: bool = False, memory_budget: int | str | None = None,
     ):  # fmt: skip
         if schedule not in ("1f1b", "gpipe"):
             raise ValueError(f"Pipeline: schedule={schedule!r} must be '1f1b' or 'gpipe'")
@@ -154,6 +163,11 @@ class Pipeline:
             group.channel.agree_on(what, states)
         self._beside = beside(net, group)
         self.mesh = next((t._layout.owner for t in net.tensors() if type(t._layout) is Placed), None)
+        if trace and memory_budget is not None:
+            raise ValueError(
+                "Pipeline(trace=True, memory_budget=...): the plan is of what eager layers keep, not programs; help: trace=False"
+            )
+        self.memory_budget = None if memory_budget is None else byte_size(memory_budget, "Pipeline: memory_budget")
         if trace and self.mesh is not None:
             raise ValueError(
                 "Pipeline(trace=True): layers in parts on a mesh give one another parts of tensors, which no traced function takes; help: "
@@ -168,6 +182,7 @@ class Pipeline:
         self.traced = trace
         self.runs = [self._run_of(i, i == n - 1, part) for i, part in zip(mine, self.parts)]
         self._owner: Shared | None = None  # of the gradients' pieces, where the copies share them out
+        self._plans: dict[tuple, activations.Plan] = {}
         self.kept = 0
         if group.size > 1:
             SHARED.update({id(p): self for p in self.parameters()})
@@ -250,10 +265,11 @@ class Pipeline:
         if self.group.size > 1:
             self.group.channel.agree(f"a step on {digest(batch)}, micro-batches of {sizes}, the generator at seed {seed}, draw {first}")
         agree_beside(self._beside, batch, seed, first)
+        again = {} if self.memory_budget is None else self._planned(batch, sizes).again
         totals = [p.totals(sizes) for p in self.copies]
         try:
             with Level() as level:
-                run = _Step(self, batch, sizes, totals, level)
+                run = _Step(self, batch, sizes, totals, level, again)
                 try:
                     run.all()
                 except BaseException:
@@ -268,6 +284,48 @@ class Pipeline:
             t.give()
         self.kept = run.most
         return self._loss_of_all(run.losses, sizes)
+
+    def memory_plan(self, *batch: Any) -> activations.Plan:
+        """The activation memory that `step` takes for a batch, in this process, counted without a step; all processes call it together.
+
+        Activations are what the tape holds for gradients that are still to be computed, of the largest micro-batch, with what is computed again
+        while it is there, what came from the stage before, and the targets. Not counted: gradients, temporaries of ops, and one message of each
+        neighbour that is on its way.
+
+        Args: batch: as of `step`; shapes and dtypes matter.
+        Returns: a plan: bytes: the most at once. whole: without a budget. least: the smallest budget that this process can keep. operations:
+            of the forwards that are done again; forward: of all. again: by (micro-batch, chunk) the runs of layers (first, end) that are
+            computed again.
+        Errors: BudgetError, in all processes, where one of them cannot keep the budget, with the least that would do; TraceError for layers
+            that no trace can record, since they ask for values of tensors.
+
+        >>> import numpy as np
+        >>> from tengen import functional as F, module as M
+        >>> layers = M.Sequential(M.Linear(4, 64), M.GELU(), M.Linear(64, 2))
+        >>> net = Pipeline(layers, F.nn.cross_entropy, micro_batches=4, schedule="gpipe", memory_budget="24KB")
+        >>> plan = net.memory_plan(np.ones((64, 4), np.float32), np.zeros(64, np.int32))
+        >>> plan.bytes, plan.whole, plan.least, len(plan.again)
+        (22528, 34816, 9668, 2)
+        """
+        return self._planned(batch, self.copies[0].sizes(batch))
+
+    def _planned(self, batch: tuple, sizes: list[int]) -> activations.Plan:
+        """The plan for a batch. Errors: those of `memory_plan`."""
+        of = lambda a: TensorType((max(sizes), *a.shape[1:]), Tensor(a[:0]).dtype if not isinstance(a, Tensor) else a.dtype)
+        types = tuple(map(of, batch))
+        modes = tuple(m.training for part in self.parts for m in part.modules())
+        key = (types, tuple(sizes), modes, casting.key)
+        known = np.array([key in self._plans], np.uint8)
+        if self.group.size > 1:
+            known = self.group.channel.all_gather(known, [1] * self.group.size, "whether the memory of a step is planned")
+        if not known.all():
+            rounds = -(-self.count // self.data)
+            works = [
+                (w.kind, m, w.chunk) for w in schedule(self.schedule, self.stage, self.stages, rounds, len(self.parts))
+                if (m := w.round * self.data + self.copy) < self.count and sizes[m]
+            ]  # fmt: skip
+            self._plans[key] = activations.planned(self, works, types[:1], types[1:])
+        return self._plans[key]
 
     def _loss_of_all(self, losses: np.ndarray, sizes: list[int]) -> float:
         if self.group.size > 1:
@@ -342,21 +400,21 @@ class Pipeline:
 
     def _from_owners(self, of_part: Callable[[int], Any]) -> list[Any]:
         """What the owner of each part of the network makes of it, in every process. of_part: of this process's own number of a part."""
-        found = []
-        for i in range(self.stages * len(self.parts)):
-            mine = i % self.stages == self.stage
-            if self.group.size == 1:
-                found.append(of_part(i // self.stages))
-                continue
-            owner, file = i % self.stages * self.data, io.BytesIO()
-            if mine:
-                save(of_part(i // self.stages), file)
-            size = np.array([file.tell()], np.int64)
-            self.group.channel.broadcast(size, owner, f"bytes of part {i}")
-            content = np.frombuffer(file.getvalue(), np.uint8).copy() if mine else np.empty(int(size[0]), np.uint8)
-            self.group.channel.broadcast(content, owner, f"part {i}")
-            found.append(load(io.BytesIO(content.tobytes())))
-        return found
+        return [self.from_owner(i, of_part) for i in range(self.stages * len(self.parts))]
+
+    def from_owner(self, i: int, of_part: Callable[[int], Any]) -> Any:
+        """What the owner of the i-th part of the network makes of it, in every process."""
+        mine, owner, file = i % self.stages == self.stage, i % self.stages * self.data, io.BytesIO()
+        made = of_part(i // self.stages) if mine else None
+        if self.group.size == 1:
+            return made
+        if mine:
+            save(made, file)
+        size = np.array([file.tell()], np.int64)
+        self.group.channel.broadcast(size, owner, f"bytes of part {i}")
+        content = np.frombuffer(file.getvalue(), np.uint8).copy() if mine else np.empty(int(size[0]), np.uint8)
+        self.group.channel.broadcast(content, owner, f"part {i}")
+        return load(io.BytesIO(content.tobytes()))
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """The whole network's parameters and buffers, in every process; all call it together."""
@@ -437,8 +495,11 @@ class _Forward(NamedTuple):
 class _Step:
     """One process's work for one batch."""
 
-    def __init__(self, pipeline: Pipeline, batch: tuple, sizes: list[int], totals: list[Totals], level: Level):
-        self.p, self.batch, self.sizes, self.totals, self.level = pipeline, batch, sizes, totals, level
+    def __init__(
+        self, pipeline: Pipeline, batch: tuple, sizes: list[int], totals: list[Totals], level: Level,
+        again: Mapping[tuple[int, int], Sequence[tuple[int, int]]],
+    ):  # fmt: skip
+        self.p, self.batch, self.sizes, self.totals, self.level, self.again = pipeline, batch, sizes, totals, level, again
         self.starts, self.last = [0, *accumulate(sizes)], pipeline.stages * len(pipeline.parts) - 1
         self.seed, self.first = map(int, get_state())
         rounds = -(-pipeline.count // pipeline.data)
@@ -495,7 +556,13 @@ class _Step:
             value, given, draws = (message := self.mail.take("f", part, m, part - 1)).value, message.tensors, message.draws
         set_state(np.array(draws, np.uint64))
         places = [self.level.start(x) for x in given] if part else []
-        out = self.p.runs[chunk](value, *(self._rows(m, self.batch[1:]) if part == self.last else ()))
+        targets = self._rows(m, self.batch[1:]) if part == self.last else []
+        again = self.again.get((m, chunk))
+        casts = casting.begin()  # of parameters: each micro-batch has its own, since its backward lets them go
+        try:
+            out = self.p.runs[chunk](value, *targets) if again is None else self._in_runs(chunk, again, value, targets)
+        finally:
+            casting.begin(casts)
         if part < self.last:
             self.mail.put("f", part + 1, m, out)
         else:
@@ -503,7 +570,22 @@ class _Step:
                 found = repr(out._layout.type) if isinstance(out, Tensor) else f"a {type(out).__name__}"
                 raise GradientError(f"Pipeline: the loss of a micro-batch is {found}, not a tensor of one element; help: .mean() or .sum()")
             self.losses[m] = out.item()
-        self.kept[m, chunk] = _Forward(given if part else [], places, list(out) if isinstance(out, (tuple, list)) else [out])
+        outputs = list(out) if isinstance(out, (tuple, list)) else [out]
+        if part < self.last:  # their values go with the message; the tape has what it needs of them
+            outputs = [tensor_on_tape(None, t._layout, t._node) for t in outputs]
+        self.kept[m, chunk] = _Forward(given if part else [], places, outputs)
+
+    def _in_runs(self, chunk: int, again: Sequence[tuple[int, int]], value: Any, targets: list[Tensor]) -> Any:
+        """What a chunk of layers makes of a micro-batch, where the values inside of some runs of layers are not kept."""
+        layers = [*self.p.parts[chunk]]
+        if chunk * self.p.stages + self.p.stage == self.last:
+            layers.append(lambda y: self.p.loss(y, *targets))
+        through = lambda a, b, x: reduce(lambda y, layer: layer(y), layers[a:b], x)
+        end = 0
+        for first, after in again:
+            value = checkpoint(partial(through, first, after), through(end, first, value))
+            end = after
+        return through(end, len(layers), value)
 
     def _backward(self, m: int, chunk: int) -> None:
         part = chunk * self.p.stages + self.p.stage

@@ -262,6 +262,11 @@ def shard(net: DataParallel | Pipeline, optimizer: Optimizer, stage: int = 1) ->
         raise ValueError(f"shard: stage={stage!r} must be 1 (the optimizer's states), 2 (gradients too) or 3 (parameters too)")
     if stage == 3 and isinstance(net, Pipeline) and net.traced:
         raise ValueError("shard(stage=3): parameters are brought as they are used, and no trace does; help: Pipeline(trace=False), or stage=2")
+    if stage == 3 and isinstance(net, Pipeline) and net.memory_budget is not None:
+        raise ValueError(
+            "shard(stage=3): parameters go behind a module's forward, and a layer that is computed again would not have them; help: "
+            "Pipeline(memory_budget=None), or stage=2"
+        )
     if not optimizer.elementwise:
         raise DistributedError(f"shard: {type(optimizer).__name__} needs whole parameters for its update; help: Adam, SGD and their like")
     return ShardedOptimizer(net, optimizer, stage)

@@ -141,9 +141,10 @@ def _gradients(
 
 
 def _let_go(node: TapeNode, level: Level) -> None:
-    """A walk has passed a call, and nobody else will. What was computed from leaves stays on the tape: a view's gradient needs no values, and
-    may be asked for again; of another call a second walk is told."""
-    if level is leaves.level and node.op.kind == "view":
+    """A walk has passed a call, and nobody else will. What was computed from leaves stays on the tape: a view's gradient needs no values, nor
+    does that of a cast (autocast's of a parameter is used by all calls of a block), and may be asked for again; of another call a second walk
+    is told."""
+    if level is leaves.level and (node.op.kind == "view" or node.op.name == "astype"):
         node.saved = [None if s is None else (None, *s[1:]) for s in node.saved]
         return
     node.saved, node.outputs, node.level = [], None, None

@@ -171,7 +171,8 @@ class Plan:
 
     Attributes: data, tensor, pipeline: the mesh. stage: of ZeRO; 0: nothing is shared out. micro_batches: of each copy. seconds: of a
         step; of which compute, waiting (for other stages), exchange (with what packs and adds gradients). memory: bytes of a process.
-        received: bytes that exchanges bring to a process in a step.
+        received: bytes that exchanges bring to a process in a step. again: the share of the micro-batches whose forward is computed once more
+        in the backward, in place of being kept (`Pipeline(memory_budget=)`).
     """
 
     data: int
@@ -184,6 +185,7 @@ class Plan:
     exchange: float
     memory: float
     received: float
+    again: float = 0.0
 
     @property
     def ranks(self) -> int:
@@ -198,24 +200,27 @@ class Plan:
 
 def plan(
     work: Work, network: Network, rate: float, batch: int, data: int = 1, tensor: int = 1, pipeline: int = 1, stage: int = 0,
-    micro_batches: int = 1, states: int = 2, algorithm: str = "all-to-all", handling: float = inf,
+    micro_batches: int = 1, states: int = 2, algorithm: str = "all-to-all", handling: float = inf, again: int = 0,
 ) -> Plan:  # fmt: skip
     """What one mesh takes.
 
     Args: rate: floating-point operations a second of a process. batch: samples of a step, in all. micro_batches: of each copy of the
         network. states: numbers that the optimizer keeps for each parameter; Adam: 2. algorithm: of tensor parallel's sums.
-        handling: bytes of gradients a second that a process packs and adds (`measured_handling`), which are a part of the exchange.
+        handling: bytes of gradients a second that a process packs and adds (`measured_handling`), which are a part of the exchange. again: how
+        many of the micro-batches that a process holds at once are not kept, but for what some runs of layers are given, and computed again.
     """
     part = lambda field: sum(getattr(a, field) / (tensor if a.widths else 1) for a in work.layers) / pipeline  # what a process has of all
     n, b = part("parameters") * work.itemsize, batch / data / micro_batches  # bytes; samples of a micro-batch
-    each, rows = 6 * part("operations") * b / rate, [a for a in work.layers if a.widths]
+    live = min(micro_batches, pipeline)  # micro-batches that a process holds at once
+    share = again / live
+    each, rows = (6 + 2 * share) * part("operations") * b / rate, [a for a in work.layers if a.widths]
     # Megatron: the second product of each pair is a sum, whose addends are this process's chunks, and so is the gradient of the first one's
     # operand; the sums' parts are gathered for what follows, and the first one's operand again for its weight's gradient
     sums = [(a.bytes * b, a.widths[1] / (CHUNK_TERMS * tensor)) for a in rows[1::2]]
     link = network.among(tensor)
     tengens = lambda s, chunks: 2 * link.exchange(tensor, chunks * s) + 3 * link.exchange(tensor, s)
     others = lambda s, chunks: 2 * link.all_reduce(tensor, s, algorithm)
-    each_tensor = sum((tengens if algorithm == "all-to-all" else others)(s, chunks) for s, chunks in sums) / pipeline
+    each_tensor = (1 + share / 2) * sum((tengens if algorithm == "all-to-all" else others)(s, chunks) for s, chunks in sums) / pipeline
     passed = max((a.bytes for a in work.layers), default=0.0) * b / tensor
     each_passed = 0.0 if pipeline == 1 else 2 * (network.among(2, tensor * data).latency + passed / network.among(2, tensor * data).bandwidth)
     among = network.among(data, tensor)
@@ -224,16 +229,26 @@ def plan(
     exchange = micro_batches * (scatter + n / handling) + gathers * gather
     other = (data - 1) / data
     received = (micro_batches + gathers) * n * other + micro_batches * (
-        sum((2 * chunks + 3) * s * (tensor - 1) / tensor for s, chunks in sums) / pipeline + (2 * passed if pipeline > 1 else 0.0)
+        (1 + share / 2) * sum((2 * chunks + 3) * s * (tensor - 1) / tensor for s, chunks in sums) / pipeline
+        + (2 * passed if pipeline > 1 else 0.0)
     )
-    share = [1.0 if data == 1 or stage < s else 1 / data for s in (3, 2, 1)]  # of parameters, gradients, states
+    kept = [1.0 if data == 1 or stage < s else 1 / data for s in (3, 2, 1)]  # of parameters, gradients, states
     layer = max((a.parameters / (tensor if a.widths else 1) for a in work.layers), default=0) * work.itemsize
     whole = (2 if pipeline == 1 else 3) * layer if stage == 3 and data > 1 else 0.0  # what is used, what is on its way, and was used before
-    activations = part("bytes") * b * min(micro_batches, pipeline)
+    activations = _activations(part("bytes") * b, passed, live, again, ceil(len(work.layers) / pipeline))
     return Plan(
         data, tensor, pipeline, stage, micro_batches, micro_batches * each, (pipeline - 1) * (each + each_tensor + each_passed),
-        micro_batches * (each_tensor + each_passed) + exchange, n * (share[0] + share[1] + states * share[2]) + whole + activations, received,
+        micro_batches * (each_tensor + each_passed) + exchange, n * (kept[0] + kept[1] + states * kept[2]) + whole + activations, received,
+        share,
     )  # fmt: skip
+
+
+def _activations(full: float, given: float, live: int, again: int, layers: int) -> float:
+    """Bytes of activations of `live` micro-batches of `full` bytes, of which some are computed again, in the number of runs of layers that
+    takes the least memory; given: bytes of what a run is given."""
+    if not again:
+        return live * full
+    return (live - again) * full + min(runs * again * given + full / runs for runs in range(1, layers + 1))
 
 
 def _divisors(n: int) -> list[int]:
@@ -245,7 +260,8 @@ def plans(
     handling: float = inf,
 ) -> Iterator[Plan]:  # fmt: skip
     """Every mesh of so many processes that fits: each copy has a sample at least, each stage a layer, each part of a sum whole chunks of
-    the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does."""
+    the numerics contract, and a process no more than `memory` bytes; with the least stage of ZeRO that does without computing anything again,
+    and those below it that do with as little of that as they need."""
     layers = sum(1 for a in work.layers if a.parameters)
     rows = [a.widths for a in work.layers if a.widths]
     summed = [w[0] for w in rows[::2]] + [w[1] for w in rows[1::2]]
@@ -259,10 +275,15 @@ def plans(
             counts = sorted({m for m in (1, 2, 4, pipeline, 2 * pipeline, 4 * pipeline, 8 * pipeline) if m * data <= batch})
             for m in counts:
                 for stage in (0,) if data == 1 else (0, 1, 2, 3):
-                    found = plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm, handling)
-                    if found.memory <= memory:
+                    every = (
+                        plan(work, network, rate, batch, data, tensor, pipeline, stage, m, states, algorithm, handling, again)
+                        for again in (range(min(m, pipeline) + 1) if stage < 3 else (0,))  # at stage 3 nothing is computed again
+                    )
+                    found = next((p for p in every if p.memory <= memory), None)
+                    if found is not None:
                         yield found
-                        break
+                        if not found.again:
+                            break
 
 
 def best(*args: Any, **kwargs: Any) -> Plan:
