@@ -366,7 +366,8 @@ def test_a_number_divided_by_zero_is_an_error_as_in_python(by):
     assert s(-X, by).item() == divided(-X, by)
     with pytest.raises(ZeroDivisionError) as wanted:
         divided(X, by)
-    with pytest.raises(ZeroDivisionError, match=re.escape(str(wanted.value).partition(" to a")[0])):
+    powers = "0.0 cannot be raised to a negative power"  # Python 3.14 has other words for it
+    with pytest.raises(ZeroDivisionError, match=powers if by == "0**" else re.escape(str(wanted.value))):
         s(X, by)
 
 
