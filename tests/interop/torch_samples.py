@@ -85,6 +85,12 @@ def elementwise(m):
     for name in "and or xor".split():
         yield f"bitwise_{name}.Scalar_Tensor", (2, x), {}
     yield "copysign.Scalar", (x, -1.5), {}
+    yield "ldexp.Tensor", (x, torch.tensor([3, -2, 0, 40])), {}
+    if m.dtype.is_floating_point:
+        yield "frexp.Tensor", (torch.cat([special, m.x(5) * 1e30, m.x(5) * 1e-30, torch.tensor([1.0, 0.5, 4.0], dtype=m.dtype)]),), {}
+    else:
+        yield "gcd", (x * 12, row * 18), {}
+        yield "lcm", (x * 12, row * 18), {}
     yield "angle", (x,), {}
     for name in "add sub mul eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor".split():
         yield f"{name}.Scalar", (x, 2), {}
@@ -220,6 +226,7 @@ def indexing(m):
     x, index = m.x(4, 5), m.i(4, 3, 5)
     yield "embedding", (m.x(6, 3), m.i(6, 2, 4)), {}
     yield "embedding", (m.x(6, 3), m.i(6, 2, 4), 2), {}
+    yield "embedding", (m.x(6, 3), torch.tensor([[1, 4, 1], [2, 1, 4]]), 4, True), {}
     yield "gather", (x, 0, index), {}
     yield "gather", (x, -1, m.i(5, 2, 3)), {}
     yield "index_select", (x, 1, torch.tensor([4, 0, 0])), {}
@@ -271,6 +278,7 @@ def products(m):
     yield "_grouped_mm", (m.x(3, 2, 4), m.x(3, 4, 8)), {}
     yield "addmv", (m.x(3), m.x(3, 4), m.x(4)), {"beta": 2, "alpha": 3}
     yield "addbmm", (m.x(3, 5), m.x(2, 3, 4), m.x(2, 4, 5)), {}
+    yield "_trilinear", (m.x(2, 3), m.x(4, 3, 5), m.x(2, 5), [1, 3], [0], [1, 2], [2, 3]), {}
     for p in (2.0, 1.0, 0.0, 3.0, INF):
         yield "_cdist_forward", (m.x(2, 3, 4), m.x(2, 5, 4), p, None), {}
         yield "_pdist_forward", (m.x(4, 3), p), {}
@@ -340,6 +348,8 @@ def normalisations(m):
     yield "_native_batch_norm_legit.no_stats", (x, w, b, True, 0.1, 1e-5), {}
     yield "_native_batch_norm_legit", (x, w, b, mean.clone(), var.clone(), True, 0.1, 1e-5), {}
     yield "_native_batch_norm_legit", (x, None, None, mean.clone(), var.clone(), True, 0.2, 1e-3), {}
+    yield "_batch_norm_with_update_functional", (x, w, b, mean.clone(), var.clone(), 0.1, 1e-5), {}
+    yield "embedding_renorm", (m.x(6, 3), torch.tensor([[1, 4], [4, 0]]), 1.0, 2.0), {}
     yield "native_layer_norm", (x, [4, 5], m.x(4, 5), m.x(4, 5), 1e-5), {}
     yield "native_layer_norm", (x, [5], None, None, 1e-5), {}
     yield "native_group_norm", (x, w, b, 3, 4, 5, 2, 1e-5), {}
@@ -380,6 +390,23 @@ def matrices(m):
     yield "_linalg_svd", (m.x(2, 4, 3), False, False), {}
     yield "_linalg_eigh", (good, "U", False), {}
     yield "linalg_lu", (a,), {}
+    for matrix in (a, m.x(2, 5, 3), m.x(2, 3, 5)):
+        yield "linalg_lu_factor_ex", (matrix,), {}
+        factors, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+        yield "lu_unpack", (factors, pivots), {}
+    yield "lu_unpack", (factors, pivots, False), {}
+    factors, pivots, _ = torch.linalg.lu_factor_ex(a)
+    for left, adjoint in ((True, False), (True, True), (False, False), (False, True)):
+        yield "linalg_lu_solve", (factors, pivots, m.x(2, 4, 4)), {"left": left, "adjoint": adjoint}
+    reflectors, tau = torch.geqrf(m.x(5, 3))
+    yield "geqrf", (m.x(2, 5, 3),), {}
+    yield "linalg_householder_product", (reflectors, tau), {}
+    yield "ormqr", (reflectors, tau, m.x(5, 2)), {}
+    yield "ormqr", (reflectors, tau, m.x(2, 5), False, True), {}
+    for upper, transpose in ((True, False), (False, True)):
+        yield "triangular_solve", (m.x(2, 4, 3), a, upper, transpose, upper), {}
+    yield "linalg_pinv.atol_rtol_tensor", (a + 3 * good,), {"hermitian": True}
+    yield "linalg_pinv.atol_rtol_tensor", (a[:, :0, :0],), {"atol": torch.tensor(0.5, dtype=m.dtype), "hermitian": True}
     yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {}
     yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {"rtol": torch.tensor(0.3, dtype=m.dtype)}
     yield "linalg_pinv.atol_rtol_tensor", (m.x(2, 4, 3),), {"atol": torch.tensor(0.5, dtype=m.dtype)}
@@ -397,6 +424,10 @@ def special(m):
     positive = m.unit(3, 7) * 9
     for name in "bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1".split():
         yield f"special_{name}", (positive,), {}
+    polynomials = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
+    for name in (*polynomials, "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"):
+        yield f"special_{name}", (m.unit(7), torch.tensor([[-1], [0], [3], [5]]).to(m.dtype)), {}
+        yield f"special_{name}.n_scalar", (m.unit(7), 4), {}
     yield "erfinv", (m.unit(3, 7) * 2 - 1,), {}
     yield "special_ndtri", (m.unit(3, 7),), {}
     yield "special_zeta", (positive + 1.5, m.unit(7) + 1), {}
@@ -436,6 +467,13 @@ def ordered(m):
         yield "index_reduce", (x, 0, torch.tensor([1, 1, 3]), m.x(3, 6), "prod"), {"include_self": False}
     yield "diagonal_scatter", (x, m.x(4)), {}
     yield "diagonal_scatter", (m.x(3, 4, 6), m.x(4, 2), 1, -1, 0), {}
+    yield "nonzero_static", (x,), {"size": 30}
+    yield "nonzero_static", (x.new_tensor([[0, 1], [1, 0]]),), {"size": 1, "fill_value": 7}
+    yield "nonzero_static", (x[:0],), {"size": 2}
+    yield "narrow_copy", (x, 1, 2, 3), {}
+    if m.dtype is not torch.bool:
+        for reduce in ("amin", "mean"):
+            yield "index_reduce", (m.x(), 0, torch.tensor([0]), m.x(), reduce), {}
     yield "tril_indices", (3, 5, 1), {}
     yield "triu_indices", (5, 3, -1), {"dtype": torch.int32}
     if m.dtype.is_floating_point:

@@ -93,8 +93,13 @@ def test_orthogonal_polynomials(name):
             y.sum().backward()
             np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=1e-10, atol=1e-11 * max(np.abs(slopes).max(), 1.0))
     assert f(torch.tensor([0.5]), -1).tolist() == [0.0] and f(torch.tensor([1, 0]), 2).dtype == torch.float32
-    with pytest.raises(ArgumentError, match="n must be an int"):
+    degrees = torch.tensor([[3], [-1], [0], [7]])
+    assert (f(torch.tensor(points), degrees).numpy() == np.stack([f(torch.tensor(points), n).numpy() for n in (3, -1, 0, 7)])).all()
+    assert f(torch.tensor(points), degrees[:0]).shape == (0, 5)
+    with pytest.raises(ArgumentError, match="n is an int or a tensor"):
         f(torch.tensor([0.5]), 1.5)
+    with pytest.raises(ArgumentError, match="a degree is 1001, and a tensor's are at most 1000; help"):
+        f(torch.tensor([0.5]), torch.tensor([1001]))
 
 
 @pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai"])

@@ -6,19 +6,18 @@ import sys
 from typing import Any
 
 from tengen.base.lazy import NoSuchName
-from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, logit, sinc
+from tengen.functional import bessel, digamma, erf, erfc, exp2, expm1, log1p, logit, orthogonal, sinc
 from tengen.functional import lgamma as gammaln
 from tengen.functional import sigmoid as expit
 from tengen.functional import special as functions
 from tengen.functional.bessel import *  # noqa: F403  (its __all__ is the table of names)
+from tengen.functional.orthogonal import *  # noqa: F403  (the same)
 from tengen.functional.special import *  # noqa: F403  (the same)
 from tengen.functional.special import gammainc, gammaincc
 from tengen.ops.reduce import narrowed
-from tengen.pytorch import orthogonal
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import log_softmax, round, softmax, xlogy
 from tengen.pytorch.functions.reductions import logsumexp
-from tengen.pytorch.orthogonal import *  # noqa: F403  (the same)
 from tengen.tensor import Tensor
 
 psi = digamma

@@ -1,5 +1,4 @@
-"""Triangular factors as PyTorch gives them: rows that were exchanged are told by swaps, counted from 1 in int32, where `tengen.linalg` tells
-the order that they make."""
+"""Triangular factors as PyTorch gives them: rows that were exchanged are told by swaps (`tengen.linalg.swaps`)."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, LinAlgError
+from tengen.linalg import swaps
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -42,36 +42,6 @@ class Solution(NamedTuple):
     cloned_coefficient: Tensor
 
 
-def _exchanged(rows: Tensor, i: int, j: Tensor) -> Tensor:
-    """Numbers (..., m) whose i-th is exchanged with the j-th; j: (...)."""
-    places = F.arange(rows.shape[-1], dtype="int64")
-    here, there = F.equal(places, i), F.equal(places, F.expand_dims(j, -1))
-    mine, other = F.expand_dims(rows[..., i], -1), F.gather(rows, -1, F.expand_dims(j, -1))
-    return F.where(here, other, F.where(there, mine, rows))
-
-
-def _first(shape: tuple[int, ...], m: int) -> Tensor:
-    return F.broadcast_to(F.arange(m, dtype="int64"), (*shape, m))
-
-
-def _swaps(order: Tensor, k: int) -> Tensor:
-    """The k swaps, from 1, that make an order (..., m) of rows."""
-    rows, found = _first(order.shape[:-1], order.shape[-1]), []
-    for i in range(k):
-        j = F.argmax(F.equal(rows, order[..., i : i + 1]).astype("int32"), -1).astype("int64")
-        found.append(j)
-        rows = _exchanged(rows, i, j)
-    return F.stack(found, -1).astype("int32") + 1 if found else F.zeros((*order.shape[:-1], 0), "int32")
-
-
-def _order(pivots: Tensor, m: int) -> Tensor:
-    """The order of m rows that swaps make."""
-    rows = _first(pivots.shape[:-1], m)
-    for i in range(pivots.shape[-1]):
-        rows = _exchanged(rows, i, pivots[..., i].astype("int64") - 1)
-    return rows
-
-
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Factors:
     """The factors of (..., n, n) matrices, with rows exchanged. Errors: ArgumentError with pivot=False, which is not there on a processor
 
@@ -80,16 +50,13 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Factors:
     """
     if not pivot:
         raise ArgumentError("lu_factor: pivot=False is not there, as on PyTorch's processors")
-    factors, order = linalg.lu_factor(A)
-    return Factors(factors, _swaps(order, min(A.shape[-2:])))
+    return Factors(*swaps.lu_factor(A))
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> CheckedFactors:
     """`lu_factor` and the number of the first pivot that is 0. Errors: LinAlgError for such a one with check_errors"""
     factors, pivots = lu_factor(A, pivot=pivot)
-    zero = F.equal(F.diagonal(factors.detach(), 0, -2, -1), 0)
-    first = F.argmax(zero.astype("int32"), -1).astype("int32") + 1
-    info = F.where(F.any(zero, -1), first, 0).astype("int32")
+    info = swaps.first_zero_pivot(factors)
     if check_errors and bool(F.any(info > 0).item()):
         raise LinAlgError(f"lu_factor_ex: a pivot of {A._layout.type!r} is 0")
     return CheckedFactors(factors, pivots, info)
@@ -139,18 +106,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 
 def solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """`torch.linalg.lu_solve`: X of A X = B from the factors of A, or of X A = B, or with A^H."""
-    if not left:
-        return solve_factored(LU, pivots, B.mH, adjoint=not adjoint).mH
-    order = _order(pivots, LU.shape[-1])
-    if not adjoint:
-        b, at = F.broadcast_tensors(B, F.expand_dims(order, -1))
-        rows = F.take_along_axis(b, at, -2)
-        return linalg.solve_triangular(LU, linalg.solve_triangular(LU, rows, upper=False, unitriangular=True), upper=True)
-    y = linalg.solve_triangular(LU.mH, B, upper=False)
-    z = linalg.solve_triangular(LU.mH, y, upper=True, unitriangular=True)
-    back = F.argsort(order, False, -1)
-    z, at = F.broadcast_tensors(z, F.expand_dims(back, -1))
-    return F.gather(z, -2, at)
+    return swaps.lu_solve(LU, pivots, B, left, adjoint)
 
 
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
@@ -165,17 +121,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Unpacked:
     """P, L and U with A = P L U, of the factors of A; what is not unpacked is empty."""
-    m, n = LU_data.shape[-2:]
-    k, lead = min(m, n), LU_data.shape[:-2]
-    none = F.zeros((0,), LU_data.dtype)
-    P = L = U = none
-    if unpack_pivots:
-        order = _order(LU_pivots, m)
-        P = F.equal(F.expand_dims(F.arange(m, dtype="int64"), -1), F.expand_dims(order, -2)).astype(LU_data.dtype)
-    if unpack_data:
-        L = F.tril(LU_data[..., :k], -1) + F.broadcast_to(F.eye(m, k, dtype=LU_data.dtype), (*lead, m, k))
-        U = F.triu(LU_data[..., :k, :])
-    return Unpacked(P, L, U)
+    return Unpacked(*swaps.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots))
 
 
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Solution:

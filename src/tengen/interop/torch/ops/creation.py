@@ -60,6 +60,7 @@ def ones_like(x: Tensor, *, dtype: str | None = None) -> Tensor:
 op("zeros")(lambda size, *, dtype=None: _made(size, 0.0, dtype))
 op("ones")(lambda size, *, dtype=None: _made(size, 1.0, dtype))
 op("new_zeros", "new_empty")(lambda x, size, *, dtype=None: _made(size, 0, dtype or x.dtype.name))
+op("new_empty_strided")(lambda x, size, stride, *, dtype=None: _made(size, 0, dtype or x.dtype.name))
 op("new_ones")(lambda x, size, *, dtype=None: _made(size, 1, dtype or x.dtype.name))
 op("new_full")(lambda x, size, value, *, dtype=None: _made(size, value, dtype or x.dtype.name))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tengen.functional as F
 from tengen.base.dtype import bool_, float32, int64
+from tengen.functional import numbers
 from tengen.interop.torch.dtypes import alike, floating, named, of, result_type, tensor
 from tengen.interop.torch.registry import op
 from tengen.tensor import Tensor
@@ -333,3 +334,14 @@ def to_copy(x: Tensor, *, dtype: str | None = None) -> Tensor:
 op("_conj", "resolve_conj", "resolve_neg", "_conj_physical")(lambda x: F.conj(x) if x.dtype.is_complex else x)
 op("complex")(lambda x, y: F.complex(x, y))
 op("polar")(lambda x, y: F.polar(x, y))
+
+
+@op("frexp.Tensor")
+def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(A part of 0.5 to 1 in magnitude, the power of 2 that it is to be multiplied by)."""
+    return tuple(numbers.frexp(x))
+
+
+op("ldexp.Tensor")(lambda x, y: numbers.ldexp(floating(x), y))
+op("gcd")(lambda x, y: numbers.gcd(*alike(x, y)))
+op("lcm")(lambda x, y: numbers.lcm(*alike(x, y)))

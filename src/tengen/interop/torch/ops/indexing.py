@@ -9,7 +9,6 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.base.dtype import bool_, int64, uint8
-from tengen.base.errors import ArgumentError
 from tengen.interop.torch.dtypes import of, tensor
 from tengen.interop.torch.registry import op
 from tengen.ops.define import REGISTRY
@@ -20,13 +19,24 @@ from tengen.tensor import Tensor
 def embedding(
     weight: Tensor, index: Tensor, padding: int = -1, scale_by_frequency: bool = False, sparse: bool = False
 ) -> Tensor:
-    """Rows of a table. The row `padding` has no gradient."""
-    if scale_by_frequency:
-        raise ArgumentError("an embedding whose gradient is scaled by how often an index occurs has no meaning here")
+    """Rows of a table. The row `padding` has no gradient; with `scale_by_frequency` a row's is divided by how often it is taken."""
     rows = F.take(weight, index, 0)
+    if scale_by_frequency and weight.dtype.is_inexact:
+        ones = F.ones(tuple(index.shape), weight.dtype).reshape(-1)
+        times = index_put(F.zeros((weight.shape[0],), weight.dtype), [index.reshape(-1)], ones, True)
+        rows = F.straight_through(rows.detach(), rows / F.expand_dims(F.take(times, index, 0), -1))
     if padding < 0:
         return rows
     return F.where(F.expand_dims(F.equal(index, padding), -1), rows.detach(), rows)
+
+
+@op("embedding_renorm")
+def embedding_renorm(weight: Tensor, index: Tensor, most: float, order: float) -> Tensor:
+    """A table in which the rows at indices have norms of at most `most`."""
+    x = weight.detach()
+    norms = F.norm(x, float(order), 1, True)
+    named = index_put(F.zeros((x.shape[0],), bool_), [index.reshape(-1)], F.full((), True, bool_)).reshape(-1, 1)
+    return F.where(F.logical_and(named, norms > most), x * (most / (norms + 1e-7)), x)
 
 
 @op("gather")
@@ -204,6 +214,21 @@ def nonzero(x: Tensor) -> Tensor:
     return F.non_zero(x) if x.ndim else F.zeros((int(bool(x.item())), 0), "int64")
 
 
+@op("nonzero_static")
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The positions of the first `size` elements that are not 0, a row for each; rows that are left have the fill value."""
+    if not x.size or not size:
+        return F.full((size, x.ndim), fill_value, "int64")
+    counted = F.cumsum(F.not_equal(x.reshape(-1), 0).astype(int64), 0)
+    wanted = F.arange(1, size + 1, dtype="int64")
+    place = F.searchsorted(counted, wanted)  # of the k-th
+    there, columns = wanted <= counted[-1], []
+    for n in reversed(x.shape):
+        columns.append(F.where(there, F.mod(place, n), fill_value))
+        place = F.floor_div(place, n)
+    return F.stack(columns[::-1], 1).astype(int64) if columns else F.zeros((size, 0), "int64")
+
+
 @op("masked_select")
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask is true. How many depends on the values."""
@@ -220,6 +245,8 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 @op("index_reduce")
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """Slices of a source reduced at indices of an axis."""
+    if not x.ndim:
+        return F.index_reduce(x.reshape(1), 0, index, source.reshape(-1), reduce, include_self).reshape(())
     return F.index_reduce(x, dim, index, source, reduce, include_self)
 
 

@@ -1,8 +1,8 @@
 """Linear algebra: determinants, systems, factorisations of matrices.
 
-What PyTorch's operators return for their own gradients and errors (the factors of an LU decomposition with its pivots, and the place where a
-factorisation fails) is None here: programs read it by `_linalg_check_errors` alone, which does nothing here, since Tengen's functions
-check what they factorise. Other nodes that read it are errors.
+What PyTorch's operators return for their own gradients (the factors of an LU decomposition with its pivots) is None here, and nodes that read
+it are errors. The place where a factorisation fails is always 0: Tengen's functions raise where it would not be. So `_linalg_check_errors`,
+which reads it, does nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tengen.functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError
 from tengen.interop.torch.registry import op
+from tengen.linalg import swaps
 from tengen.tensor import Tensor
 
 
@@ -22,6 +23,11 @@ def _triangle(a: Tensor, upper: bool) -> Tensor:
     half = F.triu(x, 1) if upper else F.tril(x, -1)
     whole = half + half.mH + F.expand_dims(F.real(F.diagonal(x, 0, -2, -1)), -1) * F.eye(x.shape[-1], dtype=x.dtype)
     return F.straight_through(whole, a) if a.requires_grad else whole
+
+
+def _passed(a: Tensor) -> Tensor:
+    """The places where factorisations failed, of those that went through: 0 for each matrix."""
+    return F.zeros(tuple(a.shape[:-2]), "int32")
 
 
 @op("_linalg_det")
@@ -38,24 +44,24 @@ def slogdet(a: Tensor) -> tuple[Tensor, Tensor, None, None]:
 
 
 @op("_linalg_solve_ex")
-def solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, None, None, None]:
+def solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, None, None, Tensor]:
     """(x with a x = b, or x a = b where not `left`; LU, pivots, place of failure). b: matrices, or a vector for each matrix."""
     vectors = b.ndim == 1 or a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1])
     b = F.expand_dims(b, -1) if vectors else b
     x = linalg.solve(a, b) if left or vectors else linalg.solve(a.mT, b.mT).mT
-    return (F.squeeze(x, -1) if vectors else x), None, None, None
+    return (F.squeeze(x, -1) if vectors else x), None, None, _passed(a)
 
 
 @op("linalg_inv_ex")
-def inv(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, None]:
+def inv(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """(Inverses, place of failure)."""
-    return linalg.inv(a), None
+    return linalg.inv(a), _passed(a)
 
 
 @op("linalg_cholesky_ex")
-def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, None]:
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """(Triangular factors, place of failure); one triangle is read."""
-    return linalg.cholesky(_triangle(a, upper), upper=upper), None
+    return linalg.cholesky(_triangle(a, upper), upper=upper), _passed(a)
 
 
 @op("cholesky")
@@ -130,11 +136,47 @@ def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(linalg.lu(a))
 
 
+@op("linalg_lu_factor_ex")
+def lu_factor(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """(Both factors in one matrix, the swaps of rows from 1, the first pivot that is 0)."""
+    if not pivot:
+        raise ArgumentError("lu_factor without pivots")
+    factors, pivots = swaps.lu_factor(a)
+    return factors, pivots, swaps.first_zero_pivot(factors)
+
+
+@op("linalg_lu_solve")
+def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """x with a x = b, or x a = b where not `left`, or with a^H, from the factors of a."""
+    return swaps.lu_solve(factors, pivots, b, left, adjoint)
+
+
+op("lu_unpack")(swaps.lu_unpack)
+op("geqrf")(lambda a: tuple(linalg.geqrf(a)))
+op("linalg_householder_product")(linalg.householder_product)
+
+
+@op("ormqr")
+def ormqr(a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, or other Q where not `left`, of the Q whose reflectors `geqrf` gives; with `transpose` of its adjoint."""
+    return linalg.ormqr(a, tau, other, left=left, transpose=transpose)
+
+
+@op("triangular_solve")
+def triangular_solve(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(x with a x = b, or with a^T, of triangular a; a)."""
+    return linalg.solve_triangular(a, b, upper=upper, unitriangular=unitriangular, transposed=transpose), a
+
+
 @op("linalg_pinv.atol_rtol_tensor")
 def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
-    """Pseudo-inverses; singular values of at most the larger of atol and rtol times the largest one count as 0."""
-    if atol is None:
-        return linalg.pinv(a, rtol=rtol)
+    """Pseudo-inverses; singular values of at most the larger of atol and rtol times the largest one count as 0. Of Hermitian matrices the lower
+    triangle is read."""
+    a = _triangle(a, False) if hermitian else a
+    if atol is None or not a.size:
+        return linalg.pinv(a, rtol=None if atol is not None else rtol)
     largest = F.max(linalg.svdvals(a.detach()), -1)
     share = atol / F.where(F.equal(largest, 0), 1.0, largest)
     return linalg.pinv(a, rtol=share if rtol is None else F.maximum(share, rtol))

@@ -53,6 +53,15 @@ def batch_norm(
     return y, m, inverse, mean * keep + m.detach() * momentum, var * keep + unbiased.detach().astype(var.dtype) * momentum
 
 
+@op("_batch_norm_with_update_functional")
+def batch_norm_update(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """`batch_norm` in training; what other processors keep beside has no elements."""
+    *made, mean, var = batch_norm(x, weight, bias, mean, var, True, momentum, eps)
+    return *made, F.zeros((0,), "uint8"), mean, var
+
+
 @op("_native_batch_norm_legit")
 def batch_norm_legit(*args: Any) -> tuple[Tensor, ...]:
     """`batch_norm`; a functional program uses the new running statistics of `_native_batch_norm_legit_functional`."""

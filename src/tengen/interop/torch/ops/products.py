@@ -155,3 +155,16 @@ def fft_c2r(x: Tensor, dim: Sequence[int], normalization: int, last: int) -> Ten
     """The transform back to real numbers, of which the last axis has `last`."""
     sizes = [*(x.shape[d] for d in dim[:-1]), last]
     return _back(fft.irfftn, x, dim, normalization, s=tuple(sizes))
+
+
+@op("_trilinear")
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int], summed: Sequence[int],
+    unrolled: int = 1,
+) -> Tensor:  # fmt: skip
+    """The product of three tensors, each with axes of one put in at places of the result, summed over axes."""
+    n = a.ndim + len(expand1)
+    axes = [[i for i in range(n) if i not in put] for put in (expand1, expand2, expand3)]
+    letters = [chr(ord("a") + i) for i in range(n)]
+    named = ",".join("".join(letters[i] for i in of) for of in axes)
+    return F.einsum(f"{named}->{''.join(letters[i] for i in range(n) if i not in summed)}", a, b, c)

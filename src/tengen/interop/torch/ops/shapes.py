@@ -119,7 +119,7 @@ def slice_(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: in
     return x if key == slice(None, None, 1) else x[along(x, dim, key)]
 
 
-@op("narrow")
+@op("narrow", "narrow_copy")
 def narrow(x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     """`length` places of an axis."""
     return x[along(x, dim, slice(start, start + length))]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tengen.functional as F
-from tengen.functional import bessel, special
-from tengen.interop.torch.dtypes import alike, floating
+from tengen.functional import bessel, orthogonal, special
+from tengen.interop.torch.dtypes import alike, floating, result_type, tensor
 from tengen.interop.torch.registry import op
 from tengen.ops.reduce import narrowed, widened
 from tengen.tensor import Tensor
@@ -31,6 +31,20 @@ for name, function in {
     op(name)(_of_floats(function))
 for name in bessel.__all__:
     op(f"special_{name}")(_of_floats(getattr(bessel, name)))
+
+
+def _polynomial(f: Callable[[Tensor, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """A polynomial of x whose degree is a number or a tensor; both may be numbers of Python."""
+
+    def computed(x: Any, n: Any) -> Tensor:
+        d = floating(tensor(x, result_type(x, n))).dtype
+        return f(tensor(x, d), n if isinstance(n, Tensor) else int(n))
+
+    return computed
+
+
+for name in orthogonal.__all__:
+    op(f"special_{name}", f"special_{name}.n_scalar", f"special_{name}.x_scalar")(_polynomial(getattr(orthogonal, name)))
 
 
 @op("special_zeta", "special_zeta.other_scalar", "special_zeta.self_scalar")
