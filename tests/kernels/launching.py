@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import remembered
 
 from tengen.base.dtype import dtype
 from tengen.kernels.lowering import Array, Lowering
@@ -54,12 +55,16 @@ class Symbols:
 def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backwards: bool = False) -> None:
     """Runs all launches on the flat arrays in `memory`; temporaries are made here, filled with what shows when it is used."""
     values = values or {}
-    memory = dict(memory)
-    for id, (dt, size) in lo.temps.items():
-        n = as_int(size)
-        n = int(evaluate(size, values)) if n is None else n
-        memory[id] = np.full(n, 77, dt.numpy)
-    _run_steps(lo.steps, memory, functools.cache(interpreter), lo.ints, values, (), backwards)
+
+    def interpret() -> None:
+        whole = dict(memory)
+        for id, (dt, size) in lo.temps.items():
+            n = as_int(size)
+            n = int(evaluate(size, values)) if n is None else n
+            whole[id] = np.full(n, 77, dt.numpy)
+        _run_steps(lo.steps, whole, functools.cache(interpreter), lo.ints, values, (), backwards)
+
+    remembered.run(lo, memory, ([(v.attr, values[v]) for v in lo.ints], backwards), interpret)
 
 
 def _run_steps(

@@ -15,8 +15,12 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+import remembered
 
 import tengen  # noqa: F401  (sets up what the mutants import)
 from tengen.base.dtype import ALL, COMPLEX, DType, dtype, float32
@@ -258,9 +262,7 @@ def _run(op: Op, types, outs, attrs: dict, seed: int) -> str:
         memory = {i: a.copy() for i, a in given.items()}
         memory |= {("out", i): _held(t.dtype, int(np.prod(t.shape)), held) for i, t in enumerate(outs)}
         memory |= {i: _held(d, n, held) for i, (d, n) in temps.items()}
-        try:
-            _launch(lo.steps, memory, kernels)
-        except TooLong:
+        if remembered.run(lo, memory, MOST_STATEMENTS, functools.partial(_interpret, lo.steps, memory, kernels)):
             return "long"
         for i, a in given.items():
             assert memory[i].tobytes() == a.tobytes(), f"it writes its operand {i[1]}"
@@ -309,6 +311,13 @@ def _bytes(a: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f" or a.dtype.name == "bfloat16":
         a = np.where(np.isnan(a.astype(np.float64)), np.array(np.nan, a.dtype), a)
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
+
+
+def _interpret(steps: Iterable[Step], memory: dict, kernels: Callable) -> str | None:
+    try:
+        _launch(steps, memory, kernels)
+    except TooLong:
+        return "long"
 
 
 def _launch(steps: Iterable[Step], memory: dict, kernels: Callable, iterations: tuple[int, ...] = ()) -> None:
