@@ -6,9 +6,9 @@ It is `tengen.memory.budget` under those names. A traced step has a plan of its 
 from __future__ import annotations
 
 import sys
-from types import ModuleType
 from typing import Any
 
+from tengen.base.lazy import PickledByName
 from tengen.base.sizes import byte_size
 from tengen.device import get_mem_status_bytes
 from tengen.tensor import eviction
@@ -54,7 +54,7 @@ def _size(name: str, doc: str) -> property:
     return property(lambda _: _settings[name], lambda _, v: _set(name, v), doc=doc)
 
 
-class _Settable(ModuleType):
+class _Settable(PickledByName):
     """This module's class: attributes that are settings."""
 
     eviction_threshold = _size("eviction_threshold", "Bytes in use above which values are freed; settable as '5GB', in powers of 1024.")

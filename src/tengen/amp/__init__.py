@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 import sys
 import threading
-from types import ModuleType
 from typing import Any
 
 from tengen.amp.autocast import Switch, autocast, current
 from tengen.amp.scaler import GradScaler
 from tengen.base.arguments import flags
 from tengen.base.errors import ShapeError, UsageWarning, warn_once
+from tengen.base.lazy import PickledByName
 
 __all__ = ["GradScaler", "autocast", "convert_module_format", "convert_tensor_format"]
 
@@ -54,7 +54,7 @@ class _Switches(threading.local):
 _switches = _Switches()
 
 
-class _Settable(ModuleType):
+class _Settable(PickledByName):
     """This module's class: attributes that are settings."""
 
     @property

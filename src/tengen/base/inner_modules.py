@@ -6,8 +6,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
+
+from tengen.base.lazy import PickledByName
 
 VIEWS = {  # a module of ours: the modules inside it, in MegEngine, that show its names
     "amp": "convert_format grad_scaler",
@@ -36,7 +37,7 @@ ELSEWHERE = {"distributed.functional": "tengen.functional.distributed", "version
 ASKED = ("__all__", "__version__")  # of names with underscores those that a view has
 
 
-class View(ModuleType):
+class View(PickledByName):
     """A module with the names of another, which is imported when the first of them is asked for.
 
     Args: name: its own. of: that of the other. shown: what its documentation calls it; default: its name.

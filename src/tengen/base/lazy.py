@@ -10,6 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 
+class PickledByName(ModuleType):
+    """A module of a class of its own, which may stand in a function that goes to another process: of modules cloudpickle pickles plain ones
+    alone by their names, as this one is."""
+
+    def __reduce__(self) -> tuple:
+        return importlib.import_module, (self.__name__,)
+
+
 class NoSuchName(AttributeError):
     """A name that an object or a module does not have. What is near is looked for when somebody reads the message: `hasattr` and
     `getattr` with a default, which throw it away, take no time for it."""

@@ -84,7 +84,35 @@ class BatchNorm3d(_BatchNorm, M.BatchNorm3d):
 
 
 class SyncBatchNorm(_BatchNorm, M.SyncBatchNorm):
-    """Batch norm over the batches of all processes."""
+    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes, or of those of `process_group`."""
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
+        process_group: Any = None, device: Any = None, dtype: Any = None, *, bias: bool = True,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """The module, with a `SyncBatchNorm` in place of each `BatchNorm1d`, `2d` and `3d` in it, which has that one's parameters and
+        statistics; where it is such a layer itself, that layer. Volumes (`BatchNorm3d`) are refused when they are computed.
+
+        >>> from tengen.pytorch import nn
+        >>> nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)))[1]
+        SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True)
+        """
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            for name, t in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+                setattr(made, name, t)
+            if module.bias is None:
+                made.bias = None
+            return made.train(module.training)
+        for name, child in module.named_children():
+            if (made := cls.convert_sync_batchnorm(child, process_group)) is not child:
+                setattr(module, name, made)
+        return module
 
 
 class _InstanceNorm(Module):
