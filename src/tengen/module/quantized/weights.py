@@ -8,6 +8,8 @@ registers for a few rows.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tengen import functional as F
@@ -48,10 +50,11 @@ class GroupedWeight(Module):
         self.bits, self.group, self.shape, self.activations = bits, group, codes.shape, activations
         each = 8 // bits  # integers in a byte
         columns = -(-codes.shape[1] // group) * group
-        whole = np.pad(codes, ((0, 0), (0, columns + -columns % each - codes.shape[1])))
+        missing = columns + -columns % each - codes.shape[1]
+        whole = np.pad(codes, ((0, 0), (0, missing))) if missing else codes
         if each > 1:
-            parts = [whole[:, i::each].astype(np.int16) + (1 << bits - 1) << bits * i for i in range(each)]
-            whole = sum(parts).astype(np.uint8)
+            whole = (whole + (1 << bits - 1)).view(np.uint8)
+            whole = functools.reduce(np.bitwise_or, [whole[:, i::each] << bits * i for i in range(each)])
         self.tiled = len(codes) >= COLUMNS and fits(group)
         scale = np.asarray(scale, np.float32)
         self.codes, self.scale = map(Tensor, (tiles_of_codes(whole), tiles_of_rows(scale)) if self.tiled else (whole, scale))
