@@ -328,3 +328,15 @@ def test_a_copy_leaves_the_network_as_it_is():
     assert [type(m) for m in made] == [WeightOnlyLinear, M.Linear, WeightOnlyLinear, WeightOnlyLinear]
     for p, was in zip(net.parameters(), before, strict=True):
         np.testing.assert_array_equal(p.numpy(), was)
+
+
+@pytest.mark.parametrize("activations", ["float32", "int8"])
+def test_a_row_has_its_bits_among_any_number_of_rows(activations):
+    """Eagerly, in a trace whose number of rows is open, and where there are so many that the matrix in float32 is made."""
+    layer = quantize_weights(M.Sequential(M.Linear(100, 70)), 4, 32, activations=activations)[0]
+    data = RNG.standard_normal((131, 100)).astype("float32")
+    want = np.concatenate([layer(Tensor(row[None])).numpy() for row in data[-9:]])
+    run = trace(layer)
+    for n in (9, 11, 131):
+        x = Tensor(data[-n:])
+        assert layer(x).numpy()[-9:].tobytes() == run(x).numpy()[-9:].tobytes() == want.tobytes()

@@ -21,7 +21,7 @@ from tengen.ops.grouped_weights import rows_of_tiles, taken_apart, tiles_of_code
 from tengen.tensor import Tensor
 from tengen.tensor.casting import casting
 
-FEW_ROWS = 8  # rows, at most, that are multiplied by integers as they lie in memory
+FEW_ROWS = 128  # rows of float32, at most, that are multiplied by integers as they lie in memory
 LIMITS = {8: (-127, 127), 4: (-8, 7), 2: (-2, 1)}  # bits -> the smallest and the largest integer
 
 
@@ -80,10 +80,10 @@ class GroupedWeight(Module):
         return t.reshape(*rows.shape, -1) if t.ndim > rows.ndim + 1 else t
 
     def product(self, x: Tensor) -> Tensor:
-        """x times the transposed matrix. Of float32, a few rows take the integers as they are; for more, the matrix in float32 costs less
-        than making numbers of the integers again and again."""
+        """x times the transposed matrix. Of float32, rows up to `FEW_ROWS`, or of an open number, take the integers as they are; for more, the
+        matrix in float32 costs less than making numbers of the integers for every four rows. Both have the same bits."""
         rows = as_int(product(x.shape[:-1]))
-        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None and fits(self.group)
+        few = (rows is None or rows <= FEW_ROWS) and x.dtype == "float32" and casting.rule is None and fits(self.group)
         if not few and self.activations == "float32":
             return F.linear(x, self.values())
         features = self.shape[0] if self.tiled else None
