@@ -1,9 +1,10 @@
 """Text from language models whose weights alone are integers: what a token costs, and how much of the memory's speed that is.
 
 Networks of the size of GPT-2 small (124 million weights) and of a Llama of 1.1 billion (22 layers of 2,048, 4 groups of keys and values), with
-random weights in 8 and 4 bits by groups of 32. A call draws tokens greedily after a short prompt; beside it the network in float32, of which
-the integers are made, and PyTorch's in float32. The work of a token is reading all integers and scales once; the roof is the speed at which one
-kernel adds up 256 MiB. A row of its own says what 512 tokens of a prompt cost at once.
+random weights in 8 and 4 bits by groups of 32, and activations that products take as integers of 8 bits. A call draws tokens greedily after a
+short prompt, by a traced step; beside it the same weights with activations in float32, the network in float32, of which the integers are
+made, and PyTorch's in float32. The work of a token is reading all integers and scales once; the roof is the speed at which one kernel adds up
+256 MiB. A row of its own says what 512 tokens of a prompt cost at once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from roof import usual
 import tengen
 import tengen.functional as F
 from tengen.models import llama
+from tengen.models.generation import TRACED
 from tengen.module.quantized.weights import WeightOnlyLinear
 from tengen.quantization import quantize_weights
 
-PROMPT, NEW, LONG, CONTEXT = 8, 56, 512, 1088  # a prompt of few rows, which are multiplied as a token is
+PROMPT, NEW, LONG, CONTEXT = 8, TRACED, 512, 1088  # a prompt of few rows, which are multiplied as a token is
 READ_BYTES = 256 << 20
 SHARE = 0.8  # of the memory's speed
 NAMES = {"gpt2-small": 50257, "llama-1.1b": 32000}  # -> words
@@ -55,9 +57,13 @@ def bytes_of_a_token(net) -> int:
 def contenders(name: str, bits: int, prompt: int, new: int):
     """The quantised network, and calls that generate."""
     net, theirs = network(name)
-    small = quantize_weights(net, bits=bits, group=32, inplace=False)
+    floats, small = (quantize_weights(net, bits=bits, group=32, inplace=False, activations=d) for d in ("float32", "int8"))
     ids = np.random.default_rng(0).integers(0, NAMES[name], (1, prompt)).astype(np.int32)
-    found: dict[str, Callable] = {"tengen": lambda: small.generate(ids, new), "float32": lambda: net.generate(ids, new)}
+    found: dict[str, Callable] = {
+        "tengen": lambda: small.generate(ids, new),
+        "activations in float32": lambda: floats.generate(ids, new),
+        "float32": lambda: net.generate(ids, new),
+    }
     if theirs is not None:
         found["torch, float32"] = lambda d=TorchDecoder(theirs, False, False): d.generate(ids, new)
     return small, found, ids
@@ -79,7 +85,7 @@ def text(name: str, bits: int) -> Case:
 
 
 def prompt(name: str, bits: int) -> Case:
-    """One token after a prompt of LONG, which is read at once by products in float32."""
+    """One token after a prompt of LONG, which is read at once."""
     _, found, ids = contenders(name, bits, LONG, 1)
     return Case(f"{name}, weights of {bits} bits, a prompt of {LONG}", found, check=lambda: checked(found, ids, 1))
 

@@ -311,3 +311,32 @@ def test_weights_that_are_no_numbers_and_layers_that_stay():
     net[1].disable_quantize(False)
     with pytest.raises(QuantizationError, match="holds NaN or inf"):
         quantize_weights(net)
+
+
+def test_a_copy_leaves_the_network_as_it_is():
+    """Weights that become integers are not copied; others are, also where a layer that becomes integers has them, too."""
+    net = M.Sequential(M.Linear(64, 8), M.Linear(8, 64), M.Linear(64, 8), M.Linear(8, 2))
+    net[1].disable_quantize()
+    net[3] = M.Linear(8, 64)
+    net[3].weight = net[1].weight
+    before = [p.numpy().copy() for p in net.parameters()]
+    made = quantize_weights(net, inplace=False)
+    made[1].weight[...] = 0
+    for layer in made:
+        layer.bias[...] = 7
+    assert [type(m) for m in net] == [M.Linear] * 4
+    assert [type(m) for m in made] == [WeightOnlyLinear, M.Linear, WeightOnlyLinear, WeightOnlyLinear]
+    for p, was in zip(net.parameters(), before, strict=True):
+        np.testing.assert_array_equal(p.numpy(), was)
+
+
+@pytest.mark.parametrize("activations", ["float32", "int8"])
+def test_a_row_has_its_bits_among_any_number_of_rows(activations):
+    """Eagerly, in a trace whose number of rows is open, and where there are so many that the matrix in float32 is made."""
+    layer = quantize_weights(M.Sequential(M.Linear(100, 70)), 4, 32, activations=activations)[0]
+    data = RNG.standard_normal((131, 100)).astype("float32")
+    want = np.concatenate([layer(Tensor(row[None])).numpy() for row in data[-9:]])
+    run = trace(layer)
+    for n in (9, 11, 131):
+        x = Tensor(data[-n:])
+        assert layer(x).numpy()[-9:].tobytes() == run(x).numpy()[-9:].tobytes() == want.tobytes()

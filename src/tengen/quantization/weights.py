@@ -8,11 +8,14 @@ between layers; products may take them as integers of 8 bits.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from tengen import functional as F
+from tengen.jit import trace
 from tengen.kernels.contraction.grouped_weights import fits
 from tengen.module.linear import Embedding, Linear
 from tengen.module.module import Module
@@ -65,20 +68,21 @@ def quantize_weights(
     ):
         if not right:
             raise QuantizationError(f"{name}={value!r} must be {what}")
-    model = model if inplace else copy.deepcopy(model)
+    model = model if inplace else _copied(model)
     seen = _second_moments(model, data, method) if method != "rtn" else {}
 
     def make(m: Module) -> Module | None:
-        if m.quantize_disabled or type(m) not in (Linear, Embedding):
+        if not _has_weight(m):
             return m if m.quantize_disabled else None
-        w = m.weight.numpy().astype(np.float64)
-        if not np.isfinite(w).all():
+        if not np.isfinite(m.weight.numpy()).all():
             raise QuantizationError(f"the weight of {m!r} holds NaN or inf")
         moments, factors = seen.get(id(m)), None
-        if moments is not None and method == "awq":
-            codes, scale, factors = awq(w, moments, bits, group)
+        if moments is None:
+            codes, scale = nearest(m.weight, bits, group)
+        elif method == "awq":
+            codes, scale, factors = awq(m.weight.numpy().astype(np.float64), moments, bits, group)
         else:
-            codes, scale = nearest(w, bits, group) if moments is None else gptq(w, moments, bits, group)
+            codes, scale = gptq(m.weight.numpy().astype(np.float64), moments, bits, group)
         weight = GroupedWeight(codes, scale, bits, group, activations)
         made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
         return made.train(m.training)
@@ -86,27 +90,59 @@ def quantize_weights(
     return replace_modules(model, make)
 
 
-def _scales(w: np.ndarray, bits: int) -> np.ndarray:
-    """A scale for each row: the largest magnitude over the largest integer, or, of 2 bits, the share of it whose squared error is least.
-    Rows of nothing but zeros have scale 1."""
-    most = np.abs(w).max(axis=-1)
-    scales = np.stack([np.where(most >= 2.0**-90, most * s / LIMITS[bits][1], 1).astype(np.float32) for s in SHARES[bits]])
-    if len(scales) == 1:
-        return scales[0]
-    errors = [np.square(_rounded(w, s[..., None], bits) * s[..., None] - w).sum(-1) for s in scales]
-    return np.take_along_axis(scales, np.argmin(errors, 0)[None], 0)[0]
+def _has_weight(m: Module) -> bool:
+    """Whether a module's weight becomes integers."""
+    return not m.quantize_disabled and type(m) in (Linear, Embedding)
 
 
-def _rounded(w: np.ndarray, scale: np.ndarray, bits: int) -> np.ndarray:
-    return np.clip(np.rint(w / scale), *LIMITS[bits])
+def _copied(model: Module) -> Module:
+    """A copy that shares the weights that become integers, which take the most memory, and which nobody changes."""
+    found: list[Module] = []
+
+    def look(m: Module) -> Module | None:
+        """Finds what `replace_modules` would replace, and replaces nothing."""
+        if _has_weight(m):
+            found.append(m)
+        return m if m.quantize_disabled or _has_weight(m) else None
+
+    replace_modules(model, look)
+    seen = {id(m) for m in found}
+    others = {id(value) for m in model.modules() if id(m) not in seen for value in vars(m).values()}
+    return copy.deepcopy(model, {id(m.weight): m.weight for m in found if id(m.weight) not in others})
 
 
-def nearest(w: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
-    """(integers, scales) of a matrix, each number rounded to the nearest."""
-    parts = np.pad(w, ((0, 0), (0, -w.shape[1] % group))).reshape(len(w), -1, group)
-    scale = _scales(parts, bits)
-    codes = _rounded(parts, scale[..., None], bits).reshape(len(w), -1)[:, : w.shape[1]]
-    return codes.astype(np.int8), scale
+@functools.cache
+def _nearest(bits: int, group: int) -> trace:
+    """Groups (any number, group) -> (integers, scales (any number, 1)), as one program.
+
+    The scale of a group is its largest magnitude over the largest integer, or, of 2 bits, the share of it whose squared error is least. Groups
+    of nothing but zeros have scale 1.
+    """
+    low, high = LIMITS[bits]
+
+    def by(w: Tensor, scale: Tensor) -> Tensor:
+        return F.quantize_linear(w, scale, None, low, high)
+
+    def rounded(w: Tensor) -> tuple[Tensor, Tensor]:
+        most = F.max(F.abs(w), -1, keepdims=True)
+        scales = [F.where(most >= 2.0**-90, (most if share == 1 else most * share) / high, 1.0) for share in SHARES[bits]]
+        best, least = scales[0], None
+        for scale in scales if len(scales) > 1 else ():
+            error = F.sum(F.square(by(w, scale).astype("float32") * scale - w), -1, keepdims=True)
+            best = scale if least is None else F.where(error < least, scale, best)
+            least = error if least is None else F.minimum(error, least)
+        return by(w, best), best
+
+    return trace(rounded)
+
+
+def nearest(w: Tensor | np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """(integers, scales) of a matrix, each number rounded to the nearest, in float32."""
+    given, (rows, columns) = w.numpy() if isinstance(w, Tensor) else w, w.shape
+    if columns % group:
+        given = np.pad(given, ((0, 0), (0, -columns % group)))
+    codes, scale = _nearest(bits, group)(Tensor(given.astype(np.float32, copy=False).reshape(-1, group)))
+    return codes.numpy().reshape(rows, -1)[:, :columns], scale.numpy().reshape(rows, -1)
 
 
 def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
@@ -122,8 +158,8 @@ def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.
     codes, scales = np.zeros(w.shape, np.int8), []
     for k in range(w.shape[1]):
         if k % group == 0:
-            scales.append(_scales(w[:, k : k + group], bits))
-        q = _rounded(w[:, k], scales[-1], bits)
+            scales.append(nearest(w[:, k : k + group], bits, group)[1][:, 0])
+        q = np.clip(np.rint(w[:, k] / scales[-1]), *LIMITS[bits])
         codes[:, k] = q
         error = (w[:, k] - q * scales[-1]) / upper[k, k]
         w[:, k + 1 :] -= np.outer(error, upper[k, k + 1 :])

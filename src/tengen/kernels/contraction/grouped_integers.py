@@ -20,7 +20,7 @@ from operator import add
 
 from tengen.base.dtype import float32, int8, int16, int32, uint32
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.grouped_weights import MOST_ROWS, VECTORS, Product
+from tengen.kernels.contraction.grouped_weights import Product
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import Machine
 from tengen.loops.builder import as_expr
@@ -105,7 +105,6 @@ def grouped_integers(
 
 class _Integers(Product):
     name = "linear_grouped_int8"
-    open_rows = MOST_ROWS
 
     def launch(self) -> None:
         """See `Product.launch`."""
@@ -170,7 +169,7 @@ class _Integers(Product):
         """The exact sums of a group, int32 variables. at: where the rows' groups lie."""
         k, dots, words = self.k, self.dots, self.group // self.in_a_word
         operand = lambda here, i: k.load_group(k.read(self.quantised), here + i * dots.elements)
-        sums = [[k.var(start, name="total") for _ in range(VECTORS)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
+        sums = [[k.var(start, name="total") for _ in range(self.wide)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
 
         def add_word(i: Index) -> None:
             weights = [dots.operands(k, w) for w in self.words(g * words + i)]

@@ -2,7 +2,7 @@
 
     packed[tile][word of k][column of the tile]           # given, or once: COLUMNS columns, whose words of 4 bytes are 4 cache lines
     for each piece = (some rows, tile of columns):
-        for chunk of k, group of the chunk:
+        for chunk of k, group of the chunk:                   # for some of the tile's vectors at a time, all if registers hold their sums
             for word of the group, k of the word:
                 w[v] = float32(integer[k, vector v]) scale[group, vector v]       # in registers
                 acc[row][v] = fma(x[row, k], w[v], acc[row][v])
@@ -21,7 +21,7 @@ from tengen.base.dtype import float32, int32, uint32
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import machine
+from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pointwise import dense
 from tengen.kernels.source import At
 from tengen.kernels.squares import transpose_square
@@ -32,7 +32,7 @@ VECTORS = 4  # of a tile: as many sums as hide an fma's latency
 COLUMNS = VECTORS * LANES
 WORD = 4  # bytes of a column that lie together: those that one lane of a vector holds
 MANTISSA_BITS = 23  # of a float32
-MOST_ROWS = 4  # of a tile: for each of them a weight is decoded once
+MOST_ROWS = 4  # of a tile, and as many where their number is open: for each of them a weight is decoded once
 
 
 def fits(group: int) -> bool:
@@ -104,10 +104,10 @@ class Product:
         self.codes, self.scale = _packed(lo, codes, "grouped_pack"), _packed(lo, scale, "grouped_scales")
         self.lead, self.terms = out.shape[:-1], x.shape[-1]
         rows = as_int(product(self.lead))
-        self.high = self.open_rows if rows is None else min(rows, MOST_ROWS)
+        self.high = MOST_ROWS if rows is None else min(rows, MOST_ROWS)
         self.in_a_word = 8 * WORD // bits
-
-    open_rows = 1  # of a tile, where their number is open
+        each = self.high * registers_of(float32.size, lo.target)  # registers of a vector's sums
+        self.wide = next((n for n in (VECTORS, VECTORS // 2) if n * each <= machine(lo.target)[1] // 2), 1)  # vectors at a time
 
     def launch(self) -> None:
         """Writes and launches the kernel."""
@@ -120,36 +120,38 @@ class Product:
         # Rows past the last are the last.
         self.rows = [k.let(minimum(block * self.high + j, rows - 1)) for j in range(self.high)]
         coords = [unflatten(k, row, self.lead) if self.lead else [] for row in self.rows]
-        totals = self.totals(coords)
-        for v in range(VECTORS):
-            first = k.let(self.tile * COLUMNS + v * LANES)
-            with k.if_(first < columns):
-                for c, line in zip(coords, totals):
-                    at = At((*c, first), len(c), None if as_int(columns % COLUMNS) == 0 else k.let(columns - first))
-                    value = line[v].value
-                    store_at(k, self.out, at, cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at))
+        with k.loop(0, VECTORS, self.wide, name="part") as part:
+            self.first = k.let(part * LANES)
+            totals = self.totals(coords)
+            for v in range(self.wide):
+                first = k.let(self.tile * COLUMNS + self.first + v * LANES)
+                with k.if_(first < columns):
+                    for c, line in zip(coords, totals):
+                        at = At((*c, first), len(c), None if as_int(columns % COLUMNS) == 0 else k.let(columns - first))
+                        value = line[v].value
+                        store_at(k, self.out, at, cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at))
         self.lo.launch(k)
 
     def totals(self, coords: list) -> list:
-        """The sums of each row of the tile, a variable for each vector."""
+        """The sums of each row, a variable for each of `wide` vectors of the tile from column `first` on."""
         raise NotImplementedError
 
     def zeros(self) -> list:
         """Variables for the sums of each row."""
-        return [[self.k.var(const(0.0, float32, LANES), name="acc") for _ in range(VECTORS)] for _ in self.rows]
+        return [[self.k.var(const(0.0, float32, LANES), name="acc") for _ in range(self.wide)] for _ in self.rows]
 
     def scales(self, group: Expr) -> list[Expr]:
-        """Of the columns of the tile."""
-        k, base = self.k, self.k.let(as_expr(self.scale.index((self.tile, group, 0))))
-        return [k.load(k.read(self.scale), base + v * LANES, LANES) for v in range(VECTORS)]
+        """Of these vectors."""
+        k, base = self.k, self.k.let(as_expr(self.scale.index((self.tile, group, self.first))))
+        return [k.load(k.read(self.scale), base + v * LANES, LANES) for v in range(self.wide)]
 
     def words(self, i: Index) -> list[Expr]:
-        """Words number `i` of the columns of the tile."""
+        """Words number `i` of these vectors."""
         k, codes, lies = self.k, self.k.read(self.codes), self.codes.dtype is uint32
-        base = k.let(as_expr(self.codes.index((self.tile, i, 0) if lies else (self.tile, i, 0, 0))))
+        base = k.let(as_expr(self.codes.index((self.tile, i, self.first) if lies else (self.tile, i, self.first, 0))))
         if lies:
-            return [k.load(codes, base + v * LANES, LANES) for v in range(VECTORS)]
-        return [k.load_group(codes, base + v * LANES * WORD, LANES) for v in range(VECTORS)]
+            return [k.load(codes, base + v * LANES, LANES) for v in range(self.wide)]
+        return [k.load_group(codes, base + v * LANES * WORD, LANES) for v in range(self.wide)]
 
 
 class _Floats(Product):

@@ -8,6 +8,8 @@ registers for a few rows.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tengen import functional as F
@@ -19,7 +21,7 @@ from tengen.ops.grouped_weights import rows_of_tiles, taken_apart, tiles_of_code
 from tengen.tensor import Tensor
 from tengen.tensor.casting import casting
 
-FEW_ROWS = 8  # rows, at most, that are multiplied by integers as they lie in memory
+FEW_ROWS = 128  # rows of float32, at most, that are multiplied by integers as they lie in memory
 LIMITS = {8: (-127, 127), 4: (-8, 7), 2: (-2, 1)}  # bits -> the smallest and the largest integer
 
 
@@ -48,10 +50,11 @@ class GroupedWeight(Module):
         self.bits, self.group, self.shape, self.activations = bits, group, codes.shape, activations
         each = 8 // bits  # integers in a byte
         columns = -(-codes.shape[1] // group) * group
-        whole = np.pad(codes, ((0, 0), (0, columns + -columns % each - codes.shape[1])))
+        missing = columns + -columns % each - codes.shape[1]
+        whole = np.pad(codes, ((0, 0), (0, missing))) if missing else codes
         if each > 1:
-            parts = [whole[:, i::each].astype(np.int16) + (1 << bits - 1) << bits * i for i in range(each)]
-            whole = sum(parts).astype(np.uint8)
+            whole = (whole + (1 << bits - 1)).view(np.uint8)
+            whole = functools.reduce(np.bitwise_or, [whole[:, i::each] << bits * i for i in range(each)])
         self.tiled = len(codes) >= COLUMNS and fits(group)
         scale = np.asarray(scale, np.float32)
         self.codes, self.scale = map(Tensor, (tiles_of_codes(whole), tiles_of_rows(scale)) if self.tiled else (whole, scale))
@@ -77,10 +80,10 @@ class GroupedWeight(Module):
         return t.reshape(*rows.shape, -1) if t.ndim > rows.ndim + 1 else t
 
     def product(self, x: Tensor) -> Tensor:
-        """x times the transposed matrix. Of float32, a few rows take the integers as they are; for more, the matrix in float32 costs less
-        than making numbers of the integers again and again."""
+        """x times the transposed matrix. Of float32, rows up to `FEW_ROWS`, or of an open number, take the integers as they are; for more, the
+        matrix in float32 costs less than making numbers of the integers for every four rows. Both have the same bits."""
         rows = as_int(product(x.shape[:-1]))
-        few = rows is not None and rows <= FEW_ROWS and x.dtype == "float32" and casting.rule is None and fits(self.group)
+        few = (rows is None or rows <= FEW_ROWS) and x.dtype == "float32" and casting.rule is None and fits(self.group)
         if not few and self.activations == "float32":
             return F.linear(x, self.values())
         features = self.shape[0] if self.tiled else None
