@@ -112,6 +112,7 @@ def _range(key: Key, s: slice, d: Dim) -> None:
     else:
         start, stop, step = s.indices(d)
         size = len(range(start, stop, step))
+        step = step if size > 1 else 1
     key.starts.append(start if not (isinstance(size, int) and size == 0) else 0)
     key.sizes.append(size)
     key.steps.append(step)
