@@ -363,3 +363,21 @@ def test_diagonals_and_steps_beyond_an_array(far):
         assert y[s].tolist() == list(range(5))[s]
         y[s] = 9
         assert y.tolist() == [9 if i in range(5)[s] else i for i in range(5)]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), (0, 0), (0, 5), (2, 0), (3, 1)])
+def test_masks_without_elements(shape):
+    """An extent of 0 in a mask is allowed beside any extent; another one has to be the array's. The reference is NumPy."""
+    a, m = np.arange(12.0).reshape(3, 4), np.zeros(shape, bool)
+    x, mask = xp.asarray(a.copy()), xp.asarray(m)
+    try:
+        want = a[m]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[mask]
+        with pytest.raises(IndexError):
+            x[mask] = 1.0
+        return
+    assert x[mask].shape == want.shape
+    x[mask] = 1.0
+    assert np.array_equal(x.numpy(), a)
