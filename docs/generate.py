@@ -31,8 +31,8 @@ AGAIN = "`python docs/generate.py` writes this file again."
 FOR_TYPES = "for editors and type checkers"
 WIDTH = 128
 DECLARED = (  # names by which ops declare what an attribute may be
-    "Algorithm", "Axes", "Causal", "Color", "Count", "DTypeLike", "Extent", "Mode", "Natural", "Naturals", "NewShape", "Number", "Offset",
-    "Positive", "Positives", "Precision", "Shape", "Step",
+    "Algorithm", "Axes", "Causal", "Color", "Count", "Diagonal", "DTypeLike", "Extent", "Mode", "Natural", "Naturals", "NewShape", "Number",
+    "Offset", "OpenDiagonal", "Positive", "Positives", "Precision", "Shape", "Step",
 )  # fmt: skip
 SOURCES = {  # what annotations may name -> where the stubs import it from, in the order of imports
     "Callable": "collections.abc", "Iterable": "collections.abc", "Sequence": "collections.abc", "Any": "typing", "Literal": "typing",

@@ -346,3 +346,38 @@ def test_linspace_without_its_end_is_the_first_of_one_more():
         xp.linspace(0, 1j, 3, dtype=xp.float64)
     with pytest.raises(ValueError, match="-1"):
         xp.linspace(0, 1, -1, endpoint=False)
+
+
+@pytest.mark.parametrize("far", [9, 2**40, 2**62 - 1, 2**62, 2**63, 10**30])
+def test_diagonals_and_steps_beyond_an_array(far):
+    """However far an offset is beyond the extents, its diagonal is empty; however long a step is, the first element is taken."""
+    a = np.arange(12.0).reshape(3, 4)
+    x = xp.asarray(a)
+    for k in (far, -far):
+        assert np.array_equal(xp.triu(x, k=k).numpy(), np.triu(a, 9 if k > 0 else -9))
+        assert np.array_equal(xp.tril(x, k=k).numpy(), np.tril(a, 9 if k > 0 else -9))
+        assert not xp.any(xp.eye(3, 4, k=k)) and xp.eye(3, 4, k=k).shape == (3, 4)
+        assert xp.linalg.diagonal(x, offset=k).shape == (0,) and xp.linalg.trace(x, offset=k) == 0
+    for s in (slice(None, None, far), slice(None, None, -far), slice(3, None, far), slice(2, 2, far), slice(far, -far, -1)):
+        y = xp.arange(5)
+        assert y[s].tolist() == list(range(5))[s]
+        y[s] = 9
+        assert y.tolist() == [9 if i in range(5)[s] else i for i in range(5)]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), (0, 0), (0, 5), (2, 0), (3, 1)])
+def test_masks_without_elements(shape):
+    """An extent of 0 in a mask is allowed beside any extent; another one has to be the array's. The reference is NumPy."""
+    a, m = np.arange(12.0).reshape(3, 4), np.zeros(shape, bool)
+    x, mask = xp.asarray(a.copy()), xp.asarray(m)
+    try:
+        want = a[m]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[mask]
+        with pytest.raises(IndexError):
+            x[mask] = 1.0
+        return
+    assert x[mask].shape == want.shape
+    x[mask] = 1.0
+    assert np.array_equal(x.numpy(), a)

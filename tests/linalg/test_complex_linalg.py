@@ -247,3 +247,16 @@ def test_errors():
     with pytest.raises(GradientError, match="complete factors"), gm:
         gm.backward(abs(linalg.qr(x, mode="complete").Q).sum())
     assert linalg.det(Tensor(bad)).tolist() == [1, 0] and linalg.slogdet(Tensor(bad)).sign.tolist() == [1, 0]
+
+
+def test_a_factor_of_cholesky_has_a_real_diagonal_and_zeros_without_a_sign():
+    r = np.random.default_rng(3)
+    a = r.normal(size=(2, 4, 4)) + 1j * r.normal(size=(2, 4, 4))
+    a = a @ a.conj().swapaxes(-1, -2) + 4 * np.eye(4)
+    row, column = np.indices((4, 4))
+    for upper, beyond in ((False, row < column), (True, row > column)):
+        given = np.where(beyond, np.nan, a)  # the other triangle is not read
+        found = linalg.cholesky(Tensor(given), upper=upper).numpy()
+        assert np.allclose(found, np.linalg.cholesky(a, upper=upper), rtol=1e-13)
+        nothing = found.imag[:, beyond | (row == column)]
+        assert not nothing.any() and not np.signbit(nothing).any() and not found.real[:, beyond].any()

@@ -52,11 +52,12 @@ def cholesky(x: Matrix, /, *, upper: bool = False) -> Tensor:
 
 def _complex_cholesky(x: Tensor, upper: bool) -> Tensor:
     """By the real form, whose factor is that of the complex matrix."""
-    h = REGISTRY["complex"](*_complex.hermitian(*parts(adjoint(x) if upper else x)))
+    h = REGISTRY["complex"](*_complex.hermitian(*parts(x.mT if upper else x)))  # the conjugate of x, read from the other triangle
     factor, info = _ops.cholesky(_complex.interleaved(h), False)
     factor = _ops.checked(factor[..., :, ::2], (info + 1) // 2, "cholesky: not positive definite")
-    found = REGISTRY["complex"](factor[..., ::2, :], factor[..., 1::2, :])
-    return adjoint(found) if upper else found
+    imaginary = REGISTRY["tril"](factor[..., 1::2, :], -1)  # the diagonal is real: what is there is rounding
+    found = REGISTRY["complex"](factor[..., ::2, :], imaginary)
+    return found.mT if upper else found
 
 
 def _real_form(name: str, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -27,7 +27,9 @@ from tengen.ir.graph import Graph, graph_key
 from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
-Offset = int  # of a diagonal, or known when the program runs
+Offset = int  # from the start of an axis or of its end, or known when the program runs
+Diagonal = int  # of a matrix: one beyond its extents is empty, however far it is
+OpenDiagonal = int  # a diagonal, or known when the program runs
 NewExtent = int  # an extent, or -1 for the one that follows from the others
 Count = int  # >= 0
 Natural = int  # >= 0, of a padding
@@ -84,9 +86,12 @@ class _Ints:
     high: int
     open: bool = False
     but: int | None = None
+    saturates: bool = False  # a number out of the range counts as the nearest one in it
 
     def plain(self, v: Any) -> Any:
         if type(v) is int:
+            if self.saturates:
+                v = max(self.low, min(v, self.high))
             if not self.low <= v <= self.high or v == self.but:
                 raise _Outside
             return v
@@ -205,6 +210,8 @@ ITEMS = {
     "int": _Ints("an int", -LARGEST, LARGEST),
     "Extent": _Ints("an int >= 0", 0, LARGEST_EXTENT, open=True),
     "Offset": _Ints("an int", -LARGEST, LARGEST, open=True),
+    "Diagonal": _Ints("an int", -LARGEST, LARGEST, saturates=True),
+    "OpenDiagonal": _Ints("an int", -LARGEST, LARGEST, open=True, saturates=True),
     "NewExtent": _Ints("an int >= -1", -1, LARGEST_EXTENT, open=True),
     "Count": _Ints("an int >= 0", 0, LARGEST),
     "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
@@ -280,7 +287,8 @@ class Kind:
     @property
     def extents(self) -> bool:
         """Whether its numbers are extents or offsets, which a program may take when it runs."""
-        return self.items[:1] in ((ITEMS["Extent"],), (ITEMS["Offset"],)) or (self.several is not None and self.several.extents)
+        open_ones = ITEMS["Extent"], ITEMS["Offset"], ITEMS["OpenDiagonal"]
+        return (len(self.items) > 0 and self.items[0] in open_ones) or (self.several is not None and self.several.extents)
 
     @property
     def steps(self) -> bool:

@@ -19,7 +19,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
-from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, Offset, Shape
+from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, OpenDiagonal, Shape
 from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, reshape
@@ -312,7 +312,7 @@ def _triangle(inp, k: int, compare: str) -> Tensor:
 
 
 @composite
-def triangle(x: Tensor, k: Offset, compare: Literal["less_equal", "greater_equal"]) -> Tensor:
+def triangle(x: Tensor, k: OpenDiagonal, compare: Literal["less_equal", "greater_equal"]) -> Tensor:
     """x where column `compare` row + k, else 0."""
     r, c = x.shape[-2:]
     rows, columns = reshape(arange(0, r, 1, "int64"), (r, 1)), reshape(arange(0, c, 1, "int64"), (1, c))

@@ -18,7 +18,7 @@ from tengen.base.dtype import bool_
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.base.record import record
 from tengen.ir.types import Dim
-from tengen.loops.lang import Expr, unguarded
+from tengen.loops.lang import Expr, as_int, unguarded
 from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import broadcasts_to, index, index_put, indexed_shape, set_slice
@@ -112,6 +112,7 @@ def _range(key: Key, s: slice, d: Dim) -> None:
     else:
         start, stop, step = s.indices(d)
         size = len(range(start, stop, step))
+        step = step if size > 1 else 1
     key.starts.append(start if not (isinstance(size, int) and size == 0) else 0)
     key.sizes.append(size)
     key.steps.append(step)
@@ -194,7 +195,7 @@ def _add_array(out: Key, k: Tensor, shape: Sequence[Dim], axis: int) -> int:
         out.indices.append(k)
         return 1
     for j, (a, b) in enumerate(zip(k.shape, shape[axis:])):
-        if isinstance(b, int) and a != b:
+        if isinstance(b, int) and a != b and as_int(a) != 0:  # masks without elements take nothing of any extent, as NumPy's
             raise IndexOutOfRange(
                 f"a mask of shape {tuple(k.shape)} has extent {a} where axis {axis + j} of {tuple(shape)} has {b}"
             )

@@ -19,7 +19,7 @@ from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
-from tengen.ops.attributes import Extent, Naturals, Offset, Positives, Window
+from tengen.ops.attributes import Diagonal, Extent, Naturals, OpenDiagonal, Positives, Window
 from tengen.ops.define import Case, dispatch, primitive, shorthand
 from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, stepped, strided_slice
 
@@ -209,7 +209,7 @@ stop_gradient.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), grad=False))
 
 
 @primitive
-def last_diagonal(x: Tensor, offset: int = 0) -> Tensor:
+def last_diagonal(x: Tensor, offset: Diagonal = 0) -> Tensor:
     """The diagonal of the last two axes, as a view: elements (i, i + offset). Shapes: (..., R, C) -> (..., D)."""
 
 
@@ -260,7 +260,7 @@ class _OnDiagonal(Source):
 
 
 @primitive
-def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: Offset = 0) -> Tensor:
+def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: OpenDiagonal = 0) -> Tensor:
     """Matrices of zeros with x on the diagonal (i, i + offset). Shapes: (..., D) -> (..., rows, columns)."""
 
 
