@@ -226,7 +226,7 @@ def _check_number(x, y) -> None:
 def _lift(a, b) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype and one lane count; Python numbers take the other's dtype."""
     if type(a) is Expr and type(b) is int and -(1 << 62) < b < 1 << 62:  # the most frequent case; it fits 64 bits
-        b = const(b, a.dtype)
+        b = _int64(b) if a.dtype is int64 else const(b, a.dtype)
     elif type(a) is not Expr or type(b) is not Expr:
         a, b = unguarded(a), unguarded(b)
         _check_number(a, b)
@@ -265,8 +265,9 @@ _OF_LITERALS: dict[str, Callable] = {
 def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written. What
     would wrap stays as it is written: a kernel's arithmetic wraps, and an extent that does is an error (`extents.py`)."""
-    if a.op == "const" and b.op == "const":
-        x, y = a.attr, b.attr
+    x = a.attr if a.op == "const" else None
+    y = b.attr if b.op == "const" else None
+    if x is not None and y is not None:
         if op in ("quo", "rem") and (x < 0 or y <= 0):
             return None
         f = _OF_LITERALS.get(op)
@@ -275,32 +276,32 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         r = f(x, y)
         return const(r, bool_) if isinstance(r, bool) else const(r) if fits(r) else None
     if op == "add":
-        if is_const(a, 0):
+        if x == 0:
             return b
-        if is_const(b, 0):
+        if y == 0:
             return a
-        if is_const(b) and a.op == "add" and is_const(a.args[1]) and fits(a.args[1].attr + b.attr):
-            return a.args[0] + (a.args[1].attr + b.attr)
-        if is_const(a):
+        if y is not None and a.op == "add" and a.args[1].op == "const" and fits(a.args[1].attr + y):
+            return a.args[0] + (a.args[1].attr + y)
+        if x is not None:
             return b + a
     elif op == "sub":
-        if is_const(b) and fits(-b.attr):
-            return a + (-b.attr)
-        (x, n), (y, m) = _moved(a), _moved(b)
-        if x is y and fits(n - m):
+        if y is not None and fits(-y):
+            return a + (-y)
+        (one, n), (other, m) = _moved(a), _moved(b)
+        if one is other and fits(n - m):
             return const(n - m)
     elif op == "mul":
-        if is_const(a, 0) or is_const(b, 0):
+        if x == 0 or y == 0:
             return const(0)
-        if is_const(a, 1):
+        if x == 1:
             return b
-        if is_const(b, 1):
+        if y == 1:
             return a
-        if is_const(a):
+        if x is not None:
             return b * a
         return _fold_product(a, b)
     elif op in ("quo", "rem"):
-        if is_const(b, 1):
+        if y == 1:
             return a if op == "quo" else const(0)
         if a is b:
             return const(1 if op == "quo" else 0)
@@ -312,12 +313,12 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
 
 def _moved(e: Expr) -> tuple[Expr, int]:
     """e as a sum with a literal."""
-    return (e.args[0], e.args[1].attr) if e.op == "add" and is_const(e.args[1]) else (e, 0)
+    return (e.args[0], e.args[1].attr) if e.op == "add" and e.args[1].op == "const" else (e, 0)
 
 
 def _scaled(e: Expr) -> tuple[Expr, int]:
     """e as a product with a literal."""
-    return (e.args[0], e.args[1].attr) if e.op == "mul" and is_const(e.args[1]) else (e, 1)
+    return (e.args[0], e.args[1].attr) if e.op == "mul" and e.args[1].op == "const" else (e, 1)
 
 
 def _fold_product(a: Expr, b: Expr) -> Expr | None:
@@ -367,6 +368,11 @@ def _factors(e: Expr) -> list[Expr]:
 
 def binary(op: str, a, b) -> Expr:
     """Two-operand op of `OPS`; a Python number takes the other operand's dtype, a scalar is splat to a vector's lanes."""
+    plain = type(a) is Expr and (type(b) is int or type(b) is Expr)  # values of these types are equal only where they mean the same
+    return _known_binary(op, a, b) if plain else _binary(op, a, b)
+
+
+def _binary(op: str, a, b) -> Expr:
     a, b = _lift(a, b)
     n, kinds, result = OPS[op]
     if n != 2 or a.dtype.kind not in kinds:
@@ -381,6 +387,9 @@ def binary(op: str, a, b) -> Expr:
         if op == "mul" and b.op == "splat" and is_const(b.args[0], 1):
             return a
     return expr(op, (a, b), bool_ if result == "bool" else a.dtype, a.lanes)
+
+
+_known_binary = functools.lru_cache(1 << 12)(_binary)  # a kernel computes most of its indices several times
 
 
 def fma(a, b, c) -> Expr:
