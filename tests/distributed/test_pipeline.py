@@ -79,6 +79,12 @@ def test_cuts_are_the_best_ones():
         dist.balanced([1, 2], 3)
 
 
+def test_every_stage_gets_parameters_where_there_are_enough_layers_with_some():
+    """The dearest layer is the first one, so that the cheapest cut by size alone leaves a stage with the layers behind it, which have none."""
+    layers = M.Sequential(M.Linear(16, 64), M.GELU(), M.Dropout(0.1), M.Linear(64, 8), M.LayerNorm(8), M.Linear(8, 2))
+    assert [dist.Pipeline(layers, F.nn.cross_entropy, 1, chunks=n).cuts for n in (1, 2, 3, 4, 5)] == [[], [3], [3, 4], [3, 4, 5], [1, 2, 3, 4]]
+
+
 def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
     _mpi()
     whole = jobs.pipelined(steps=3)

@@ -118,7 +118,7 @@ class Pipeline:
         share out the micro-batches (`DataParallel`); of P processes P / data are stages, and a stage's copies are neighbours. chunks: of layers
         that each process has; with several a process waits less, and sends more. cuts: the index of the layer at which each part but
         the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
-        counts; default: its number of parameters, and 1. group: the processes, default all; for layers in parts on a `Mesh` those that
+        counts; default: its number of parameters, each part with some where there are enough such layers. group: the processes, default all; for layers in parts on a `Mesh` those that
         have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
         micro-batches' gradients, as in `DataParallel`. trace: whether the forward of a chunk of layers, with the loss behind the last one, is
         one traced program in `step`, and its backward another, with the bits of eager layers. memory_budget: bytes of activations that a
@@ -199,10 +199,12 @@ class Pipeline:
     def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
         if cuts is None:
             sizes = [1 + sum(p.size for p in layer.parameters()) if isinstance(layer, Module) else 1 for layer in net]
-            found = sizes if costs is None else costs
-            if len(found) != len(net):
-                raise ValueError(f"Pipeline: {len(found)} costs were given for {len(net)} layers")
-            return balanced(found, parts)
+            if costs is not None and len(costs) != len(net):
+                raise ValueError(f"Pipeline: {len(costs)} costs were given for {len(net)} layers")
+            starts = [0, *[i for i, n in enumerate(sizes) if n > 1][1:]]  # where a part with parameters may begin
+            if costs is not None or len(starts) < parts:
+                return balanced(sizes if costs is None else costs, parts)
+            return [starts[i] for i in balanced([sum(sizes[a:b]) for a, b in zip(starts, [*starts[1:], len(net)])], parts)]
         rising = all(a < b for a, b in zip([0, *cuts], [*cuts, len(net)]))
         if len(cuts) != parts - 1 or not rising:
             where = f"{parts - 1} rising indices from 1 to {len(net) - 1}"
