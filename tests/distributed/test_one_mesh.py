@@ -45,7 +45,7 @@ def test_every_mesh_has_the_bits_of_one_process(alone, dims, options):
 
 
 def test_under_autocast_every_mesh_has_the_bits_of_one_process():
-    """Contractions of bfloat16, gradients of float32 for each micro-batch; with parameters that are away, and layers that are computed again."""
+    """Contractions of bfloat16, gradients of float32 for each micro-batch; parameters that are away, and layers that are computed again."""
     want, whole = jobs.meshed({"data": 1}, cast=True, steps=1)[:3], jobs.meshed({"data": 1}, steps=1)[:3]
     assert want[1] != whole[1]
     for dims, options in (({"pipe": 2, "model": 2}, {}), ({"data": 2, "model": 1}, {"stage": 3}), ({"data": 2, "model": 2}, {"traced": True}),

@@ -118,8 +118,8 @@ class Pipeline:
         share out the micro-batches (`DataParallel`); of P processes P / data are stages, and a stage's copies are neighbours. chunks: of layers
         that each process has; with several a process waits less, and sends more. cuts: the index of the layer at which each part but
         the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
-        counts; default: its number of parameters, each part with some where there are enough such layers. group: the processes, default all; for layers in parts on a `Mesh` those that
-        have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
+        counts; default: its number of parameters, each part with some where there are enough such layers. group: the processes, default all;
+        for layers in parts on a `Mesh` those that have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
         micro-batches' gradients, as in `DataParallel`. trace: whether the forward of a chunk of layers, with the loss behind the last one, is
         one traced program in `step`, and its backward another, with the bits of eager layers. memory_budget: bytes of activations that a
         process holds at most at once, or a text as "400MB": some layers of some micro-batches are then not kept, but computed again in the
