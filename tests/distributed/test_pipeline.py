@@ -17,7 +17,7 @@ from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.config import config
 from tengen.base.errors import DistributedError, GradientError, ShapeError, TraceError
-from tengen.distributed.pipeline import schedule
+from tengen.distributed.schedules import schedule
 from tengen.transport.channel import HEADER
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
