@@ -799,7 +799,7 @@ MLP_LAYOUTS = {f"{i}.{name}": {"model": dist.Split(0)} for i in (0, 5) for name 
 }  # fmt: skip
 
 
-def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=None, write=None, **options):
+def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, cast=False, read=None, write=None, **options):
     """Trains layers on a mesh of data, model and pipe, whichever of them there are. Returns: norms of gradients, parameters and buffers, and
     the optimizer's states as bytes, and the shape of this process's part of the first weight."""
     tg.random.seed(5)
@@ -826,7 +826,8 @@ def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=
 
     def step(x, t):
         with gm:
-            loss = loss_of(net(x), t)
+            with tg.amp.autocast(cast, "bfloat16"):
+                loss = loss_of(net(x), t)
             gm.backward(amp.scale(loss) if scaler else loss)
 
     step = tg.jit.trace(step) if traced else step
@@ -836,7 +837,8 @@ def meshed(dims, steps=3, samples=11, stage=0, traced=False, scaler=False, read=
         if i < begin:
             continue
         if "pipe" in dims:
-            net.step(x, t)
+            with tg.amp.autocast(cast, "bfloat16"):
+                net.step(x, t)
         else:
             for xb, tb in net.micro_batches(tg.Tensor(x), tg.Tensor(t)):
                 step(xb, tb)

@@ -167,10 +167,12 @@ def test_of_processes_that_end_at_once_the_one_that_left_by_itself_is_lost(tmp_p
 
 
 def test_ranks_of_other_environments_do_not_work_together(job):
-    """Their bits would differ, or their programs."""
+    """Their bits would differ, or their programs. MPI's names of shared memory are gone when they end."""
+    before = set(os.listdir("/dev/shm"))
     rank = [sys.executable, "-m", "tengen.distributed.rank", "--program", job[0], "x"]
     done = _ended([*job[1], "-n", "1", sys.executable, "-c", _with("TENGEN_WINOGRAD", "0", rank), ":", "-n", "1", *rank])
     assert done.returncode and "winograd=False" in done.stderr and "winograd=True" in done.stderr, done.stderr
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if os.stat(f"/dev/shm/{name}").st_uid == os.getuid()]
 
 
 def _with(name, value, command):

@@ -44,6 +44,16 @@ def test_every_mesh_has_the_bits_of_one_process(alone, dims, options):
         assert part == (512 // dims.get("model", 1), 16)
 
 
+def test_under_autocast_every_mesh_has_the_bits_of_one_process():
+    """Contractions of bfloat16, gradients of float32 for each micro-batch; parameters that are away, and layers that are computed again."""
+    want, whole = jobs.meshed({"data": 1}, cast=True, steps=1)[:3], jobs.meshed({"data": 1}, steps=1)[:3]
+    assert want[1] != whole[1]
+    for dims, options in (({"pipe": 2, "model": 2}, {}), ({"data": 2, "model": 1}, {"stage": 3}), ({"data": 2, "model": 2}, {"traced": True}),
+                          ({"pipe": 2, "data": 2}, {"stage": 2, "memory_budget": "50KB"})):  # fmt: skip
+        for *found, _ in _threads(dims, cast=True, steps=1, **options):
+            assert tuple(found) == want, (dims, options)
+
+
 def test_few_samples_leave_processes_of_a_mesh_without_a_micro_batch():
     want = jobs.meshed({"data": 1}, samples=3)[:3]
     for dims, stage in (({"data": 4, "model": 2}, 0), (CUBE, 0), (CUBE, 3), ({"pipe": 2, "data": 4}, 3), ({"data": 4, "model": 2}, 3)):

@@ -17,7 +17,7 @@ from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.config import config
 from tengen.base.errors import DistributedError, GradientError, ShapeError, TraceError
-from tengen.distributed.pipeline import schedule
+from tengen.distributed.schedules import schedule
 from tengen.transport.channel import HEADER
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
@@ -77,6 +77,12 @@ def test_cuts_are_the_best_ones():
         assert dearest[tuple(dist.balanced(costs, parts))] == min(dearest.values())
     with pytest.raises(ValueError, match="2 layers cannot be cut into 3"):
         dist.balanced([1, 2], 3)
+
+
+def test_every_stage_gets_parameters_where_there_are_enough_layers_with_some():
+    """The dearest layer is the first one, so that the cheapest cut by size alone leaves a stage with the layers behind it, which have none."""
+    layers = M.Sequential(M.Linear(16, 64), M.GELU(), M.Dropout(0.1), M.Linear(64, 8), M.LayerNorm(8), M.Linear(8, 2))
+    assert [dist.Pipeline(layers, F.nn.cross_entropy, 1, chunks=n).cuts for n in (1, 2, 3, 4, 5)] == [[], [3], [3, 4], [3, 4, 5], [1, 2, 3, 4]]
 
 
 def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):

@@ -17,7 +17,7 @@ from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.errors import BudgetError, TraceError
 from tengen.distributed.activations import Counted, Passed, choices, counted, plan
-from tengen.distributed.pipeline import schedule
+from tengen.distributed.schedules import schedule
 from tengen.runtime.process import memory_statistics
 from tengen.tensor.casting import casting
 from tengen.tensor.nodes import Level, node_of

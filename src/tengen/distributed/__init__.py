@@ -20,7 +20,8 @@ from tengen.distributed.data_parallel import DataParallel, broadcast_tensors, ch
 from tengen.distributed.embedding import EmbeddingTable
 from tengen.distributed.launch import launcher
 from tengen.distributed.mesh import Broadcast, Mesh, Partial, Split
-from tengen.distributed.pipeline import Pipeline, balanced
+from tengen.distributed.pipeline import Pipeline
+from tengen.distributed.schedules import balanced
 from tengen.distributed.server import Client, Server
 from tengen.distributed.sharding import shard
 from tengen.functional import distributed as functional

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Bytes = dict[int, int]  # of values, by their numbers
 MOST = 24  # ways that are kept of a row of layers, where more are worth their operations
 
-Work = tuple[str, int, int]  # ("f" or "b", a micro-batch's number, a chunk of layers), in the order in which a stage does them
+Turn = tuple[str, int, int]  # ("f" or "b", a micro-batch's number, a chunk of layers), in the order in which a stage does them
 
 
 class Passed(NamedTuple):
@@ -257,7 +257,7 @@ class _Timeline:
     Attributes: keys: (micro-batch, chunk), in the order of their forwards. chosen: the way of each. held: the bytes, work by work.
     """
 
-    def __init__(self, works: Sequence[Work], first: Callable[[int], Choice]):
+    def __init__(self, works: Sequence[Turn], first: Callable[[int], Choice]):
         self.held = np.zeros(len(works), np.int64)
         self._begin = {(m, c): i for i, (kind, m, c) in enumerate(works) if kind == "f"}
         self._end = {(m, c): i for i, (kind, m, c) in enumerate(works) if kind == "b"}
@@ -292,7 +292,7 @@ class _Timeline:
         return self
 
 
-def _least(works: Sequence[Work], ways: Sequence[Sequence[Choice]]) -> list[Choice]:
+def _least(works: Sequence[Turn], ways: Sequence[Sequence[Choice]]) -> list[Choice]:
     """For each chunk the way with which a stage holds least, if all of its micro-batches take it: one chunk's after the other; of one chunk
     that is the least there is."""
     most = lambda picked: int(_Timeline(works, picked.__getitem__).held.max())
@@ -305,7 +305,7 @@ def _least(works: Sequence[Work], ways: Sequence[Sequence[Choice]]) -> list[Choi
     return picked
 
 
-def plan(works: Sequence[Work], layers: Sequence[Sequence[Counted]], budget: float) -> Plan:
+def plan(works: Sequence[Turn], layers: Sequence[Sequence[Counted]], budget: float) -> Plan:
     """Which runs of layers are computed again, so that a stage holds at most so many bytes of activations. Where `least` is more than the
     budget, the plan is that of the least.
 
@@ -331,7 +331,7 @@ def plan(works: Sequence[Work], layers: Sequence[Sequence[Counted]], budget: flo
     return Plan(int(best.held.max()), int(whole.held.max()), least, best.operations, forward, again)
 
 
-def planned(pipeline: Pipeline, works: Sequence[Work], given: Sequence[TensorType], targets: Sequence[TensorType]) -> Plan:
+def planned(pipeline: Pipeline, works: Sequence[Turn], given: Sequence[TensorType], targets: Sequence[TensorType]) -> Plan:
     """The plan of a process for its largest micro-batch; all processes of the pipeline call it together. given, targets: what the network's
     first layer and the loss take of it.
 

@@ -38,6 +38,7 @@ from tengen.distributed.data_parallel import (
     digest,
 )
 from tengen.distributed.mail import Mail, Message
+from tengen.distributed.schedules import Work, balanced, schedule
 from tengen.functional.distributed import all_reduce_max
 from tengen.ir.types import TensorType
 from tengen.module import Module, Sequential
@@ -57,57 +58,6 @@ from tengen.tensor.tensor import tensor_on_tape
 from tengen.transport.group import WORLD, Group
 
 
-class Work(NamedTuple):
-    """What a process does next: the forward ("f") or backward ("b") of a round's micro-batch through one of its chunks of layers."""
-
-    kind: str
-    round: int
-    chunk: int
-
-
-def schedule(name: str, stage: int, stages: int, rounds: int, chunks: int = 1) -> list[Work]:
-    """What the process of a stage does, in order. name: "gpipe" or "1f1b". chunks: of layers that each process has; with several, chunk c of
-    stage s is the part c * stages + s of the network.
-
-    >>> [f"{w.kind}{w.round}" for w in schedule("1f1b", 1, 3, 4)]
-    ['f0', 'f1', 'b0', 'f2', 'b1', 'f3', 'b2', 'b3']
-    """
-    if chunks == 1:
-        forwards, backwards = ([Work(kind, j, 0) for j in range(rounds)] for kind in "fb")
-        ahead = rounds if name == "gpipe" else stages - stage - 1
-    else:  # groups of as many rounds as there are stages go through all chunks before the next group begins; the last one is filled up
-        groups = [range(j, j + stages) for j in range(0, rounds, stages)]
-        forwards = [Work("f", j, c) for group in groups for c in range(chunks) for j in group]
-        backwards = [Work("b", j, c) for group in groups for c in reversed(range(chunks)) for j in group]
-        ahead = len(forwards) if name == "gpipe" else 2 * (stages - stage - 1) + (chunks - 1) * stages
-    ahead = min(ahead, len(forwards))
-    found = forwards[:ahead]
-    for f, b in zip(forwards[ahead:], backwards):
-        found += [f, b]
-    return [w for w in found + backwards[len(forwards) - ahead :] if w.round < rounds]
-
-
-def balanced(costs: Sequence[float], parts: int) -> list[int]:
-    """Where to cut a row of costs into parts, none empty, so that the dearest part costs least: the index at which each but the first begins.
-
-    Errors: ValueError for fewer costs than parts.
-
-    >>> balanced([1, 1, 1, 5, 2, 2], 3)
-    [3, 4]
-    """
-    n = len(costs)
-    if not 1 <= parts <= n:
-        raise ValueError(f"balanced: {n} layers cannot be cut into {parts} parts, none of them empty")
-    before = [0, *accumulate(costs)]
-    best: list[list[tuple[float, list[int]]]] = [[(before[i], []) for i in range(n + 1)]]  # [parts - 1][layers]
-    for k in range(1, parts):
-        row: list[tuple[float, list[int]]] = [(float("inf"), [])] * (n + 1)
-        for i in range(k + 1, n + 1):
-            row[i] = min((max(best[-1][j][0], before[i] - before[j]), [*best[-1][j][1], j]) for j in range(k, i))
-        best.append(row)
-    return best[-1][n][1]
-
-
 class Pipeline:
     """A network of layers, cut into stages, that trains in several processes with the bits of one.
 
@@ -118,8 +68,8 @@ class Pipeline:
         share out the micro-batches (`DataParallel`); of P processes P / data are stages, and a stage's copies are neighbours. chunks: of layers
         that each process has; with several a process waits less, and sends more. cuts: the index of the layer at which each part but
         the first begins; default: `balanced` of `costs`, a number for each layer, such as the operations that `tengen.summary`
-        counts; default: its number of parameters, and 1. group: the processes, default all; for layers in parts on a `Mesh` those that
-        have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
+        counts; default: its number of parameters, each part with some where there are enough such layers. group: the processes, default all;
+        for layers in parts on a `Mesh` those that have the same parts, `mesh.group("pipe", "data")`. reduction: "mean" or "sum" of the
         micro-batches' gradients, as in `DataParallel`. trace: whether the forward of a chunk of layers, with the loss behind the last one, is
         one traced program in `step`, and its backward another, with the bits of eager layers. memory_budget: bytes of activations that a
         process holds at most at once, or a text as "400MB": some layers of some micro-batches are then not kept, but computed again in the
@@ -199,10 +149,12 @@ class Pipeline:
     def _cuts(self, net: Sequential, parts: int, cuts: Sequence[int] | None, costs: Sequence[float] | None) -> list[int]:
         if cuts is None:
             sizes = [1 + sum(p.size for p in layer.parameters()) if isinstance(layer, Module) else 1 for layer in net]
-            found = sizes if costs is None else costs
-            if len(found) != len(net):
-                raise ValueError(f"Pipeline: {len(found)} costs were given for {len(net)} layers")
-            return balanced(found, parts)
+            if costs is not None and len(costs) != len(net):
+                raise ValueError(f"Pipeline: {len(costs)} costs were given for {len(net)} layers")
+            starts = [0, *[i for i, n in enumerate(sizes) if n > 1][1:]]  # where a part with parameters may begin
+            if costs is not None or len(starts) < parts:
+                return balanced(sizes if costs is None else costs, parts)
+            return [starts[i] for i in balanced([sum(sizes[a:b]) for a, b in zip(starts, [*starts[1:], len(net)])], parts)]
         rising = all(a < b for a, b in zip([0, *cuts], [*cuts, len(net)]))
         if len(cuts) != parts - 1 or not rising:
             where = f"{parts - 1} rising indices from 1 to {len(net) - 1}"

@@ -125,9 +125,10 @@ def _join() -> World:
             "(mpi4py.MPI.Get_library_version())"
         )
     _end_all_on_errors(transport)
-    joined = World(transport)
-    remove_shared_names()
-    return joined
+    try:
+        return World(transport)
+    finally:  # also where they do not fit together, and are about to end
+        remove_shared_names()
 
 
 def _end_all_on_errors(transport: Transport) -> None:
