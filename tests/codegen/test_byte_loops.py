@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tengen.base.dtype import int8, int32
+from tengen.base.dtype import float32, int8, int32, uint8
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.formats import dot_format
+from tengen.kernels.contraction.grouped_integers import grouped_integers
 from tengen.kernels.lowering import Array, Lowering
 from tengen.runtime.compile import assembly
 
@@ -71,3 +72,24 @@ def test_the_innermost_loops_hold_loads_and_dots(name, features, loads, dots):
     assert dot > len(longest) / 3, longest
     row = f"| {name}{features} | {dot} | {load} | {len(longest) - dot - load} |"
     assert row in (Path(__file__).parents[2] / "docs" / "quantization.md").read_text(), f"not in docs/quantization.md: {row}"
+
+
+@pytest.mark.parametrize("name, features, dots", [
+    ("aarch64", ",+dotprod", "sdot"), ("aarch64", ",+dotprod,+i8mm", "sdot"), ("x86-64-v4", ",+avx512vnni", "vpdpbusd"),
+    ("x86-64-v3", "", "vpmaddwd|vpaddd"),
+], ids=lambda x: x)  # fmt: skip
+def test_integer_weights_by_integer_rows_are_loads_and_dots(name, features, dots):
+    """Four rows by weights of 8 and 4 bits in groups: beside loads and dot products, a mask and a shift for each word, or its turned signs.
+    For AVX2 some sums are spilt."""
+    target = Target.named(name)
+    target = replace(target, features=target.features + features)
+    for bits in (8, 4):
+        lo, words = Lowering(target), 256 * bits // 32
+        x, out = Array("x", float32, (4, 256), (256, 1)), Array("out", float32, (4, 64), (64, 1))
+        codes = Array("codes", int8 if bits == 8 else uint8, (1, words, 64, 4), (words * 256, 256, 4, 1))
+        grouped_integers(lo, x, codes, Array("scale", float32, (1, 4, 64), (256, 64, 1)), out, bits, 64)
+        text = assembly(emit_module([lo.steps[-1].kernel], target), target)
+        loop = max((x for x in loops(text) if any(re.fullmatch(dots, w) for w in x)), key=len)
+        rest = r"ld[rp]|ld1r|str|dup|and|ushr|vpandq?|vps[r]l[dw]|vpxorq?|vpbroadcastd|vmov(dq[ua](64)?|ups)|mov|je|b\.eq"
+        assert not {w for w in loop if not re.fullmatch(f"{dots}|{rest}|{COUNTS}", w)}, loop
+        assert sum(bool(re.fullmatch(dots, w)) for w in loop) > 0.45 * len(loop), loop

@@ -90,7 +90,7 @@ class Dots:
 
 def _dots(target: Machine | None, bits: int) -> Dots:
     """By the instructions that a target has."""
-    four = [op for op in ("dot4u", "dot4i") if target is None or target.computes(op)]
+    four = [op for op in ("dot4i", "dot4u") if target is None or target.computes(op)]
     return Dots(four[0], 8, bits) if four else Dots("dot2i", 16, bits)
 
 
@@ -172,12 +172,11 @@ class _Integers(Product):
         sums = [[k.var(start, name="total") for _ in range(self.wide)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
 
         def add_word(i: Index) -> None:
-            weights = [dots.operands(k, w) for w in self.words(g * words + i)]
-            for j in range(dots.parts):
-                for here, line in zip(at, sums):
-                    x = splat(operand(here, HEADER + i * dots.parts + j))
-                    for parts, total in zip(weights, line):
-                        total.set(dots.add(total.value, parts[j], x))
+            xs = [[splat(operand(here, HEADER + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
+            for v, word in enumerate(self.words(g * words + i)):
+                for x, weights in zip(xs, dots.operands(k, word)):
+                    for row, line in zip(x, sums):
+                        line[v].set(dots.add(line[v].value, weights, row))
 
         with k.loop(0, words, min(words, UNROLLED_WORDS), name="word") as first:
             for i in range(min(words, UNROLLED_WORDS)):
