@@ -156,6 +156,12 @@ def test_the_best_mesh():
         best(work, FLAT, 1e11, 256, 2, memory=1000)
 
 
+def test_one_process_takes_as_many_micro_batches_as_memory_asks_for():
+    work = Work((Layer(1e6, 10, 1e6, ()),) * 4)
+    alone = best(work, FLAT, 1e9, 4096, 1, memory=5e6)
+    assert (alone.micro_batches, alone.again) == (4096, 0) and alone.memory <= 5e6
+
+
 def test_a_pipeline_waits_as_the_paper_says():
     p = plan(Work((Layer(1e6, 1, 0.0, ()),) * 8), Network(1, Link(0, inf), Link(0, inf)), 1e9, 64, pipeline=4, micro_batches=12)
     assert p.waiting / p.seconds == pytest.approx(3 / 15)

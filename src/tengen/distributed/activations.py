@@ -5,7 +5,7 @@ does not keep, and the backward computes again (`autodiff.checkpoint`).
 
 What a layer's gradient reads is counted by recording the layers as a trace does: nothing is computed. A run of layers that is computed again
 keeps what the first of them is given; while it is computed, in the forward and once more in the backward, all that its gradient reads is there.
-`choices` finds the ways to keep less of a micro-batch that are worth their operations, `assigned` which micro-batches take them.
+`choices` finds the ways to keep less of a micro-batch that are worth their operations, `plan` which micro-batches take them.
 
 Source: T. Chen and others, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174
 """
@@ -267,7 +267,13 @@ class _Timeline:
 
     @property
     def operations(self) -> int:
+        """That are done again, of all micro-batches."""
         return sum(c.operations for c in self.chosen.values())
+
+    @property
+    def most(self) -> int:
+        """The most bytes at once; 0 without a micro-batch."""
+        return int(self.held.max(initial=0))
 
     def choose(self, k: tuple[int, int], c: Choice) -> None:
         """Another way for a micro-batch."""
@@ -295,7 +301,7 @@ class _Timeline:
 def _least(works: Sequence[Turn], ways: Sequence[Sequence[Choice]]) -> list[Choice]:
     """For each chunk the way with which a stage holds least, if all of its micro-batches take it: one chunk's after the other; of one chunk
     that is the least there is."""
-    most = lambda picked: int(_Timeline(works, picked.__getitem__).held.max())
+    most = lambda picked: _Timeline(works, picked.__getitem__).most
     picked = [min(some, key=lambda c: (c.kept, c.peak)) for some in ways]
     before = inf
     while (now := most(picked)) < before:
@@ -316,19 +322,19 @@ def plan(works: Sequence[Turn], layers: Sequence[Sequence[Counted]], budget: flo
     """
     ways = [choices(row) for row in layers]
     picked = _least(works, ways)
-    least = int(_Timeline(works, picked.__getitem__).held.max())
+    least = _Timeline(works, picked.__getitem__).most
     whole = _Timeline(works, lambda chunk: ways[chunk][0])
     starts = [picked, *([*picked[:i], c, *picked[i + 1 :]] for i, some in enumerate(ways) for c in some)]
     found = []
     for start in starts:
         for order in (1, -1):
             t = _Timeline(works, start.__getitem__)
-            if t.held.max() <= max(budget, least):
+            if t.most <= max(budget, least):
                 found.append(t.relax(ways, max(budget, least), t.keys[::order]))
     best = min(found, key=lambda t: t.operations)
     forward = sum(a.operations for _, chunk in best.keys for a in layers[chunk])
     again = {k: c.again for k, c in best.chosen.items() if c.again}
-    return Plan(int(best.held.max()), int(whole.held.max()), least, best.operations, forward, again)
+    return Plan(best.most, whole.most, least, best.operations, forward, again)
 
 
 def planned(pipeline: Pipeline, works: Sequence[Turn], given: Sequence[TensorType], targets: Sequence[TensorType]) -> Plan:

@@ -263,8 +263,8 @@ class Pipeline:
 
     def _planned(self, batch: tuple, sizes: list[int]) -> activations.Plan:
         """The plan for a batch. Errors: those of `memory_plan`."""
-        of = lambda a: TensorType((max(sizes), *a.shape[1:]), Tensor(a[:0]).dtype if not isinstance(a, Tensor) else a.dtype)
-        types = tuple(map(of, batch))
+        samples = [a[:1] if isinstance(a, Tensor) else Tensor(a[:1]) for a in batch]
+        types = tuple(TensorType((max(sizes), *x.shape[1:]), x.dtype) for x in samples)
         modes = tuple(m.training for part in self.parts for m in part.modules())
         key = (types, tuple(sizes), modes, casting.key)
         known = np.array([key in self._plans], np.uint8)

@@ -272,7 +272,8 @@ def plans(
             data = ranks // tensor // pipeline
             if pipeline > max(layers, 1) or data > batch:
                 continue
-            counts = sorted({m for m in (1, 2, 4, pipeline, 2 * pipeline, 4 * pipeline, 8 * pipeline) if m * data <= batch})
+            most = batch // data
+            counts = sorted({m for k in range(most.bit_length()) for m in (1 << k, pipeline << k) if m <= most})
             for m in counts:
                 for stage in (0,) if data == 1 else (0, 1, 2, 3):
                     every = (
