@@ -76,16 +76,21 @@ def inference(name: str, batch: int) -> Case:
 
 
 def one_row(terms: int, outputs: int, bits: int) -> Case:
-    """One row through a linear layer: bytes of its integers and scales are the work."""
+    """One row, which becomes integers of 8 bits or stays float32, through a linear layer: bytes of its integers and scales are the work."""
     layer = M.Linear(terms, outputs, bias=False)
-    small = quantize_weights(M.Sequential(layer), bits=bits, group=32, inplace=False)[0]
+    made = lambda activations: quantize_weights(M.Sequential(layer), bits=bits, group=32, inplace=False, activations=activations)[0]
+    small, floats = made("int8"), made("float32")
     x = tengen.Tensor(np.random.default_rng(0).standard_normal((1, terms)).astype("float32"))
-    runs = [tengen.trace(net, capture_as_const=True) for net in (small, layer)]
+    runs = [tengen.trace(net, capture_as_const=True) for net in (small, layer, floats)]
 
     def check() -> None:
         assert runs[0](x).numpy().tobytes() == small(x).numpy().tobytes(), "the traced and the eager layer differ"
 
-    contenders: dict[str, Callable] = {"tengen": lambda: runs[0](x), "float32": lambda: runs[1](x)}
+    contenders: dict[str, Callable] = {
+        "tengen": lambda: runs[0](x),
+        "float32": lambda: runs[1](x),
+        "activations in float32": lambda: runs[2](x),
+    }
     goal = Goal(0.30 if bits == 8 else 0.20, "float32")
     name = f"1 row by {terms} x {outputs}, weights of {bits} bits"
     return Case(name, contenders, goal, work=small.grouped.bytes, unit="B", check=check)
