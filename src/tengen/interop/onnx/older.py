@@ -227,5 +227,6 @@ def stepped(p: Parts, n: Any, x: list[str]) -> str | None:
     for start, end, axis, step in zip(*(v.tolist() for v in values)):
         if (extent := extents[axis]) is None:
             return None
+        start = max(start, -extent) if step < 0 else start  # the first element, as the standard says; Python takes nothing
         made = p("Gather", made, p.array(np.arange(extent, dtype=np.int64)[start:end:step]), axis=axis % len(extents))
     return made

@@ -199,17 +199,8 @@ def turned(n: Any, opset: int, known: Mapping[str, Any], inferred: Inferred) -> 
     if opset < SINCE.get(n.op_type, 0):
         return f"{n.op_type} does not broadcast in opset {opset}"
     since, positions = ATTRIBUTES.get(n.op_type, (0, {}))
-    if opset < since:
-        for i in sorted(positions, reverse=True):
-            if i < len(n.input):
-                name = n.input[i]
-                if name and name not in known:
-                    return f"in opset {opset} {positions[i]} is an attribute, and here it is computed"
-                if name:
-                    value = onnx.numpy_helper.to_array(known[name])
-                    plain = value.item() if value.ndim == 0 or positions[i] == "k" else value.tolist()
-                    n.attribute.append(onnx.helper.make_attribute(positions[i], plain))
-                del n.input[i]
+    if opset < since and (why := _as_attributes(n, positions, opset, known)):
+        return why
     if n.op_type == "DFT" and opset >= 20:
         return "the axis of a DFT is an input since opset 20; help: opset=19"
     if n.op_type == "Reshape" and n.input[1] in known and 0 not in onnx.numpy_helper.to_array(known[n.input[1]]):
@@ -228,6 +219,27 @@ def turned(n: Any, opset: int, known: Mapping[str, Any], inferred: Inferred) -> 
     if not s.min_input <= len(n.input) <= s.max_input or len(n.output) > s.max_output:
         return f"opset {opset} takes {s.min_input} to {s.max_input} inputs"
     return untyped(n, s, inferred.types, opset)
+
+
+def _as_attributes(n: Any, positions: Mapping[int, str], opset: int, known: Mapping[str, Any]) -> str:
+    """Makes inputs attributes. Returns "", or why that cannot be said."""
+    import onnx
+
+    for i in sorted(positions, reverse=True):
+        name, what = n.input[i] if i < len(n.input) else "", positions[i]
+        if name and name not in known:
+            return f"in opset {opset} {what} is an attribute, and here it is computed"
+        if name:
+            value = onnx.numpy_helper.to_array(known[name])
+            if value.dtype == np.float64 and (value.astype(np.float32) != value).any():
+                return f"in opset {opset} {what} is an attribute of float32, which does not hold {value.item()}"
+            plain = value.item() if value.ndim == 0 or what == "k" else value.tolist()
+            n.attribute.append(onnx.helper.make_attribute(what, plain))
+        elif n.op_type == "Clip":  # whose bounds are the ends of finite numbers there unless something else is said
+            n.attribute.append(onnx.helper.make_attribute(what, -np.inf if what == "min" else np.inf))
+        if i < len(n.input):
+            del n.input[i]
+    return ""
 
 
 def without(n: Any, name: str) -> None:
