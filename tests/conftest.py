@@ -82,6 +82,9 @@ def pytest_collection_finish(session) -> None:
 
         plans.HOT_AFTER_S = float("inf")
         _keep_no_schedules()
+        import remembered
+
+        remembered.keep_generated_code()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

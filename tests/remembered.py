@@ -1,9 +1,9 @@
-"""What the interpreter of kernels has computed, kept beside compiled code: a run of the same steps on the same memory is looked up.
+"""What tests compute again in each run, kept beside compiled code: what the interpreter of kernels gives, and the LLVM IR of kernels.
 
-The interpreter is a pure function of the steps with their kernels, of the memory that they run on, of its own sources, and of the versions
-of Python, NumPy and ml_dtypes. The key of an answer holds all of these, so whoever changes one of them has it computed anew.
-Errors are not kept. Nothing is looked up or kept where programs are not either (`conftest.py`: in a test that patches something),
-where there is no cache, nor with INTERPRET_ANEW=1 in the environment.
+Both are pure functions: the interpreter of the steps with their kernels, of the memory that they run on, of its sources, and of the
+versions of Python, NumPy and ml_dtypes; the code generator of the kernel, the target, and its sources. The key of an answer holds
+all of these, so whoever changes one of them has it computed anew. Errors are not kept. Nothing is looked up or kept where programs
+are not either (`conftest.py`: in a test that patches something), where there is no cache, nor with COMPUTE_ANEW=1 in the environment.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import io
 import os
+import pickle
 import platform
+import sys
+import zlib
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
@@ -22,6 +26,8 @@ import numpy as np
 import tengen
 from tengen.base.config import config
 from tengen.base.dtype import DType
+from tengen.codegen import llvm
+from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch
@@ -30,28 +36,32 @@ from tengen.loops.lang import Expr
 from tengen.loops.statements import External, Kernel
 from tengen.loops.verify import verify
 from tengen.runtime import cache
+from tengen.runtime.environment import compiler, knobs
 
 MOST_BYTES = 1 << 22  # of the memory of a run that is kept
 _TESTS, _TENGEN = Path(__file__).parent, Path(tengen.__file__).parent
-# The interpreter imports from the floors `loops` and `base` alone; the steps around its kernels are run by tests.
-SOURCES = (
-    *sorted(_TENGEN.glob("base/*.py")), *sorted(_TENGEN.glob("loops/*.py")), _TENGEN / "kernels/steps.py",
-    *(_TESTS / name for name in ("remembered.py", "kernels/launching.py", "ops/mutations.py")),
-)  # fmt: skip
+# What the two import: the floors `loops` and `base`, and `codegen` itself. The steps around interpreted kernels are run by tests.
+LANGUAGE = (_TESTS / "remembered.py", *sorted(_TENGEN.glob("base/*.py")), *sorted(_TENGEN.glob("loops/*.py")))
+INTERPRETER = (*LANGUAGE, _TENGEN / "kernels/steps.py", *(_TESTS / name for name in ("kernels/launching.py", "ops/mutations.py")))
+GENERATOR = (*LANGUAGE, *sorted(_TENGEN.glob("codegen/**/*.py")))
 
 
 class Unsaid(Exception):
-    """What a run depends on has no text that says all of it."""
+    """What a result depends on has no text that says all of it."""
 
 
 @functools.cache
-def interpreter(sources: tuple[Path, ...] = SOURCES) -> str:
-    """Which interpreter this is: its sources, and the versions of what it computes with."""
+def made_by(sources: tuple[Path, ...]) -> str:
+    """Which interpreter or code generator this is: its sources, and the versions of what it computes with."""
     h = hashlib.blake2b(digest_size=16)
     for file in sources:
         data = file.read_bytes()
         h.update(f"{file.name} {len(data)}\n".encode() + data)
     return f"{h.hexdigest()} Python {platform.python_version()} NumPy {np.__version__} ml_dtypes {ml_dtypes.__version__}"
+
+
+def _in_use() -> bool:
+    return config.cache and not os.environ.get("COMPUTE_ANEW") and program_cache.in_use()
 
 
 def run(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable, compute: Callable[[], str | None]) -> str:
@@ -90,7 +100,7 @@ def _put_back(kept: bytes, arrays: list[np.ndarray]) -> str:
 
 def _key(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable) -> str | None:
     """The key of a run. None for one that is not kept: that is large, whose arrays overlap, or that no text says."""
-    if os.environ.get("INTERPRET_ANEW") or not config.cache or not program_cache.in_use():
+    if not _in_use():
         return None
     arrays = list(memory.values())
     if sum(a.nbytes for a in arrays) > MOST_BYTES or not all(a.ndim == 1 and a.flags.c_contiguous for a in arrays):
@@ -99,68 +109,75 @@ def _key(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable) ->
     if any(start + n > following for (start, n), (following, _) in zip(places, places[1:])):
         return None
     try:
-        facts = _Facts()
-        said = facts.of((lo.steps, lo.ints, list(lo.temps.items()), list(memory), more))
+        said = _said((made_by(INTERPRETER), lo.steps, lo.ints, list(lo.temps.items()), list(memory), more))
     except Unsaid:
         return None
-    h = hashlib.blake2b(repr((interpreter(), facts.expressions, said)).encode(), digest_size=32)
+    h = hashlib.blake2b(said, digest_size=32)
     for a in arrays:
         h.update(f"\n{a.dtype.name} {a.size}\n".encode() + a.tobytes())
     return f"interpreted {h.hexdigest()}"
 
 
-class _Facts:
-    """Steps, kernels and expressions as plain values, whose `repr` says all of them. Kernels are verified, as the interpreter does.
+def keep_generated_code() -> None:
+    """From now on the LLVM IR of each kernel of a program is looked up, or generated and kept."""
+    generate = llvm.emit_kernel
 
-    Attributes:
-        expressions: each once, its operands by their numbers.
-    """
+    @functools.cache
+    def known(target: Target, knobs: tuple) -> str:
+        return f"generated {made_by(GENERATOR)} {target!r} {knobs} {compiler()}"
 
-    def __init__(self) -> None:
-        self.expressions: list[tuple] = []
-        self._numbers: dict[Expr, int] = {}
-        self._kernels: dict[int, object] = {}  # by `id`
+    @functools.wraps(generate)
+    def emit_kernel(kernel: Kernel, target: Target) -> str:
+        if not _in_use():
+            return generate(kernel, target)
+        try:
+            said = _said((kernel.name, form(kernel)))
+        except Unsaid:
+            return generate(kernel, target)
+        key = f"{known(target, knobs())} {hashlib.blake2b(said, digest_size=32).hexdigest()}"
+        if (found := cache.get(key, cache.FACTS)) is not None:
+            return zlib.decompress(found).decode()
+        text = generate(kernel, target)
+        cache.put(key, zlib.compress(text.encode(), 1), cache.FACTS)
+        return text
 
-    def of(self, x: object) -> object:
+    llvm.emit_kernel = emit_kernel
+
+
+def _said(x: object) -> bytes:
+    """All of a value: of steps, kernels and expressions their parts. Errors: Unsaid."""
+    file = io.BytesIO()
+    try:
+        _Writer(file, 5).dump(x)
+    except RecursionError:
+        raise Unsaid from None
+    return file.getvalue()
+
+
+def _of(*parts: object) -> None:
+    """Stands in what is written for a value that has parts."""
+
+
+class _Writer(pickle.Pickler):
+    """Writes plain values, and what has parts as its parts: each once, which a recursive function of C does quickly. Kernels are verified, as
+    the interpreter does."""
+
+    def reducer_override(self, x: object) -> tuple:
         kind = type(x)
         if kind is Expr:
-            return "e", self._number(x)
-        if kind in (tuple, list):
-            return [self.of(y) for y in x]
-        if kind is frozenset:
-            return sorted(repr(self.of(y)) for y in x)
-        if kind is Kernel:
-            return self._kernel(x)
-        if kind is type and x is not External:  # a kind of statement; what a function of C computes, nothing here says
-            return x.__name__
-        if dataclasses.is_dataclass(kind):  # a step
-            left_out = ("where", "node") if kind is Launch else ()
-            return kind.__name__, [self.of(getattr(x, f.name)) for f in dataclasses.fields(x) if f.name not in left_out]
-        if x is None or kind in (int, str, bool):
-            return x
+            attr = sys.intern(x.attr) if type(x.attr) is str else x.attr  # texts are told apart by identity, which must not show
+            return _of, (x.op, x.args, x.dtype.name, x.lanes, attr)
         if kind is DType:
-            return x.name
+            return _of, (x.name,)
+        if kind is type and x is not External:  # a kind of statement; what a function of C computes, nothing here says
+            return _of, (x.__name__,)
+        if kind is Kernel:
+            verify(x)
+            return _of, (form(x),)
+        if dataclasses.is_dataclass(kind) and kind.__module__ == Launch.__module__:  # a step
+            left_out = ("where", "node") if kind is Launch else ()
+            values = [getattr(x, f.name) for f in dataclasses.fields(kind) if f.name not in left_out]
+            return _of, (kind.__name__, *(sorted(map(repr, v)) if type(v) is frozenset else v for v in values))
+        if x is _of:
+            return NotImplemented
         raise Unsaid
-
-    def _kernel(self, k: Kernel) -> object:
-        if id(k) not in self._kernels:
-            verify(k)
-            self._kernels[id(k)] = self.of(form(k))
-        return self._kernels[id(k)]
-
-    def _number(self, e: Expr) -> int:
-        stack, numbers = [e], self._numbers
-        while stack:
-            x = stack[-1]
-            missing = [a for a in x.args if a not in numbers]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if x not in numbers:
-                attr = x.attr.name if type(x.attr) is DType else x.attr
-                if attr is not None and type(attr) not in (int, float, bool, str):
-                    raise Unsaid
-                numbers[x] = len(numbers)
-                self.expressions.append((x.op, x.dtype.name, x.lanes, attr, [numbers[a] for a in x.args]))
-        return numbers[e]

@@ -1,12 +1,19 @@
-"""Answers of the interpreter that are kept: they are those of a run, and whatever may change them has them computed anew."""
+"""What tests keep of the interpreter and the code generator is what these give, and whatever may change it has it computed anew."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import remembered
 
+import tengen
 from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.base.errors import IndexOutOfRange
+from tengen.codegen import llvm
 from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch
@@ -67,17 +74,44 @@ def test_what_may_change_the_answer_is_in_the_key():
         assert not ran(**changed)[1], changed
 
 
-def test_another_interpreter_has_other_answers(tmp_path):
+def test_other_sources_have_other_answers(tmp_path):
     files = [tmp_path / name for name in ("interp.py", "exact.py")]
     for f in files:
         f.write_text("one = 1\n")
-    of = lambda *some: remembered.interpreter.__wrapped__(some)
+    of = lambda *some: remembered.made_by.__wrapped__(some)
     first = of(*files)
     assert of(*files) == first and np.__version__ in first
     files[1].write_text("one = 2\n")
     assert of(*files) != first and of(files[0]) != first
-    names = {f"{f.parent.name}/{f.name}" for f in remembered.SOURCES}
-    assert {"loops/interp.py", "loops/operations.py", "loops/exact.py", "base/dtype.py", "kernels/launching.py"} <= names
+
+
+def test_the_sources_are_all_that_is_imported():
+    root = Path(tengen.__file__).parent
+    module = lambda f: ".".join(("tengen", *f.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+    for sources, start in ((remembered.INTERPRETER, "loops/interp.py"), (remembered.GENERATOR, "codegen/llvm.py")):
+        of_tengen = [f for f in sources if f.is_relative_to(root)]
+        assert root / start in of_tengen
+        known = {module(f) for f in of_tengen} | {"tengen.base", "tengen.kernels"}
+        for f in of_tengen:
+            for name in re.findall(r"^ *(?:from|import) (tengen[\w.]*)", f.read_text(), re.M):
+                assert name in known, f"{f} imports {name}"
+
+
+def test_generated_code_is_that_of_the_code_generator():
+    kernel, target = parse_kernel(KERNEL), Target.host()
+    others = [
+        (parse_kernel(KERNEL.replace("2.0", "3.0")), target), (parse_kernel(KERNEL.replace("scale", "other")), target),
+        (kernel, Target.named("aarch64")), (kernel, replace(target, vector_bytes=target.vector_bytes // 2)),
+    ]  # fmt: skip
+    text = llvm.emit_kernel(kernel, target)
+    assert text == llvm.emit_kernel.__wrapped__(kernel, target)
+    with mock.patch.object(llvm, "_OpenFunction", None):  # it generates nothing
+        assert llvm.emit_kernel(kernel, target) == llvm.emit_kernel(parse_kernel(KERNEL), target) == text
+        for other in others:
+            with pytest.raises(TypeError):
+                llvm.emit_kernel(*other)
+    for other in others:
+        assert llvm.emit_kernel(*other) == llvm.emit_kernel(*other) == llvm.emit_kernel.__wrapped__(*other)
 
 
 def test_errors_are_raised_each_time():
@@ -99,5 +133,5 @@ def test_what_no_key_says_is_interpreted(monkeypatch):
     lo.steps = [Launch(parse_kernel(EXTERN), ("x", "y"))]
     assert key(x=x[:3], y=x[3:]) is None
     ran()
-    monkeypatch.setenv("INTERPRET_ANEW", "1")
+    monkeypatch.setenv("COMPUTE_ANEW", "1")
     assert ran()[1]
