@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.errors import DistributedError, FileFormatError, UsageWarning
 from tengen.distributed import checkpoint
+from tengen.runtime import native
 
 sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
 
@@ -312,6 +314,39 @@ def test_values_are_those_of_the_moment_although_steps_go_on(tmp_path, monkeypat
     assert (np.asarray(found["own"]) == 1.0).all() and np.asarray(found["lists"][0]).tolist() == [1.0] * 3
     assert len({a.ctypes.data for a in own_arrays} & set(where)) == 2  # both matrices were written from where they lie
     assert not np.array_equal(net.state_dict()["0.weight"], wanted["0.weight"])
+
+
+def test_a_process_holds_what_it_writes_and_no_more(tmp_path, monkeypatch):
+    """The steps behind `save_checkpoint_async` write elsewhere what is held: of four matrices in two processes each holds two."""
+    go_on, write = threading.Event(), checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda content, path: (go_on.wait(30), write(content, path)))
+
+    def work(folder):
+        net = M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(4)])
+        saving = dist.save_checkpoint_async(folder, net=net)
+        held = [i for i, layer in enumerate(net) if not native.sole(layer.weight._data)]
+        dist.group_barrier()
+        go_on.set()
+        saving.wait()
+        return held, {k: np.asarray(v).tobytes() for k, v in net.state_dict().items()}
+
+    found = dist.launcher(work, n_gpus=2, backend="threads")(tmp_path / "run.tgc")
+    assert [held for held, _ in found] == [[0, 1], [2, 3]]
+    state = dist.load_checkpoint(tmp_path / "run.tgc")["net"]
+    assert {k: np.asarray(v).tobytes() for k, v in state.items()} == found[0][1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7])
+def test_shares_of_arrays_are_even_and_whole(ranks):
+    rng = np.random.default_rng(ranks)
+    for sizes, dtype in (([1], np.int8), ([5, 1, 4097], np.complex128), (rng.integers(1, 5000, 9), np.float16), ([10**6, 3, 3], np.float64)):
+        arrays = [np.empty(n, dtype) for n in sizes]
+        groups = [types.SimpleNamespace(rank=r, size=ranks) for r in range(ranks)]
+        shares = [checkpoint._shares(arrays, g) for g in groups]
+        for i, a in enumerate(arrays):
+            assert np.concatenate([np.arange(a.size)[s[i]] for s in shares]).tolist() == list(range(a.size))
+        each = [sum(a[own].nbytes for a, own in zip(arrays, s)) for s in shares]
+        assert max(each) - min(each) <= 2 * len(arrays) * arrays[0].itemsize
 
 
 def test_the_folder_before_is_removed_beside_the_training(tmp_path, monkeypatch):

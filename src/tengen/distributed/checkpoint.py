@@ -1,7 +1,8 @@
 """Checkpoints that several processes write together, and that any number of processes reads.
 
-A checkpoint is a folder. What is in it are whole, logical values: of each large array process r writes the r-th of R pieces, and rank 0
-the rest, with a manifest that tells of each file whether it is the one that was written.
+A checkpoint is a folder. What is in it are whole, logical values: of all large arrays, one after another, process r writes the r-th of R parts,
+and rank 0 the rest, with a manifest that tells of each file whether it is the one that was written. So most arrays are one process's alone: the
+others need not keep what they hold of them while theirs is written.
 
     run.tgc/manifest.json   version, number of processes, files with sizes and hashes of their headers, which have the SHA-256 of the whole
     run.tgc/values          what `tengen.save` writes: states with a `_Piece` for each large array
@@ -20,7 +21,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from tengen.base.errors import DistributedError, FileFormatError, UsageWarning, 
 from tengen.base.files import read_regular, replace_folder
 from tengen.compiler.arrays import stays
 from tengen.distributed.data_parallel import sample
-from tengen.functional.distributed import pieces
 from tengen.serialization import load, restore, save, states_of
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group
@@ -164,6 +164,16 @@ def _compare(named: Mapping[str, np.ndarray], group: Group) -> None:
             )
 
 
+def _shares(arrays: Sequence[np.ndarray], group: Group) -> list[slice]:
+    """The elements of each array that this process writes: of the bytes of all, one after another, its part, cut between elements."""
+    total, before, found = sum(a.nbytes for a in arrays), 0, []
+    for a in arrays:
+        at = [min(max(total * r // group.size - before, 0), a.nbytes) // a.itemsize for r in (group.rank, group.rank + 1)]
+        found.append(slice(*at))
+        before += a.nbytes
+    return found
+
+
 class _Writer:
     """One process's part of a checkpoint."""
 
@@ -175,10 +185,8 @@ class _Writer:
         arrays = list(named.values())
         self.own = {}
         self.rows: dict[str, dict[str, Any]] = {}  # of the files, for the manifest
-        for i, a in enumerate(arrays):
-            sizes = pieces(a.size, group.size)
-            start = sum(sizes[: self.rank])
-            piece = np.ascontiguousarray(a).reshape(-1)[start : start + sizes[self.rank]]
+        for i, (a, own) in enumerate(zip(arrays, _shares(arrays, group))):
+            piece = np.ascontiguousarray(a).reshape(-1)[own] if own.start < own.stop else np.empty(0, a.dtype)  # which holds nothing
             self.own[str(i)] = piece.copy() if copies and not stays(piece) else piece
         if group.size > 1:
             group.channel.agree_on(f"checkpoint {folder.name}", [f"{name}: {a.dtype.name}{list(a.shape)}" for name, a in named.items()])
