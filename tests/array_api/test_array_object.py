@@ -381,3 +381,17 @@ def test_masks_without_elements(shape):
     assert x[mask].shape == want.shape
     x[mask] = 1.0
     assert np.array_equal(x.numpy(), a)
+
+
+def test_numbers_of_repeats():
+    """One for all positions, or one for each: none is right where there are no positions. The reference is NumPy."""
+    for shape, axis, counts in itertools.product([(2, 3), (2, 0), (0, 3)], (None, 0, 1), ([], [2], [1, 2], [0, 2, 1])):
+        a, n = np.arange(float(math.prod(shape))).reshape(shape), np.array(counts, np.int64)
+        try:
+            want = np.repeat(a, n, axis)
+        except ValueError:
+            with pytest.raises(ValueError):
+                xp.repeat(xp.asarray(a), xp.asarray(n), axis=axis)
+        else:
+            got = xp.repeat(xp.asarray(a), xp.asarray(n), axis=axis).numpy()
+            assert got.shape == want.shape and np.array_equal(got, want), (shape, axis, counts)

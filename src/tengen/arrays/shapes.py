@@ -44,10 +44,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     """Each element repeated, so often for all or for each position of an axis; flattened without one."""
     array("repeat", x)
     if isinstance(repeats, Tensor):
-        counts = array("repeat", repeats, "integer").tolist()
-        repeats = counts if isinstance(counts, int) or len(counts) > 1 else counts[0] if counts else []
-    if isinstance(repeats, list) and not repeats:
-        return REGISTRY["copy"](x)
+        repeats = array("repeat", repeats, "integer").tolist()
     return REGISTRY["repeat"](x, repeats, axis)
 
 

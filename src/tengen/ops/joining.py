@@ -233,14 +233,15 @@ def repeat(inp: Tensor, repeats: Extent | Sequence[int], axis: int | None = None
         return reshape(wide, (*x.shape[:a], x.shape[a] * counts[0], *x.shape[a + 1 :]))
     if len(counts) != x.shape[a]:
         raise ShapeError(f"repeat({tuple(x.shape)}): {len(counts)} numbers for the {x.shape[a]} positions of axis {a}")
-    return lookup("take")(x, dispatch.tensor(np.repeat(np.arange(len(counts)), counts)), a)
+    return lookup("take")(x, dispatch.tensor(np.repeat(np.arange(len(counts)), np.asarray(counts, np.int64))), a)
 
 
-repeat.reference(np.repeat)
+repeat.reference(lambda x, repeats, axis=None: np.repeat(x, np.asarray(repeats, np.int64), axis))
 repeat.cases(
     Case(lambda r: (r.uniform(-1, 1, (2, 3)),), {"repeats": 3}),
     Case(lambda r: (r.uniform(-1, 1, (2, 3)),), {"repeats": 6, "axis": -1}),
     Case(lambda r: (r.uniform(-1, 1, (3, 17)),), {"repeats": [2, 0, 3], "axis": 0}),
+    Case(lambda r: (r.uniform(-1, 1, (2, 0)),), {"repeats": (), "axis": 1}, grad=False),
 )
 
 
