@@ -22,7 +22,7 @@ KILL = "if i % 4 == 3: os.kill(os.getpid(), 4)  # as an illegal instruction does
 
 
 def run(folder: Path, body: str, *args: str) -> tuple[int, str]:
-    for name in ("conftest.py", "which_code.py"):
+    for name in ("conftest.py", "remembered.py", "which_code.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
     (folder / "test_inner.py").write_text(TESTS.replace("DO", body))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "test_inner.py", *args]
