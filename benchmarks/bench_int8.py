@@ -75,6 +75,23 @@ def inference(name: str, batch: int) -> Case:
     return Case(f"{name}, batch {batch}", found, goal, check=check)
 
 
+def weights_alone(terms: int, outputs: int, bits: int, x: np.ndarray, folder: str) -> Callable:
+    """onnxruntime's product by integer weights in groups of 32, of activations that it rounds to int8 as well (accuracy level 4)."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    r = np.random.default_rng(0)
+    codes = r.integers(0, 256, (outputs, terms // 32, 4 * bits)).astype(np.uint8)
+    arrays = {"codes": codes, "scale": r.uniform(0.01, 0.1, outputs * terms // 32).astype(np.float32)}
+    options = {"K": terms, "N": outputs, "bits": bits, "block_size": 32, "accuracy_level": 4}
+    node = helper.make_node("MatMulNBits", ["data", *arrays], ["y"], domain="com.microsoft", **options)
+    given, result = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [len(x), m]) for n, m in (("data", terms), ("y", outputs)))
+    graph = helper.make_graph([node], "row", [given], [result], [numpy_helper.from_array(a, n) for n, a in arrays.items()])
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=versions, ir_version=9), file := f"{folder}/row.onnx")
+    return peers.onnxruntime_call(file, x)
+
+
 def one_row(terms: int, outputs: int, bits: int) -> Case:
     """One row, which becomes integers of 8 bits or stays float32, through a linear layer: bytes of its integers and scales are the work."""
     layer = M.Linear(terms, outputs, bias=False)
@@ -91,6 +108,9 @@ def one_row(terms: int, outputs: int, bits: int) -> Case:
         "float32": lambda: runs[1](x),
         "activations in float32": lambda: runs[2](x),
     }
+    if ort and compare.peer("onnx"):
+        with tempfile.TemporaryDirectory() as folder:
+            contenders["onnxruntime"] = weights_alone(terms, outputs, bits, x.numpy(), folder)
     goal = Goal(0.30 if bits == 8 else 0.20, "float32")
     name = f"1 row by {terms} x {outputs}, weights of {bits} bits"
     return Case(name, contenders, goal, work=small.grouped.bytes, unit="B", check=check)

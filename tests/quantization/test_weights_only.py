@@ -340,3 +340,15 @@ def test_a_row_has_its_bits_among_any_number_of_rows(activations):
     for n in (9, 11, 131):
         x = Tensor(data[-n:])
         assert layer(x).numpy()[-9:].tobytes() == run(x).numpy()[-9:].tobytes() == want.tobytes()
+
+
+def test_rows_that_several_layers_read_are_rounded_once():
+    net = quantize_weights(M.Sequential(M.Linear(64, 70), M.Linear(64, 64)), 4, 32, activations="int8")
+    run, x = trace(lambda x: (net[0](x), net[1](x))), Tensor(RNG.standard_normal((3, 64)).astype("float32"))
+    run(x)
+    with tengen.profile() as p:
+        got = run(x)
+    calls = {row.kernel: row.calls for row in p.rows}
+    assert [n for name, n in calls.items() if "quantise_rows" in name] == [1]
+    assert sum(n for name, n in calls.items() if "linear_grouped" in name) == 2
+    assert [y.numpy().tobytes() for y in got] == [layer(x).numpy().tobytes() for layer in net]

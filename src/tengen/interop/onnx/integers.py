@@ -172,10 +172,10 @@ def centred(w: Writer, v: Value) -> tuple[str, str]:
 @writes("linear_grouped")
 def linear_grouped(w: Writer, n: Node, x: str, codes: str, scale: str) -> str:
     """The weights in float32, computed from their integers and scales, and a product. Or, of activations that become integers, an exact
-    product for each group: float32 holds its sums, which are below 2^24."""
+    product for each group: float32 holds its sums, which are below 2^24, exactly."""
     terms, groups, outputs = n.inputs[0].type.shape[-1], n.inputs[2].type.shape[1], n.outputs[0].type.shape[-1]
     ints = lambda *numbers: w.array(np.array(numbers, np.int64))
-    if n.attrs["features"] is not None:  # in tiles of 64 outputs: (tiles, K, 64)
+    if n.attrs["features"] is not None:  # in tiles of 64 outputs: (tiles, K / 4, 64, 4)
         flat = lambda name, depth, *perm: w.emit("Reshape", w.emit("Transpose", name, perm=list(perm)), ints(-1, depth))
         rows = lambda name, depth, *perm: w.emit("Slice", flat(name, depth, *perm), ints(0), ints(outputs), ints(0))
         codes, scale = rows(codes, n.inputs[1].type.shape[1] * WORD, 0, 2, 1, 3), rows(scale, groups, 0, 2, 1)
