@@ -413,6 +413,23 @@ def matrices(m):
     yield "linalg_lstsq", (m.x(2, 5, 3), m.x(2, 5, 2)), {}
 
 
+def recurrent(m):
+    """Layers over steps."""
+    if not m.dtype.is_floating_point:
+        return
+    for name, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)):
+        for layers, directions, biases, first in ((1, 1, True, False), (2, 2, True, True), (1, 2, False, False)):
+            params = []
+            for i in range(layers):
+                for _ in range(directions):
+                    width = 3 if not i else 4 * directions
+                    params += [m.x(gates * 4, width) / 2, m.x(gates * 4, 4) / 2, *([m.x(gates * 4), m.x(gates * 4)] if biases else [])]
+            state = [m.x(layers * directions, 2, 4) for _ in range(1 + (name == "lstm"))]
+            x = m.x(2, 5, 3) if first else m.x(5, 2, 3)
+            hx = state if name == "lstm" else state[0]
+            yield f"{name}.input", (x, hx, params, biases, layers, 0.0, False, directions == 2, first), {}
+
+
 def special(m):
     """Functions of probability and physics."""
     if m.dtype is torch.bool:
@@ -482,4 +499,4 @@ def ordered(m):
         yield "_ctc_loss", (m.x(7, 2, 5).log_softmax(2), labels, [7, 6], [3, 2], 0, True), {}
 
 
-FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations, matrices, special, ordered)
+FAMILIES = (elementwise, reductions, shapes, indexing, creation, products, images, normalisations, matrices, recurrent, special, ordered)

@@ -18,6 +18,7 @@ GEMMAS = ("gemma", "gemma2", "gemma3_text")
 PATTERNS = {"gemma2": 2, "gemma3_text": 6, "olmo3": 4}  # the last of so many layers sees all keys, the others a window
 WINDOWED = ("mistral", "phi3", *PATTERNS)  # kinds whose windows are on unless something else is said
 EPS = {"phi3": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5}
+MOST_LAYERS = 1 << 16  # each has a window and positions in lists, before it is known whether the weights are there
 YARN = {"beta_fast": 32.0, "beta_slow": 1.0}  # turns in the context: of pairs that stay as they are, and of those that are stretched
 
 
@@ -151,7 +152,7 @@ def _read_yarn(r: Fields) -> dict[str, float]:
 
 def _read_layers(f: Fields, kind: str, layers: int) -> list[str]:
     """What each layer sees: full_attention or sliding_attention."""
-    if layers > 1 << 20:
+    if layers > MOST_LAYERS:
         fail(f"{f.where}: {layers} layers are more than Tengen builds")
     full = ["full_attention"] * layers
     if kind in ("llama", "gemma", "olmo2") or not f.flag("use_sliding_window", kind in WINDOWED):

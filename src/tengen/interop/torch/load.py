@@ -24,6 +24,7 @@ WHOLE = (
     "_upsample_nearest_exact3d.vec", "adaptive_avg_pool1d", "avg_pool1d", "im2col", "unbind.int", "roll", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "pixel_shuffle", "lerp.Scalar",
     "lerp.Tensor", "addcmul", "addcdiv", "triu", "tril", "eye", "eye.m", "linspace", "index_add", "logsumexp", "log_sigmoid", "detach",
+    "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tengen.interop.torch.ops import (
     ordering,
     pooling,
     products,
+    recurrent,
     reduction,
     resize,
     shapes,
@@ -24,7 +25,7 @@ from tengen.interop.torch.registry import OPS, op
 
 FAMILIES = (
     backward, control, convolution, creation, drawing, elementwise, indexing, linalg, normalization, numbers, ordering, pooling, products,
-    reduction, resize, shapes, special, vision,
+    recurrent, reduction, resize, shapes, special, vision,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]
