@@ -14,6 +14,8 @@ from tengen import functional as F
 from tengen import module as M
 from tengen import optimizer as optim
 from tengen.base.config import config
+from tengen.tensor.absent import Absent
+from tengen.tensor.casting import casting
 from tengen.transport.channel import HEADER
 from tengen.transport.group import world
 
@@ -93,6 +95,39 @@ def trained(
         kept, whole = sum(t.size for _, t in opt.named_states({})), sum(t.size for t in net.parameters())
         assert kept < 2 * whole / dist.get_world_size() + 4 * len(list(net.parameters())) + 8, (kept, whole)
     return [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())] + grads
+
+
+class Repeated(M.Module):
+    """A layer that is called several times, one of them inside of `checkpoint` where it is asked for."""
+
+    def __init__(self, again):
+        super().__init__()
+        self.inner, self.last, self.again = M.Linear(64, 64), M.Linear(64, 3), again
+
+    def forward(self, x):
+        x = F.relu(self.inner(x))
+        x = autodiff.checkpoint(self.inner, x) if self.again else self.inner(x)
+        return self.last(F.relu(self.inner(x)))
+
+
+def cast_and_shared_out(stage, again=False, dtype="float16"):
+    """(Parameters after three steps under autocast as bytes, the most bytes of casts that were held between a forward and its backward.)"""
+    net = Repeated(again)
+    for i, p in enumerate(net.parameters()):
+        p._reset(np.random.default_rng(i).standard_normal(p.shape).astype(np.float32) * 0.2)
+    net = dist.DataParallel(net, micro_batches=4)
+    opt = optim.Adam(net.parameters(), lr=0.01)
+    opt = dist.shard(net, opt, stage=stage) if stage else opt
+    gm, held = autodiff.GradManager().attach(net.parameters()), 0
+    x, y = values(0, 8 * 64).reshape(8, 64), np.arange(8, dtype=np.int32) % 3
+    for _ in range(3):
+        for xb, yb in net.micro_batches(tg.Tensor(x), tg.Tensor(y)):
+            with gm, tg.amp.autocast(dtype=dtype):
+                loss = F.nn.cross_entropy(net(xb), yb)
+                held = max(held, sum(made.size * made.dtype.size for _, _, made in casting.made.values() if type(made._layout) is not Absent))
+                gm.backward(loss)
+        opt.step().clear_grad()
+    return [p.numpy().tobytes() for p in net.parameters()], held
 
 
 def collectives():

@@ -49,6 +49,7 @@ def test_under_autocast_every_mesh_has_the_bits_of_one_process():
     want, whole = jobs.meshed({"data": 1}, cast=True, steps=1)[:3], jobs.meshed({"data": 1}, steps=1)[:3]
     assert want[1] != whole[1]
     for dims, options in (({"pipe": 2, "model": 2}, {}), ({"data": 2, "model": 1}, {"stage": 3}), ({"data": 2, "model": 2}, {"traced": True}),
+                          (CUBE, {"stage": 3}),
                           ({"pipe": 2, "data": 2}, {"stage": 2, "memory_budget": "50KB"})):  # fmt: skip
         for *found, _ in _threads(dims, cast=True, steps=1, **options):
             assert tuple(found) == want, (dims, options)

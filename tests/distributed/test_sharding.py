@@ -44,6 +44,17 @@ def test_the_bits_are_those_of_one_process(alone, stage, ranks, samples):
         assert found == alone[samples]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_bits_under_autocast(again):
+    """Of layers that are called several times, too: they are cast once, and the addends of a gradient are added in the low dtype. At stage 3
+    the casts are not held from the forward to the backward."""
+    want, whole = jobs.cast_and_shared_out(0, again)
+    assert whole == 2 * (64 * 64 + 64 + 3 * 64 + 3)
+    for stage in (1, 2, 3):
+        for found, held in _threads(jobs.cast_and_shared_out, 2)(stage, again):
+            assert found == want and held == (0 if stage == 3 else whole), stage
+
+
 def test_processes_have_them_too_and_keep_what_the_paper_says():
     _mpi()
     want, scaled, traced = jobs.trained(steps=3), jobs.trained(scaler=True), jobs.trained(traced=True)

@@ -4,6 +4,7 @@ A *unit* is the parameters that one module has itself. Of each, flattened, proce
 
     forward of the module     bring: the shards of all processes, gathered; they go again behind it, from the tape too
     backward of the module    bring once more, where the gradient asks for the values
+    under autocast            what parameters were cast to goes with them, and is cast again where it is asked for
     its gradients are there   add: each process adds its pieces of all processes' gradients, in the order of the micro-batches
 
 While a unit is used, the one that came next the last time is brought already. Processes need not do the same at the same time, since a
@@ -18,13 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.dtype import DType
 from tengen.base.errors import DistributedError, TraceError, user_line
 from tengen.compiler.plans import Layout
 from tengen.distributed.data_parallel import DataParallel, Totals, nothing
 from tengen.functional.distributed import as_row, fold, packed, pieces, tensor_over_row
 from tengen.module import Module
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor, tracing
 from tengen.tensor.absent import Absent, bring, forget, let_go
+from tengen.tensor.casting import casting, casts
 from tengen.tensor.elsewhere import local, part_of
 from tengen.tensor.nodes import new_limit, walking
 from tengen.tensor.structure import flatten
@@ -54,6 +58,8 @@ class Unit:
         self.whole: list[Tensor] | None = None
         self.coming: Gathering | None = None
         self.users = self.version = 0
+        self._position = {id(p): i for i, p in enumerate(params)}
+        self._casts: dict[tuple[int, DType], Tensor] = {}  # made again of what was brought, while it is here
 
     def start(self) -> None:
         """Begins to bring the parameters."""
@@ -84,6 +90,17 @@ class Unit:
         self.whole = [tensor_over_row(packed(found[i::count]), local(p).shape) for i, p in enumerate(self.params)]
         for p, t in zip(self.params, self.whole):
             bring(local(p), t)
+        for (key, d), (data, node, made) in [*casting.made.items()]:
+            if data == (self.number, self.version) and key in self._position:  # a cast of these values, which counts again
+                casting.made[key, d] = self.params[self._position[key]]._data, node, made
+
+    def cast(self, index: int, d: DType) -> Tensor:
+        """A parameter that is here in another dtype, not on the tape."""
+        assert self.whole is not None
+        if (index, d) not in self._casts:
+            with casts(None, None, None):
+                self._casts[index, d] = REGISTRY["astype"](self.whole[index], d)
+        return self._casts[index, d]
 
     def take_changes(self) -> None:
         """A parameter that the program has given another value: the shard takes its piece of it."""
@@ -99,12 +116,36 @@ class Unit:
         self.take_changes()
         away = [fetch(self, i, self.version) for i in range(len(self.params))]
         brought = [] if self.whole is None else [t._data for t in self.whole]  # what the program has given a parameter stays on the tape
+        fetches = {id(m): f for m, f in zip(brought, away)} | self._let_casts_go(away)
         for p, f in zip(map(local, self.params), away):
             if type(p._layout) is not Absent:
                 p._layout = Layout(p.shape, p.dtype)  # of what comes back, where the program has given it a view
             let_go(p, f)
         self.whole = None
-        forget(outputs, since, {id(m): f for m, f in zip(brought, away)})
+        forget(outputs, since, fetches)
+
+    def _let_casts_go(self, away: list[Callable[[], Any]]) -> dict[int, Callable[[], Any]]:
+        """Lets what autocast has made of the parameters that were brought go with them. Returns what casts them again, by the identity of the
+        memory. A layer that is called once more uses the same cast: its place on the tape stays, where gradients are added."""
+
+        def again(i: int, d: DType) -> Callable[[], Any]:
+            def fetch() -> Any:
+                away[i]()
+                return self.cast(i, d)._data
+
+            return fetch
+
+        found = {id(t._data): again(i, d) for (i, d), t in self._casts.items()}
+        for (key, d), (data, node, made) in [*casting.made.items()]:
+            i = self._position.get(key)
+            if i is None or self.whole is None or data is not self.params[i]._data or local(self.params[i])._data is not self.whole[i]._data:
+                continue
+            if type((m := local(made))._layout) is not Absent:
+                found[id(m._data)] = again(i, d)
+                let_go(m, again(i, d))
+            casting.made[key, d] = (self.number, self.version), node, made
+        self._casts = {}
+        return found
 
 
 class Sharing:
