@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-for folder in ("../kernels", "../codegen"):
+for folder in ("..", "../kernels", "../codegen"):
     sys.path.append(str(Path(__file__).resolve().parent / folder))
 
 from programs import draw  # noqa: E402  (after the path is set)

@@ -47,6 +47,13 @@ LEAST_EXPONENT = {4: -88.0, 8: -709.2}
 # features (a piece's memory lies on a thread's stack); where they have more, two products around a softmax: other roundings.
 ATTENTION_MOST_FEATURES = 1024
 
+# ---- activations that a product rounds to integers ----------------------------------------------------------------------------
+
+# `contraction/grouped_integers.py`: the integer that the largest magnitude of a group becomes, and the least magnitude that it stands for,
+# whose quotients have full precision.
+LARGEST_ROUNDED = 127.0
+LEAST_ROUNDED = 2.0**-100
+
 # ---- Winograd's convolutions -------------------------------------------------------------------------------------------------
 
 # F(4, 3) interpolates at 0, +-p, +-q and infinity: these are p and q, about the most accurate of the dyadic choices. They are

@@ -19,6 +19,7 @@ from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.base.record import record
 from tengen.ir.types import Dim
 from tengen.loops.lang import Expr, as_int, unguarded
+from tengen.ops.attributes import LARGEST
 from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import broadcasts_to, index, index_put, indexed_shape, set_slice
@@ -112,7 +113,7 @@ def _range(key: Key, s: slice, d: Dim) -> None:
     else:
         start, stop, step = s.indices(d)
         size = len(range(start, stop, step))
-        step = step if size > 1 else 1
+        step = step if abs(step) <= LARGEST else 1  # beyond the axis, of which it takes an element at most
     key.starts.append(start if not (isinstance(size, int) and size == 0) else 0)
     key.sizes.append(size)
     key.steps.append(step)

@@ -19,6 +19,7 @@ from functools import reduce
 from operator import add
 
 from tengen.base.dtype import float32, int8, int16, int32, uint32
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.grouped_weights import Product
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
@@ -44,9 +45,7 @@ from tengen.loops.lang import (
     unary,
 )
 
-LARGEST = 127  # integer that a row's number becomes
-LEAST = 2.0**-100  # magnitude that 127 may stand for: its quotients have full precision
-HEADER = 2  # words before the integers of a row's group
+HEADER_WORDS = 2  # words before the integers of a row's group
 UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs
 
 
@@ -115,7 +114,7 @@ class _Integers(Product):
     def quantise(self) -> Array:
         """Launches a kernel that makes integers of the rows.
 
-        Result: int8 or int16, (rows, groups, HEADER words and a group's integers)
+        Result: int8 or int16, (rows, groups, HEADER_WORDS words and a group's integers)
 
         The first word of a group is what 1 of its integers stands for, a float32; the second what its totals begin with, int32: minus
         what is added to the integers of the matrix times the sum of the row's. Integers have the order in which `Dots.operands` have
@@ -123,7 +122,7 @@ class _Integers(Product):
         """
         lo, x, group, dots, terms = self.lo, self.x, self.group, self.dots, self.terms
         rows, groups = as_expr(product(self.lead)), cdiv(terms, group)
-        out = lo.temp(int8 if dots.size == 8 else int16, (rows, groups, HEADER * dots.elements + group))
+        out = lo.temp(int8 if dots.size == 8 else int16, (rows, groups, HEADER_WORDS * dots.elements + group))
         k = lo.kernel("quantise_rows")
         piece = k.split(rows * groups)
         row, g = k.let(piece // groups), k.let(piece % groups)
@@ -137,7 +136,7 @@ class _Integers(Product):
 
         vectors = [load(i) for i in range(0, group, LANES)]
         most = reduce(maximum, [unary("abs", v) for v in vectors])
-        step = k.let(maximum(fold("max", most), LEAST) / const(float(LARGEST), float32))
+        step = k.let(maximum(fold("max", most), numerics.LEAST_ROUNDED) / const(numerics.LARGEST_ROUNDED, float32))
         integers = [k.let(cast(unary("rint", v / splat(step)), int32)) for v in vectors]
         begin = fold("add", reduce(add, integers)) * const(-dots.added, int32)
         for i, word in enumerate((bitcast(step, uint32), bitcast(begin, uint32))):
@@ -147,7 +146,7 @@ class _Integers(Product):
         place = ramp() % self.in_a_word  # in its word, of each lane
         place = ramp() - place + place % dots.parts * dots.elements + place // dots.parts
         for i, q in enumerate(integers):
-            there = to + (HEADER * dots.elements + i * LANES)
+            there = to + (HEADER_WORDS * dots.elements + i * LANES)
             k.store(dst, there if dots.parts == 1 else place + there, cast(q, out.dtype))
         lo.launch(k)
         return out
@@ -172,7 +171,7 @@ class _Integers(Product):
         sums = [[k.var(start, name="total") for _ in range(self.wide)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
 
         def add_word(i: Index) -> None:
-            xs = [[splat(operand(here, HEADER + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
+            xs = [[splat(operand(here, HEADER_WORDS + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
             for v, word in enumerate(self.words(g * words + i)):
                 for x, weights in zip(xs, dots.operands(k, word)):
                     for row, line in zip(x, sums):
