@@ -47,8 +47,9 @@ def quantize_weights(
             network, a batch each.
         inplace: change the network; else a copy.
         activations: what linear layers multiply. "int8": each group of each input row is rounded to integers of 8 bits when a layer runs, and
-            products are exact integers: faster for one row and for many, with an error about as large as that of weights of 8 bits. The
-            group is then 16, 32, 64, 128 or 256. "float32": inputs as they are.
+            products are exact integers, with an error about as large as that of weights of 8 bits: faster for many rows and with weights of
+            4 bits; of 8 bits, one row of a small network costs as much. The group is then 16, 32, 64, 128 or 256. "float32": inputs as they
+            are.
 
     Errors: QuantizationError for other bits, groups, methods and activations, for weights with NaN or inf, and for "gptq" and "awq" without
         data or with data that do not fit; TypeError for what is no module
