@@ -4,8 +4,8 @@ Its functions compute as those of `tengen.functional` do and give Tensors, with 
 shapes do not depend on values. They take what the standard lets them take, and no more: `arrays/rules.py` has the table. Where the standard
 leaves a choice: the default dtypes are float32, complex64 and int64; arrays made of NumPy's keep their dtype; NaNs sort last.
 
-``//`` and `floor_divide` of infinities are those of Python, NumPy and PyTorch: ``inf // 1`` is NaN and ``1 // -inf`` is -1, where the
-standard asks for inf and -0.0, which none of these gives.
+``//`` and `floor_divide` of infinities are those of Python, NumPy and PyTorch: ``inf // 1`` is NaN and ``1 // -inf`` is -1, which the
+standard allows beside inf and -0.0.
 
 Source: https://data-apis.org/array-api/2024.12
 
