@@ -166,6 +166,20 @@ def test_of_processes_that_end_at_once_the_one_that_left_by_itself_is_lost(tmp_p
     assert mpiexec._exit_status(tmp_path, 1) == mpiexec.UNKNOWN
 
 
+def test_mpiexec_that_leaves_the_others_waiting_is_told_to_end_them(tmp_path, monkeypatch):
+    """It thinks well of a process that leaves with code 0, if it sees its end before its closed connection."""
+    monkeypatch.setattr(mpiexec, "GRACE", 0.1)
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    launcher, waits, left = subprocess.Popen(sleeps), subprocess.Popen(sleeps), subprocess.Popen([sys.executable, "-c", ""])
+    for rank, process in enumerate((waits, left)):
+        (tmp_path / f"pid-{rank}").write_text(str(process.pid))
+    assert mpiexec._first_lost(launcher.pid, tmp_path, 2) == [1]
+    assert launcher.wait() == -signal.SIGTERM
+    waits.kill()
+    for process in (waits, left):
+        process.wait()
+
+
 def test_ranks_of_other_environments_do_not_work_together(job):
     """Their bits would differ, or their programs. MPI's names of shared memory are gone when they end."""
     before = set(os.listdir("/dev/shm"))

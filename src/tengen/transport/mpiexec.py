@@ -7,6 +7,7 @@ program has ended itself, with the reason, and `waited-R` when another process d
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import select
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from pathlib import Path
 from tengen.base.errors import DistributedError
 
 JOB = "_TENGEN_JOB"  # the environment's name of the job's folder
+GRACE = 3.0  # seconds in which mpiexec ends the others by itself when one is lost; of one that leaves with code 0 it sometimes does not
 LOOK = 0.02  # seconds between two looks for processes that have begun, until all have
 
 PF_EXITING = 4  # of the flags in /proc/PID/stat
@@ -117,7 +120,7 @@ def _ranks(lost: Sequence[int]) -> str:
 
 def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     """Waits until the process of mpiexec has ended. Returns: the ranks whose processes were the first to end without a word; mpiexec ends
-    the others then. Several where they ended at once."""
+    the others then, or is told to. Several where they ended at once."""
     try:
         job = os.pidfd_open(pid)
     except OSError:  # a kernel, or a container, that has no such call
@@ -126,6 +129,7 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
     rank_of: dict[int, int] = {}
     poll.register(job, select.POLLIN)
     ended, silent, seen = False, list[int](), set[int]()
+    due = math.inf  # when mpiexec is told to end the others
     try:
         while True:
             gone = []
@@ -141,7 +145,8 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
                     gone.append(fd)
                 rank_of[fd] = rank
             at_once = gone or ended or (silent and not lost)
-            ready = [fd for fd, _ in poll.poll(0 if at_once else 1000 * LOOK if len(rank_of) < ranks else None)]
+            wait = 0 if at_once else LOOK if len(rank_of) < ranks else max(0.0, due - time.monotonic())
+            ready = [fd for fd, _ in poll.poll(None if wait == math.inf else math.ceil(1000 * wait))]
             over = {*gone, *ready} - {job}
             for fd in over:
                 if fd >= 0:
@@ -153,7 +158,11 @@ def _first_lost(pid: int, folder: Path, ranks: int) -> list[int]:
             seen |= over
             if len(silent) > 1 and not lost:  # one that has left by itself was not ended by mpiexec
                 silent = [rank for rank in silent if _exit_status(folder, rank) not in (None, UNKNOWN, signal.SIGKILL)] or silent
-            lost = lost or (sorted(silent) if known or ended else [])
+            if not lost and silent and (known or ended):
+                lost, due = sorted(silent), time.monotonic() + GRACE
+            if time.monotonic() >= due and not ended and job not in ready:
+                os.kill(pid, signal.SIGTERM)
+                due = math.inf
             if ended:
                 return lost
             ended = job in ready  # then once more, for what has begun and ended since the last look
