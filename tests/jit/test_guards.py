@@ -307,7 +307,7 @@ def test_a_library_in_a_folder_of_any_name_is_not_walked_through(tmp_path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     import own_of_test_guards as own
 
-    single, library = own.single_of_test_guards, own.library_of_test_guards
+    single, library = own.single_of_test_guards, own.library_of_test_guards  # modules that are read, and not guarded
     f = trace(lambda x: x * own.scale if single.counts and library.counts else x)
     for single.counts[0], library.counts[0], own.scale in ((1, 2, 2.0), (3, 4, 3.0), (5, 6, 3.0)):
         assert f(X).numpy().tobytes() == (X * own.scale).numpy().tobytes()

@@ -48,7 +48,8 @@ class Unit:
 
     Attributes: number: which one, in the order of the modules. name: for messages. params, shards: the whole parameters, and this process's
         pieces of them. whole: what was brought, while it is here. coming: what is being brought. users: how many calls of modules that
-        have begun use them. version: how often the values have changed.
+        have begun use them. version: how often the values have changed. While the parameters are away, (number, version) stands in their casts
+        (`Casting.made`) for the memory that was cast.
     """
 
     def __init__(self, number: int, name: str, params: list[Parameter], shards: list[Parameter], group: Group):
@@ -91,7 +92,7 @@ class Unit:
         for p, t in zip(self.params, self.whole):
             bring(local(p), t)
         for (key, d), (data, node, made) in [*casting.made.items()]:
-            if data == (self.number, self.version) and key in self._position:  # a cast of these values, which counts again
+            if type(data) is tuple and data == (self.number, self.version) and key in self._position:  # of these values
                 casting.made[key, d] = self.params[self._position[key]]._data, node, made
 
     def cast(self, index: int, d: DType) -> Tensor:
