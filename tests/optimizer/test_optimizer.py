@@ -9,6 +9,7 @@ import pytest
 from tengen import Parameter, Tensor, trace
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager
+from tengen.base.errors import TraceError
 from tengen.module import Linear
 
 
@@ -332,3 +333,60 @@ def test_a_tensor_as_the_rate(make, traced):
     assert found[0].tobytes() == found[1].tobytes()
     with pytest.raises(ValueError, match="lr=.* must be a finite number"):
         make([p], lr=Tensor([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("make", [lambda p: optim.Adam(p, lr=0.1), lambda p: optim.SGD(p, lr=0.1, momentum=0.9)])
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_parameter_that_takes_the_place_of_another(make, moved):
+    """Some rows of a parameter, as a parameter of its own: with its rows of the states, which a program moves, or with new ones."""
+    start, rows = np.float32([[1, 2], [3, 4], [5, 6]]), np.array([True, False, True])
+
+    def step(opt, p):
+        with GradManager().attach([p]) as gm:
+            gm.backward((p * p * 0.5).sum())
+        opt.step().clear_grad()
+
+    p = Parameter(start)
+    opt = make([p])
+    step(opt, p)
+    kept = Parameter(p.numpy()[rows])
+    group = opt.param_groups[0]
+    states = opt.state.get(group["params"][0])
+    if moved:
+        for name, t in states.items():
+            if t.shape:
+                states[name] = Tensor(t.numpy()[rows])
+        opt.state[kept] = states
+    del opt.state[p]
+    group["params"][0] = kept
+    step(opt, kept)
+    other = Parameter(start[rows] if moved else kept.numpy() * 0 + p.numpy()[rows])
+    alone = make([other])
+    for _ in range(1 + moved):
+        step(alone, other)
+    assert kept.numpy().tobytes() == other.numpy().tobytes() and list(opt.state) == [kept] and p not in opt.state
+    assert opt.state_dict()["state"].keys() == {0}
+
+
+def test_a_new_parameter_in_a_group_and_a_traced_step():
+    p, q = Parameter(np.float32([1, 2])), Parameter(np.float32([3, 4]))
+    opt = optim.Adam([p], lr=0.1)
+
+    @trace
+    def step():
+        w = opt.param_groups[0]["params"][0]
+        with GradManager().attach([w]) as gm:
+            gm.backward((w * w).sum())
+        opt.step().clear_grad()
+
+    step()
+    opt.param_groups[0]["params"][0] = q
+    with pytest.raises(TraceError, match=r"\[2\] was put into its group and has no states yet"):
+        step()
+    opt.state[q] = {name: Tensor(t.numpy() * 0) for name, t in opt.state[p].items()}
+    step()
+    step()
+    assert opt.state[q]["step"].item() == 2 and opt.state[p]["step"].item() == 1
+    opt.state[q] = {name: Tensor(t.numpy() * 0) for name, t in opt.state[p].items()}  # a recording of the old ones is not run
+    step()
+    assert opt.state[q]["step"].item() == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,10 +18,11 @@ from tengen.autodiff.manager import attached_elsewhere
 from tengen.base.arguments import Checked
 from tengen.base.changes import Watched, WatchedDict, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, complex128, float32, float64, promote
-from tengen.base.errors import UsageWarning, warn_once
+from tengen.base.errors import TraceError, UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
+from tengen.optimizer.states import AnyStates, States
 from tengen.tensor import Parameter, Tensor, tensor_over, tracing
 from tengen.tensor.elsewhere import Placed
 from tengen.tensor.hooks import HookHandle, put
@@ -134,7 +135,7 @@ class Optimizer(Checked, Watched):
     Errors: TypeError for arguments that it does not have; ValueError for no parameters
     """
 
-    unread = frozenset({"defaults", "_state", "_manager"})
+    unread = frozenset({"defaults", "_manager"})
     elementwise = True
     takes_any_setting = False  # whether groups may have settings of any name and value: the update is a program's own
 
@@ -147,7 +148,7 @@ class Optimizer(Checked, Watched):
             refuse(self, "differentiable=True: an update is not differentiated")
         self.defaults = {**defaults, "maximize": bool(how.get("maximize"))} if how else defaults
         self.param_groups: list[ParamGroup] = WatchedList()
-        self._state: dict[int, dict[str, Tensor]] = {}
+        self._state = AnyStates() if self.takes_any_setting else States()
         self._manager: GradManager | None = None
         self._pre_hooks: dict[int, Callable] = WatchedDict()
         self._post_hooks: dict[int, Callable] = WatchedDict()
@@ -159,10 +160,10 @@ class Optimizer(Checked, Watched):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy and a pickle hold: states beside their parameters, which are other objects there."""
-        return vars(self) | {"_state": [(p, self._state[id(p)]) for p, _ in self._params()], "_manager": None}
+        return vars(self) | {"_manager": None}
 
     def __setstate__(self, found: dict[str, Any]) -> None:
-        self.__dict__.update(found, _state={id(p): state for p, state in found["_state"]})
+        self.__dict__.update(found)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("defaults", ()):
@@ -194,10 +195,11 @@ class Optimizer(Checked, Watched):
         if any(map(_named, given)) and not all(map(_named, given)):
             raise ValueError(f"{type(self).__name__} got parameters with names and without; help: net.named_parameters(), or net.parameters()")
         own: set[int] = set()
+        others = {id(p) for p, _ in self._params()}
         for p in params:
             if not isinstance(p, Parameter) and (not isinstance(p, Tensor) or leaf_of(p) is None):
                 raise TypeError(f"an optimizer updates Parameters, got a {type(p).__name__}")
-            if id(p) in self._state:
+            if id(p) in others:
                 raise ValueError("a parameter is in two groups")
             if id(p) in own:
                 raise ValueError(f"a parameter of shape {p.shape} is given twice; help: module.parameters() gives each once")
@@ -214,7 +216,7 @@ class Optimizer(Checked, Watched):
         group = ParamGroup(values, self.takes_any_setting or any(name not in known for name in values))
         self.param_groups.append(group)
         for p in params:
-            self._state[id(p)] = self._create_state(as_real(p), group)
+            self._states_of(p, group)
 
     def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
@@ -242,7 +244,7 @@ class Optimizer(Checked, Watched):
                 grad = p.grad
                 if grad is not None:
                     grad = grad.detach()
-                    self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
+                    self._step(p, -grad if group.get("maximize") else grad, self._states_of(p, group), group)
                     updated = True
         if not updated:
             self._nothing_to_do()
@@ -251,9 +253,28 @@ class Optimizer(Checked, Watched):
         return self if closure is None else loss
 
     @property
-    def state(self) -> dict[Tensor, dict[str, Tensor]]:
-        """The states of each parameter by name, as PyTorch has them: ``opt.state[p]["exp_avg"]``."""
-        return {p: self._state[id(p)] for p, _ in self._params()}
+    def state(self) -> MutableMapping[Any, dict[str, Any]]:
+        """The states of each parameter by name, as PyTorch has them: ``opt.state[p]["exp_avg"]``. A program that puts another parameter
+        into a group may give it states; without them the next step makes new ones."""
+        return self._state
+
+    @state.setter
+    def state(self, states: Mapping[Any, dict[str, Any]]) -> None:
+        self._state = AnyStates() if self.takes_any_setting else States()
+        self._state.update(states)
+
+    def _states_of(self, p: Tensor, group: ParamGroup) -> dict[str, Tensor]:
+        """The states of a parameter, new ones for one that has been put into its group since."""
+        if p in self._state or self.takes_any_setting:  # a program's own optimizer makes what it keeps in its steps
+            return self._state.get(p, {})
+        made = self._create_state(as_real(p), group)
+        if made and tracing.recorder is not None:
+            raise TraceError(
+                f"{type(self).__name__}.step(): the parameter {p.name or ''}{list(p.shape)} was put into its group and has no states yet, "
+                "which a traced step cannot make; help: opt.add_param_group({'params': [p]}) makes them"
+            )
+        self._state[p] = made
+        return self._state[p]
 
     def register_step_pre_hook(self, hook: Callable[[Any, tuple, dict], Any]) -> HookHandle:
         """Calls hook(optimizer, args, kwargs) before each step, with the step's arguments."""
@@ -359,8 +380,8 @@ class Optimizer(Checked, Watched):
         """
         for i, group in enumerate(self.param_groups):
             yield "lr" if len(self.param_groups) == 1 else f"lr{i}", group.lr
-        for i, (p, _) in enumerate(self._params()):
-            for kind, t in self._state[id(p)].items():
+        for i, (p, group) in enumerate(self._params()):
+            for kind, t in self._states_of(p, group).items():
                 yield f"{names.get(id(p)) or p.name or f'param{i}'}.{kind}", t
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
@@ -372,14 +393,14 @@ class Optimizer(Checked, Watched):
         return self._states_as(Tensor.numpy)
 
     def _states_as(self, form: Callable[[Tensor], Any]) -> dict[str, Any]:
-        numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
+        numbers = {id(p): i for i, (p, group) in enumerate(self._params())}
         groups = [
             {k: v.item() if k == "lr" and isinstance(v, Tensor) else v for k, v in g.items() if k != "params"}
             | {"params": [numbers[id(p)] for p in g["params"]]}
             for g in self.param_groups
         ]
         value = lambda t: form(t) if isinstance(t, Tensor) else t
-        state = {i: {k: value(t) for k, t in self._state[key].items()} for key, i in numbers.items()}
+        state = {i: {k: value(t) for k, t in self._states_of(p, group).items()} for i, (p, group) in enumerate(self._params())}
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -391,16 +412,17 @@ class Optimizer(Checked, Watched):
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
         values: list[tuple[Tensor, np.ndarray]] = []
-        others: dict[int, dict[str, Tensor]] = {}  # states that saved settings add or take away: a momentum, say
+        others: list[tuple[Tensor, dict[str, Tensor]]] = []  # states that saved settings add or take away: a momentum, say
         for group, saved in zip(self.param_groups, state["param_groups"]):
             if len(saved["params"]) != len(group["params"]):
                 raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
             for p, i in zip(group["params"], saved["params"]):
-                mine = self._state[id(p)]
+                mine = self._states_of(p, group)
                 theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
                 if mine.keys() != theirs.keys():
                     settings = {k: v for k, v in saved.items() if k != "params"}
-                    mine = others[id(p)] = self._create_state(as_real(p), ParamGroup(group | settings))
+                    mine = self._create_state(as_real(p), ParamGroup(group | settings))
+                    others.append((p, mine))
                 if mine.keys() != theirs.keys():
                     raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
                 for k, t in mine.items():
@@ -410,7 +432,8 @@ class Optimizer(Checked, Watched):
                     values.append((t, a.reshape(t.shape)))
         for group, saved in zip(self.param_groups, state["param_groups"]):
             group.update({k: v for k, v in saved.items() if k != "params"})
-        self._state.update(others)
+        for p, mine in others:
+            self._state[p] = mine
         for t, a in values:
             t._reset(Tensor(a))
 
