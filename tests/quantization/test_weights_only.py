@@ -12,14 +12,9 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, amp, load_graph, trace
 from tengen.autodiff import GradManager
-from tengen.base.dtype import float32, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
-from tengen.codegen.targets import Target
 from tengen.deploy.compile import compile_model
 from tengen.deploy.run import run_artifact
-from tengen.kernels.contraction.grouped_integers import grouped_integers
-from tengen.kernels.lowering import Array, Lowering, contiguous_strides
-from tengen.loops.lang import as_int
 from tengen.models import GPT
 from tengen.module.quantized.weights import LIMITS, GroupedWeight, WeightOnlyEmbedding, WeightOnlyLinear
 from tengen.quantization import QuantizationError, quantize_weights
@@ -357,13 +352,3 @@ def test_rows_that_several_layers_read_are_rounded_once():
     assert [n for name, n in calls.items() if "quantise_rows" in name] == [1]
     assert sum(n for name, n in calls.items() if "linear_grouped" in name) == 2
     assert [y.numpy().tobytes() for y in got] == [layer(x).numpy().tobytes() for layer in net]
-
-
-@pytest.mark.parametrize("rows, pieces", [(1, 1), (40, 8)])
-def test_rounding_a_row_is_one_piece(rows, pieces):
-    """Which no other thread is woken for: sharing it would take longer than it does."""
-    lo = Lowering(Target.host())
-    shapes = [(rows, 3072), (1, 3072 // 8, 64, 4), (1, 96, 64), (rows, 64)]
-    arrays = [Array(str(i), d, s, contiguous_strides(s)) for i, (d, s) in enumerate(zip((float32, uint8, float32, float32), shapes))]
-    grouped_integers(lo, *arrays, 4, 32)
-    assert [as_int(launch.kernel.pieces) for launch in lo.launches if launch.kernel.name == "quantise_rows"] == [pieces]

@@ -4,7 +4,7 @@
     for each piece = (some rows, tile of columns):
         for group:
             total[row][v] = begin[row, group]                  # makes up for what was added to the integers of the matrix
-            for word of the group:                             # four products in each lane
+            for word of the group:                             # four products in each lane, or by `dot2h` twice two, first added in int16
                 total[row][v] += dot(integers[word, vector v], codes[row, word])
             acc[row][v] += float32(total[row][v]) (steps[row, group] scale[group, vector v])
         out[row, v] = acc[row][v]
@@ -35,6 +35,7 @@ from tengen.loops.lang import (
     cast,
     cdiv,
     const,
+    dot2h,
     dot2i,
     dot4i,
     dot4u,
@@ -86,12 +87,12 @@ class Dots:
 
     def add(self, total: Expr, weights: Expr, x: Expr) -> Expr:
         """The total plus the products of two operands."""
-        return {"dot4u": dot4u, "dot4i": dot4i, "dot2i": dot2i}[self.op](total, weights, x)
+        return {"dot4u": dot4u, "dot4i": dot4i, "dot2h": dot2h, "dot2i": dot2i}[self.op](total, weights, x)
 
 
 def _dots(target: Machine | None, bits: int) -> Dots:
     """By the instructions that a target has."""
-    four = [op for op in ("dot4i", "dot4u") if target is None or target.computes(op)]
+    four = [op for op in ("dot4i", "dot4u", *(["dot2h"] if bits < 8 else [])) if target is None or target.computes(op)]
     return Dots(four[0], 8, bits) if four else Dots("dot2i", 16, bits)
 
 
@@ -185,7 +186,7 @@ class _Integers(Product):
             for start in (splat(bitcast(operand(here, 1), int32)) for here in at)
         ]
 
-        def add_word(i: Index) -> None:
+        def add_word(i: Index, sums: list) -> None:
             xs = [[splat(operand(here, HEADER_WORDS + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
             for v, word in enumerate(self.words(g * words + i)):
                 for x, weights in zip(xs, dots.operands(k, word)):
@@ -193,6 +194,12 @@ class _Integers(Product):
                         line[v].set(dots.add(line[v].value, weights, row))
 
         with k.loop(0, words, min(words, UNROLLED_WORDS), name="word") as first:
+            # Of UNROLLED_WORDS words, sums fit in int16: at most 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits.
+            some = [[k.var(const(0, uint32, LANES), name="pairs") for _ in line] for line in sums] if dots.op == "dot2h" else sums
             for i in range(min(words, UNROLLED_WORDS)):
-                add_word(first + i)
+                add_word(first + i, some)
+            ones = const(1 << 16 | 1, uint32, LANES)  # two int16
+            for line, pairs in zip(sums, some) if dots.op == "dot2h" else ():
+                for total, pair in zip(line, pairs):
+                    total.set(dot2i(total.value, pair.value, ones))
         return sums
