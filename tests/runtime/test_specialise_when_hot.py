@@ -51,6 +51,19 @@ def test_the_bits_stay(programs, call, shapes):
     assert len(programs) == known
 
 
+@pytest.mark.parametrize("images", [1, 2])
+def test_the_stride_of_an_axis_of_one_element_says_nothing(programs, monkeypatch, images):
+    """A program that knows that steps are whole reads blocks, and its one image has another stride than the pattern's result."""
+    made, specialise = [], plans.specialise_when_hot
+    monkeypatch.setattr(plans, "specialise_when_hot", lambda plan, *more: made.append((plan.call, specialise(plan, *more))) or made[-1][1])
+    x = Tensor(np.arange(images * 8 * 12 * 3, dtype="u1").reshape(images, 8, 12, 3))
+    first = F.vision.resize(x, (4, 6), "NHWC")
+    ((of_the_pattern, plan),) = made
+    assert special(programs) == [False, True] and plan.layouts == (first._layout,)
+    assert plan.call is not of_the_pattern
+    assert F.vision.resize(x, (4, 6), "NHWC").numpy().tobytes() == first.numpy().tobytes()
+
+
 def test_other_numbers_have_the_program_of_the_pattern(programs):
     F.matmul(noise(19, 33), noise(33, 21))
     assert special(programs) == [False, True]
