@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tengen import Parameter, Tensor, trace
+from tengen import Parameter, Tensor, amp, trace
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager
 from tengen.base.errors import TraceError
@@ -390,3 +390,71 @@ def test_a_new_parameter_in_a_group_and_a_traced_step():
     opt.state[q] = {name: Tensor(t.numpy() * 0) for name, t in opt.state[p].items()}  # a recording of the old ones is not run
     step()
     assert opt.state[q]["step"].item() == 1
+
+
+class Scaled(optim.Optimizer):
+    """A program's own optimizer as MegEngine's programs write it."""
+
+    def __init__(self, params, lr, alpha=0.9):
+        super().__init__(params, dict(lr=lr, weight_decay=0.0, alpha=alpha))
+
+    def _create_state(self, param_group):
+        for p in param_group["params"]:
+            self._add_state(p, "square_avg")
+            self._add_state(p, "step", initializer=0.0)
+
+    def _updates(self, param_group):
+        lr, alpha = param_group["lr"], param_group["alpha"]
+        for p in param_group["params"]:
+            if p.grad is None:
+                continue
+            states = self._state[p]
+            states["step"] += 1.0
+            s = states["square_avg"]
+            s *= alpha
+            s += (1 - alpha) * p.grad * p.grad
+            p -= lr * p.grad / (s / (1 - alpha ** states["step"])) ** 0.5
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_optimizer_of_ones_own_in_megengines_way(traced):
+    p, q, unused = Parameter(np.float32([1, -2])), Parameter(np.float32(3)), Parameter(np.float32([5]))
+    opt = Scaled([{"params": [p, unused]}, {"params": [q], "lr": 0.5}], lr=0.1)
+    gm = GradManager().attach([p, q])
+
+    def step():
+        with gm:
+            gm.backward((p * p).sum() + q * q)
+        opt.step().clear_grad()
+
+    step = trace(step) if traced else step
+    x, s, lr = np.array([1.0, -2.0, 3.0]), 0.0, np.array([0.1, 0.1, 0.5])
+    for i in range(1, 4):
+        step()
+        s = 0.9 * s + 0.1 * (2 * x) ** 2
+        x = x - lr * 2 * x / np.sqrt(s / (1 - 0.9**i))
+    np.testing.assert_allclose([*p.tolist(), q.item()], x, rtol=2e-6)
+    assert unused.tolist() == [5.0] and opt.state[q]["step"].item() == 3
+    other = Scaled([{"params": [p, unused]}, {"params": [q]}], lr=1.0)
+    other.load_state_dict(opt.state_dict())
+    assert other.param_groups[1]["lr"] == 0.5 and other.state[p]["square_avg"].tolist() == opt.state[p]["square_avg"].tolist()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_gradients_that_overflow_leave_what_such_an_optimizer_updates(traced):
+    p = Parameter(np.float32([1, -2]))
+    opt, gm, scaler = Scaled([p], lr=0.1), GradManager().attach([p]), amp.GradScaler(init_scale=2.0)
+
+    def step(x):
+        with gm:
+            scaler.backward(gm, (p * x).sum())
+        opt.step().clear_grad()
+
+    step = trace(step) if traced else step
+    step(Tensor([1.0, 2.0]))
+    kept = p.numpy().copy(), opt.state[p]["square_avg"].numpy().copy(), opt.state[p]["step"].item()
+    step(Tensor([1.0, np.inf]))
+    states = opt.state[p]
+    assert (p.numpy() == kept[0]).all() and (states["square_avg"].numpy() == kept[1]).all() and states["step"].item() == 1 == kept[2]
+    step(Tensor([1.0, 2.0]))
+    assert (p.numpy() != kept[0]).all() and opt.state[p]["step"].item() == 2

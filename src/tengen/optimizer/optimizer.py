@@ -6,9 +6,10 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 from __future__ import annotations
 
 import difflib
+import functools
 import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -124,7 +125,8 @@ def _state_of(value: float, d: DType) -> Tensor:
 
 class Optimizer(Checked, Watched):
     """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
-    and states as pairs of floats, (..., 2).
+    and states as pairs of floats, (..., 2). Or, as in MegEngine, `_create_state(param_group)`, which calls `_add_state`, and
+    `_updates(param_group)`, which updates all parameters of a group that have a gradient.
 
     Args:
         params: parameters, pairs of a name and a parameter (`named_parameters()`), or dicts with "params" and hyperparameters of their own.
@@ -137,6 +139,7 @@ class Optimizer(Checked, Watched):
 
     unread = frozenset({"defaults", "_manager"})
     elementwise = True
+    _updates: Callable[..., None] | None = None
     takes_any_setting = False  # whether groups may have settings of any name and value: the update is a program's own
 
     def __init__(self, params, defaults: dict, how: Mapping[str, Any] | None = None):
@@ -215,14 +218,23 @@ class Optimizer(Checked, Watched):
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
         group = ParamGroup(values, self.takes_any_setting or any(name not in known for name in values))
         self.param_groups.append(group)
-        for p in params:
-            self._states_of(p, group)
+        if self._updates:
+            self._create_state(group)
+        else:
+            for p in params:
+                self._states_of(p, group)
 
-    def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
+    def _create_state(self, *of: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
 
     def _update(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
         raise NotImplementedError(f"{type(self).__name__} needs _update()")
+
+    def _add_state(self, param: Tensor, state_name: str, initializer: Any = None) -> None:
+        """MegEngine's: what `_updates` finds as ``self._state[param][state_name]``: zeros of the parameter's shape and dtype, or the number
+        or array that is given, in float32."""
+        first = REGISTRY["zeros_like"](param.detach()) if initializer is None else Tensor(initializer, dtype=float32)
+        self._state.setdefault(param, WatchedDict())[state_name] = first
 
     def _params(self) -> Iterable[tuple[Parameter, ParamGroup]]:
         return ((p, g) for g in self.param_groups for p in g["params"])
@@ -240,12 +252,15 @@ class Optimizer(Checked, Watched):
             hook(self, () if closure is None else (closure,), {})
         loss, updated = None if closure is None else closure(), False
         with no_grad():
-            for p, group in self._params():
-                grad = p.grad
-                if grad is not None:
-                    grad = grad.detach()
-                    self._step(p, -grad if group.get("maximize") else grad, self._states_of(p, group), group)
-                    updated = True
+            for group in self.param_groups:
+                updating = [p for p in group["params"] if p.grad is not None]
+                if updating and self._updates:
+                    self._unless_overflowed(updating, functools.partial(self._updates, group))
+                for p in () if self._updates else updating:
+                    grad = -p.grad.detach() if group.get("maximize") else p.grad.detach()
+                    states = self._states_of(p, group)
+                    self._unless_overflowed([p], functools.partial(self._update_real, p, grad, states, group))
+                updated = updated or bool(updating)
         if not updated:
             self._nothing_to_do()
         for hook in self._post_hooks.values():
@@ -265,7 +280,7 @@ class Optimizer(Checked, Watched):
 
     def _states_of(self, p: Tensor, group: ParamGroup) -> dict[str, Tensor]:
         """The states of a parameter, new ones for one that has been put into its group since."""
-        if p in self._state or self.takes_any_setting:  # a program's own optimizer makes what it keeps in its steps
+        if p in self._state or self.takes_any_setting or self._updates:  # a program's own optimizer makes what it keeps
             return self._state.get(p, {})
         made = self._create_state(as_real(p), group)
         if made and tracing.recorder is not None:
@@ -292,16 +307,17 @@ class Optimizer(Checked, Watched):
             UsageWarning,
         )
 
-    def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
-        """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
-        skip = getattr(p, "overflow", None)  # which a leaf that is no Parameter may lack
+    def _unless_overflowed(self, params: Sequence[Tensor], update: Callable[[], None]) -> None:
+        """Updates parameters, unless a gradient of theirs overflowed. A trace cannot decide, and selects between old and new."""
+        flags = {id(p.overflow): p.overflow for p in params if getattr(p, "overflow", None) is not None}  # no Parameter may lack it
+        skip = functools.reduce(REGISTRY["logical_or"], flags.values()) if flags else None
         if skip is None or tracing.recorder is None:
             if skip is None or not skip.item():
-                self._update_real(p, grad, state, group)
+                update()
             return
-        mine = [p, *state.values()]
+        mine = [t for p in params for t in (p, *self._state.get(p, {}).values())]
         before = [t.detach() for t in mine]
-        self._update_real(p, grad, state, group)
+        update()
         for t, old in zip(mine, before):
             t._reset(REGISTRY["where"](skip, old, t.detach()))
 
