@@ -1,4 +1,5 @@
-"""Python side effects that a trace would lose: which kept values are warned of, with what words, and which are not."""
+"""Tensors that a traced function keeps outside of it. Where a program is asked for (symbolic=True) they are warned of, with what words, and
+which are not; else the function is run in parts, and they have the values of eager calls."""
 
 import gc
 import re
@@ -30,10 +31,10 @@ class Slots:
 
 
 def told(function, *args):
-    """What recording it warns of: (message, line)."""
+    """What recording it as one program warns of: (message, line)."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        trace(function)(Tensor(X), *args)
+        trace(function, symbolic=True)(Tensor(X), *args)
     assert all(w.category is TraceWarning for w in found)
     return [(str(w.message), w.lineno) for w in found]
 
@@ -134,6 +135,86 @@ def test_what_is_kept(make):
     assert [m.partition(" (")[0] for m, _ in found] == ["the trace kept the result of mul"]
 
 
+def in_a_cache_that_grows(kept):
+    box = Box()
+    box.h = None
+
+    def f(x):
+        box.h = x if box.h is None else F.concat([box.h, x])
+        return box.h.sum(0)
+
+    kept.append(box)
+    return f
+
+
+def in_a_mean_that_moves(kept):
+    net = M.Linear(3, 2)
+    net.mean = Tensor(np.zeros(3, "float32"))
+    kept.append(net)
+
+    def f(x):
+        net.mean = 0.9 * net.mean + 0.1 * x.mean(0)
+        return x - net.mean
+
+    return f
+
+
+@pytest.mark.parametrize("make", [
+    in_a_list, in_nested_holders, as_an_attribute, as_a_slot, of_a_module, in_a_closure_that_lives, in_an_object_of_the_result,
+    in_a_cache_that_grows, in_a_mean_that_moves,
+])  # fmt: skip
+def test_by_default_what_is_kept_has_the_values_of_eager_calls(make):
+    def run(traced):
+        kept: list = []
+        f, out = make(kept), []
+        f = trace(f) if traced else f
+        for i in range(3):
+            y = f(Tensor(X + i))
+            out.append(y.h if isinstance(y, Box) else y)
+        return [_told(x) for x in [*out, *kept]]
+
+    assert run(True) == run(False)
+
+
+def _told(x):
+    if isinstance(x, Tensor):
+        return x.tolist()
+    if isinstance(x, Slots):
+        return x.h.tolist()
+    if isinstance(x, dict | tuple):
+        return [_told(y) for y in (x.values() if isinstance(x, dict) else x)]
+    if isinstance(x, M.Module):
+        return _told(getattr(x, "last", None) if hasattr(x, "last") else x.mean)
+    if callable(x):
+        return x().tolist()
+    return None if x is None else x.h.tolist()
+
+
+def test_a_program_stays_one_where_nothing_is_kept():
+    """Results, gradients, states written in place, and what dies with the call, are nothing that is kept."""
+    net, seen = M.Sequential(M.Linear(3, 4), M.BatchNorm1d(4), M.Linear(4, 2)), []
+    gm, opt = GradManager().attach(net.parameters()), Adam(net.parameters(), lr=0.1)
+
+    @trace
+    def step(x):
+        with gm:
+            ring = [h := net(x)]
+            ring.append(ring)
+            loss = (h * h).mean()
+            gm.backward(loss)
+        opt.step().clear_grad()
+        seen.append(x.shape)
+        return {"loss": loss, "h": [h]}
+
+    for _ in range(3):
+        step(Tensor(X))
+    assert len(step.stats()) == 1 and not step.stats().parts and seen == [(4, 3)]
+    forward = trace(net)
+    with gm:
+        gm.backward(forward(Tensor(X)).sum())
+    assert len(forward.stats()) == 1 and not forward.stats().parts
+
+
 def test_once_for_each_place():
     kept = []
 
@@ -161,7 +242,7 @@ def test_an_argument_and_a_constant():
 
 def test_every_recording_tells_and_a_run_does_not():
     kept = []
-    f = trace(lambda x: kept.append(x * 2))
+    f = trace(lambda x: kept.append(x * 2), symbolic=True)
     for n in (2, 3):
         with pytest.warns(TraceWarning):
             f(Tensor([1.0] * n))
@@ -170,7 +251,7 @@ def test_every_recording_tells_and_a_run_does_not():
 
 def test_as_an_error_nothing_is_recorded():
     kept = []
-    f = trace(lambda x: kept.append(x * 2))
+    f = trace(lambda x: kept.append(x * 2), symbolic=True)
     for _ in range(2):
         with pytest.raises(TraceWarning):
             f(Tensor([1.0]))

@@ -1,5 +1,6 @@
-"""What a trace cannot see, and what the traced function changes by itself: which of it is warned of, once, with which words and
-line; and that neither leads to one recording after the other."""
+"""What a trace cannot see, and what the traced function changes by itself. Where one program is asked for (symbolic=True): which of it is
+warned of, once, with which words and line; and that neither leads to one recording after the other. By default: that the function is run in
+parts, with the results of eager calls."""
 
 import contextlib
 import dataclasses
@@ -47,7 +48,7 @@ def told(f, *args):
     """What recording warns of: (message, line from the function's first)."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        run = trace(f)
+        run = trace(f, symbolic=True)
         for _ in range(2):
             run(X, *args)
         run(X[:2], *args)  # another recording

@@ -179,6 +179,7 @@ class Watch:
     def __init__(self, function: Any, objects: Sequence[Any], told: set[str]):
         self.function, self.objects, self.told = function, objects, told
         self.observer = Observer()
+        self._found: tuple[Reads, object, Reach] | None = None
 
     def __enter__(self) -> Watch:
         code = Code(None)
@@ -199,13 +200,18 @@ class Watch:
 
     def guards(self, captured: Sequence[Tensor], numbers: set[int]) -> Guards:
         """The guards of the recording that was made, after the warnings of what they cannot see."""
-        executed = self.observer.executed
-        reads = Reads(self.function, self.objects, self._code if executed is None else Code(executed), captured, numbers)
-        now, there = changes.last, reads.walk()
-        if skip := self._written(there):
+        reads, now, there = self._walked(captured, numbers)
+        skip, written = self._written(there)
+        for path, name in written:
+            self._warn_of_write(path, name)
+        if skip:
             reads.skip = skip
             now, there = changes.last, reads.walk()
-        self._warn_of_chance()
+        for what, where in self._chances():
+            self._warn(
+                where or what, f"{what} is read inside a trace: it is recorded as it is now, and stays so in all runs; help: "
+                "use tengen.random, or pass it as a Tensor argument", where or None,
+            )  # fmt: skip
         for name, where in self.observer.entered:
             self._warn(
                 f"with {name}", f"the context manager {name} is entered inside a trace: what it does happens when the function is recorded, "
@@ -213,14 +219,33 @@ class Watch:
             )  # fmt: skip
         for path, name, what in there.opaque:
             self._warn_of_contents(path, name, what)
-        del self._before, self._states
+        del self._before, self._states, self._found
         return Guards(reads, now, there)
 
+    def _walked(self, captured: Sequence[Tensor], numbers: set[int]) -> tuple[Reads, object, Reach]:
+        """(what the function read, the last change before it was looked at, what was found): as it is now, which at the end of a recording
+        is what it was when `effect` looked."""
+        if self._found is not None and self._found[1] is changes.last:
+            before = [t() for t in self._found[0].captured]
+            if len(before) == len(captured) and all(map(is_, before, captured)):
+                return self._found
+        executed = self.observer.executed
+        reads = Reads(self.function, self.objects, self._code if executed is None else Code(executed), captured, numbers)
+        self._found = reads, changes.last, reads.walk()
+        return self._found
+
     # -- what the function changes by itself ------------------------------------------------------------------------------
-    def _written(self, there: Reach) -> set[str]:
-        """Paths of variables that the function changed while it was recorded. They are not guarded: each recording would make
-        the guards of the others fail."""
-        skip = set()
+    def effect(self, captured: Sequence[Tensor], numbers: set[int]) -> str | None:
+        """The line of the function, which has just been recorded, that runs of its program would not repeat: where it changes a variable by
+        itself, or reads a random number of Python's or NumPy's. None: there is none."""
+        for path, name in self._written(self._walked(captured, numbers)[2])[1]:
+            return self._line_of(name) or path
+        return next((where or what for what, where in self._chances()), None)
+
+    def _written(self, there: Reach) -> tuple[set[str], list[tuple[str, str]]]:
+        """Paths of variables that the function changed while it was recorded, which are not guarded: each recording would make the guards of
+        the others fail. And paths and names of those whose changes are lost."""
+        skip, lost = set(), []
         for key, x in there.values.items():
             if is_a(x, Tensor) and is_a(x._data, Value):
                 skip.add(there.paths[key])  # `leaks.py` tells of it
@@ -229,21 +254,25 @@ class Watch:
             if was is None or _same(was, x):
                 continue  # what was None is made once and kept
             skip.add(there.paths[key])
-            self._warn_of_write(there.paths[key], key[1])
+            lost.append((there.paths[key], key[1]))
         for at, (path, name, keys, elements) in there.elements.items():
             _, _, was_keys, was = self._before.elements.get(at, (path, name, keys, elements))
             if _all_same([*was_keys, *was], [*keys, *elements]):
                 continue
             skip.add(path)
             if not _only_objects_came(was, elements) and any(use.then not in _GROWING for use, _ in self._uses(name)):
-                self._warn_of_write(path, name)
-        return skip
+                lost.append((path, name))
+        return skip, lost
 
     def _uses(self, name: str, stored: bool = False) -> list[tuple[Use, str]]:
         return list(lines(self.observer.executed or (), name, stored))
 
+    def _line_of(self, name: str) -> str | None:
+        """Where a variable is set, or else read."""
+        return next((w for _, w in [*self._uses(name, True), *self._uses(name)]), None)
+
     def _warn_of_write(self, path: str, name: str) -> None:
-        where = next((w for _, w in [*self._uses(name, True), *self._uses(name)]), None)
+        where = self._line_of(name)
         self._warn(
             path, f"{path} is changed by the traced function: that happens when it is recorded, and not in runs of its program; "
             "help: keep what changes in a Tensor, or change it outside of the trace", where,
@@ -260,7 +289,8 @@ class Watch:
             "make it a Tensor, which each run reads anew, pass it as an argument, or bind another one", where,
         )  # fmt: skip
 
-    def _warn_of_chance(self) -> None:
+    def _chances(self) -> list[tuple[str, str]]:
+        """What was read that differs in each run: (what it is, the line)."""
         found = list(self.observer.calls)
         seen = any("random" in what for what, _ in found)
         now = _global_states()
@@ -271,11 +301,7 @@ class Watch:
         for name, x, was in self._states:
             if _differ(was, _state(x)) and not (is_a(x, random.Random) and seen):
                 found.append((f"a random number of {name}", next((w for _, w in self._uses(name)), "")))
-        for what, where in found:
-            self._warn(
-                where or what, f"{what} is read inside a trace: it is recorded as it is now, and stays so in all runs; help: "
-                "use tengen.random, or pass it as a Tensor argument", where or None,
-            )  # fmt: skip
+        return found
 
     def _warn(self, key: str, text: str, where: str | None) -> None:
         """Warns, once for each key and trace."""

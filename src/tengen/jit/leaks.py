@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
@@ -19,17 +20,18 @@ from weakref import ref
 from tengen.autodiff import GradManager
 from tengen.base.errors import TraceWarning, user_line
 from tengen.ir.graph import Value
+from tengen.jit.arguments import Copies
 from tengen.jit.dynamic import parameter_of_each, tensors_in
 from tengen.jit.room import warn
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import TapeNode
+from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten
 
 MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
 
 # What ends with the call that made it; the tape, which a kept tensor brings along; and who records it.
 _PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, TapeNode, GradManager)
-
 
 @contextlib.contextmanager
 def young_objects() -> Iterator[None]:
@@ -64,6 +66,58 @@ def warn_of_leaks(made: Sequence[ref], own: Set[int]) -> None:
             file, _, line = (where or user_line() or "unknown:0").rpartition(":")
             text = f"the trace kept {said} outside of it; runs of the trace will not update it; help: return it"
             warnings.warn_explicit(text, TraceWarning, file, int(line))
+
+
+def kept(made: Sequence[ref[Tensor]], others: Set[int], known: Mapping[int, int], results: list[Any], owners: Set[int]) -> str | None:
+    """The line that made a traced tensor which outlives the call that is being recorded: which something holds that does not end with it.
+    None: there is none.
+
+    Args: made: tensors of the call; those with the ids `others` are not looked at. known: by id, references that end with the call. results:
+        objects that the call returns. owners: ids of tensors that hold gradients of the call.
+    """
+    tensors = _traced(made, others)
+    if not results and all(n <= known.get(id(t), 0) for n, t in zip(references(tensors), tensors)):
+        return None
+    line = next((w for w in (_description(t._data)[1] for t in tensors) if w), None)
+    passing, own = _locals_of_calls(sys._getframe(1))
+    passing |= owners
+    returned = set(map(id, results))
+    gc.collect(1)  # cycles of the recording itself
+    frontier: list[Any] = tensors
+    seen = {id(tensors)}
+    while frontier:
+        holders = [h for h in gc.get_referrers(*frontier) if h is not frontier]
+        held = {id(x) for x in gc.get_referents(*holders)}
+        unheld = any(id(x) not in held and id(x) not in own for x in frontier)
+        if unheld or any(id(h) in returned or isinstance(h, ModuleType) for h in holders):
+            return line or "unknown:0"
+        frontier = [h for h in holders if id(h) not in seen and id(h) not in passing and not isinstance(h, (*_PASSING, Recorder))]
+        del holders
+        seen.update(map(id, frontier))
+    return None
+
+
+def references(objects: list[Any]) -> list[int]:
+    """How many references there are to each object of a list besides the list's."""
+    *counts, none = [sys.getrefcount(x) for x in [*objects, object()]]
+    return [n - none - 1 for n in counts]
+
+
+def _traced(made: Sequence[ref[Tensor]], others: Set[int]) -> list[Tensor]:
+    alive = (r() for r in made)
+    return [t for t in alive if t is not None and id(t) not in others and isinstance(t._data, Value)]
+
+
+def _locals_of_calls(frame: FrameType | None) -> tuple[set[int], set[int]]:
+    """Of the running functions of this package that called each other: (ids of the dicts in which a frame gives its variables, ids of the
+    tensors and containers in them). No object is seen to hold what a running function holds."""
+    dicts, found = set(), set()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tengen.jit."):
+        values = frame.f_locals
+        dicts.add(id(values))
+        found |= {id(v) for v in values.values() if isinstance(v, (list, tuple, dict, Tensor, Copies))}
+        frame = frame.f_back
+    return dicts, found
 
 
 def _description(v: Value) -> tuple[str, str | None]:

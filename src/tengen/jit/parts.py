@@ -246,12 +246,14 @@ class Parts:
         name: of the function. limit: how many programs are made for parts that differ in shapes and attributes alone.
 
     Attributes:
-        cuts: how often each line has asked for a value. links: sequences of calls whose part is known.
+        cuts: how often each line has asked for a value. effects: lines of what the program of a call
+            would not repeat. links: sequences of calls whose part is known.
     """
 
     def __init__(self, name: str, limit: int):
         self.name, self.limit = name, limit
         self.cuts: Counter[str | None] = Counter()
+        self.effects: Counter[str] = Counter()
         self._known: dict[Any, Part] = {}
         self.links: dict[Any, Link] = {}  # by the calls
         self._families: Counter[Any] = Counter()
@@ -259,15 +261,21 @@ class Parts:
         self._told = False
 
     def __bool__(self) -> bool:
-        """Whether the function has asked for a value."""
-        return bool(self.cuts)
+        """Whether calls are run in parts."""
+        return bool(self.cuts or self.effects)
 
     def said(self) -> str:
-        """Which lines ask for values, and what to do where that cannot be."""
-        lines = ", ".join(f"{where}" for where, _ in self.cuts.most_common(5))
+        """Why calls are run in parts, and what to do where that cannot be."""
+        lines = lambda found: ", ".join(f"{where}" for where, _ in found.most_common(5))
+        if not self.cuts:
+            return (
+                f"does what its program would not repeat ({lines(self.effects)}: a variable is changed, a tensor is kept, or a random "
+                "number of Python's is read), so that it is run in parts and is no graph; help: keep what changes in a Tensor and change it "
+                "in place, return what is kept, and use tengen.random"
+            )
         return (
-            f"asks for values of tensors ({lines}), so that it is run in parts and is no graph; help: return what is asked for, decide by "
-            "functional.cond or functional.where, or let jit.script compile the function's ifs and loops"
+            f"asks for values of tensors ({lines(self.cuts)}), so that it is run in parts and is no graph; help: return what is asked for, "
+            "decide by functional.cond or functional.where, or let jit.script compile the function's ifs and loops"
         )
 
     def stats(self) -> tuple[PartStats, ...]:

@@ -7,6 +7,7 @@ the old one keep that. `parts.py` finds and runs the parts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 from weakref import ref
@@ -22,7 +23,8 @@ from tengen.ir.graph import Value, attr_key
 from tengen.ir.types import TensorType
 from tengen.jit.arguments import Copies
 from tengen.jit.calls import Call, Calls, Template, of_numbers, template, templates, values_of
-from tengen.jit.observe import Observer
+from tengen.jit.guards import Watch
+from tengen.jit.leaks import kept, references
 from tengen.jit.parts import Parts, Sequenced, Whole
 from tengen.ops.define import Op
 from tengen.tensor import Parameter, Tensor, from_numpy
@@ -30,7 +32,7 @@ from tengen.tensor.batched import Batched
 from tengen.tensor.casting import casting
 from tengen.tensor.eager import put_on_tape
 from tengen.tensor.recorder import Recorder, Traced, recording_lock
-from tengen.tensor.structure import flatten, mapped
+from tengen.tensor.structure import flatten, mapped, objects_of
 from tengen.tensor.tensor import number, tensor_on_tape, tensor_over
 
 
@@ -62,8 +64,9 @@ class Cut(BaseException):
 class PartsRecorder(Recorder):
     """Records a call, and runs what it has recorded when a value is asked for.
 
-    With an observer the call is first recorded as a whole, with stand-ins for the arguments, as `Recorder` does; the first question
-    turns it into one that is run in parts, and the call ends with `Cut`.
+    With a watch the call is first recorded as a whole, with stand-ins for the arguments, as `Recorder` does; the first question
+    turns it into one that is run in parts, and the call ends with `Cut`. So does, at the end, what runs of the program would not repeat: a
+    variable that the function has changed, a tensor that it has kept, a random number of Python's.
 
     Attributes:
         whole: whether nothing was asked for yet in such a call. cuts: the lines that asked, in order.
@@ -71,9 +74,10 @@ class PartsRecorder(Recorder):
 
     answers = True
 
-    def __init__(self, parts: Parts, device: Device, constants: bool = False, observer: Observer | None = None):
+    def __init__(self, parts: Parts, device: Device, constants: bool = False, watch: Watch | None = None):
         super().__init__(parts.name, constants=constants, device=device)
-        self._parts, self.observer, self.whole = parts, observer, observer is not None
+        self._parts, self._watch, self.whole = parts, watch, watch is not None
+        self.observer = None if watch is None else watch.observer
         self._is_recorded = self.whole  # and not called because it is known to ask for values
         self.cuts: list[str | None] = []
         self._calls = Calls()
@@ -101,15 +105,20 @@ class PartsRecorder(Recorder):
             self.pause()
 
     def called(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result, error = None, None
+        error, box = None, [None]  # a list, so that no variable holds the result
+        before = references([s for _, s in self._arguments])
         try:
-            result = function(*args, **kwargs)
+            box[0] = function(*args, **kwargs)
         except BaseException as e:
             if self.whole:
                 raise
             error = e  # what was called until now is done, as eager calls are
         if self.whole:
-            return result
+            if (where := self._effect(box, before)) is None:
+                return box[0]
+            self._parts.effects[where] += 1
+            self._end_of_whole()
+        result = box[0]
         casting.begin()
         try:
             self._run(None, compiling=error is None)
@@ -248,14 +257,32 @@ class PartsRecorder(Recorder):
         if self.whole:
             super().walks(manager)
 
+    def _effect(self, box: list[Any], before: list[int]) -> str | None:
+        """The line of what the call, which was recorded as a whole, has done that runs of a program would not repeat; None: nothing. box: its
+        result. before: references to the arguments' stand-ins before the call."""
+        assert self._watch is not None
+        if (where := self._watch.effect([*self.captured, *self.baked.values()], self.numbers)) is not None:
+            return where
+        leaves: list[Tensor] = []
+        objects = objects_of(flatten(box, leaves))
+        known = Counter(map(id, leaves))  # references of each tensor
+        known.update({id(s): n for (_, s), n in zip(self._arguments, before)})
+        del leaves
+        written = {id(t) for t, *_ in self._written.values()}
+        return kept(self._seen, written, known, objects, {id(t) for t, *_ in self.grads.values()})
+
     # -- questions ---------------------------------------------------------------------------------------------------------
-    def asked(self) -> None:
-        """A value is asked for: runs what is recorded, and goes on with nothing recorded."""
+    def _end_of_whole(self) -> None:
+        """The call is run in parts from here on."""
         if self.observer is not None:  # nothing of such a call is guarded
             self.observer.__exit__()
             self.observer = None
         if self.whole:
             self._divide()
+
+    def asked(self) -> None:
+        """A value is asked for: runs what is recorded, and goes on with nothing recorded."""
+        self._end_of_whole()
         where = user_line()
         self.cuts.append(where)
         self._parts.cuts[where] += 1

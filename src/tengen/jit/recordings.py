@@ -322,7 +322,7 @@ class Recordings:
         rec: Recorder
         since = new_limit()
         if answers:
-            rec = PartsRecorder(self._parts, device, self.capture_as_const, watch.observer)
+            rec = PartsRecorder(self._parts, device, self.capture_as_const, watch)
         else:
             rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer, device)
         with rec:

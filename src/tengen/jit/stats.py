@@ -59,6 +59,7 @@ class TraceStats(tuple[RecordingStats, ...]):
     name: str
     parts: tuple[PartStats, ...] = ()
     cuts: Mapping[str, int] = {}
+    effects: tuple[str, ...] = ()
 
     @property
     def programs(self) -> int:
@@ -70,7 +71,8 @@ class TraceStats(tuple[RecordingStats, ...]):
         if self.parts:
             first += f", {count(len(self.parts), 'part')} with {count(sum(p.programs for p in self.parts), 'program')}"
         asked = (f"asks for values at {where}: {count(n, 'time')}" for where, n in self.cuts.items())
-        return "\n  ".join([first, *map(str, self), *map(str, self.parts), *asked])
+        done = (f"does at {where} what its program would not repeat" for where in self.effects)
+        return "\n  ".join([first, *map(str, self), *map(str, self.parts), *asked, *done])
 
 
 def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recording], parts: Parts) -> TraceStats:
@@ -84,6 +86,7 @@ def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recordin
         for r in recordings
     )
     made.name, made.parts, made.cuts = name, parts.stats(), {str(where): n for where, n in parts.cuts.items()}
+    made.effects = tuple(parts.effects)
     return made
 
 
