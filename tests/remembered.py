@@ -65,12 +65,12 @@ def made_by(sources: tuple[Path, ...]) -> str:
 
 
 def asked() -> bool:
-    """Whether whoever runs the tests lets them keep what they have computed."""
-    return config.cache and not os.environ.get("COMPUTE_ANEW")
+    """Whether whoever runs the tests lets them keep what they have computed, and sources can be read that are part of its key."""
+    return config.cache and not os.environ.get("COMPUTE_ANEW") and _programs_are_kept()
 
 
 def _in_use() -> bool:
-    return asked() and not patched and _programs_are_kept()
+    return asked() and not patched
 
 
 def uses(patched: object) -> bool:
@@ -78,7 +78,7 @@ def uses(patched: object) -> bool:
     above `loops` and `codegen`, which decide the steps, the kernels and the targets, that is, what a key says."""
     named = patched if isinstance(patched, str) else getattr(patched, "__name__" if isinstance(patched, ModuleType) else "__module__", None)
     top, _, rest = str(named).partition(".")
-    return top != "tengen" or rest.partition(".")[0] not in ABOVE or rest == "kernels.steps"
+    return top != "tengen" or rest.partition(".")[0] not in ABOVE or rest.startswith("kernels.steps")
 
 
 def run(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable, compute: Callable[[], str | None]) -> str:

@@ -154,5 +154,5 @@ def test_after_a_patch_of_what_they_may_use_they_run(monkeypatch):
 def test_what_they_may_use():
     above = (plans, plans.Plan, Lowering(Target.host()), contract.contract, "tengen.ops.conv.X")
     assert not any(map(remembered.uses, above))
-    may = (steps, Launch, llvm, interpret, config, float32, cache, np, {}, "os.environ", "tengen.loops.lang.X", None)
+    may = (steps, Launch, llvm, interpret, config, float32, cache, np, {}, "os.environ", "tengen.loops.lang.X", "tengen.kernels.steps.If", None)
     assert all(map(remembered.uses, may))
