@@ -179,11 +179,15 @@ class _Writer(pickle.Pickler):
     """Writes plain values, and what has parts as its parts: each once, which a recursive function of C does quickly. Kernels are verified, as
     the interpreter does."""
 
+    def persistent_id(self, x: object) -> str | None:
+        """Pickle tells texts apart by identity, and equal texts of an expression are one object or several, by whether the process has read
+        a program from the cache or made it: here they are one."""
+        return sys.intern(x) if type(x) is str else None
+
     def reducer_override(self, x: object) -> tuple:
         kind = type(x)
         if kind is Expr:
-            attr = sys.intern(x.attr) if type(x.attr) is str else x.attr  # texts are told apart by identity, which must not show
-            return _of, (x.op, x.args, x.dtype.name, x.lanes, attr)
+            return _of, (x.op, x.args, x.dtype.name, x.lanes, x.attr)
         if kind is DType:
             return _of, (x.name,)
         if kind is type and x is not External:  # a kind of statement; what a function of C computes, nothing here says
