@@ -500,6 +500,16 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
         check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))
 
 
+@pytest.mark.parametrize("target", BOTH)
+def test_rows_that_are_packed_tile_by_tile(target, monkeypatch):
+    """Of tiles that fill half a vector and more than that, the last of them at the end of memory; of dtypes that are cast on the way."""
+    monkeypatch.setattr(plans, "PLANS", [x for x in plans.PLANS if x.name == "both packed"])
+    monkeypatch.setattr(plans.BothPacked, "pays", lambda self, f: "")
+    for m, kind in ((5, "float32"), (8, "float32"), (13, "float32"), (61, "float32"), (30, "float16"), (17, "float64")):
+        a, b = data((300, m), kind), data((300, 48), kind, 1)
+        check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
+
+
 @pytest.mark.parametrize("kind", ["float16", "float32", "int64"])
 def test_filters_whose_channels_lie_outside_of_their_window(kind, monkeypatch):
     """Are packed in the order of memory: whole squares of positions and columns, and what is left of both."""
