@@ -16,7 +16,7 @@ import tengen.kernels.axes
 import tengen.kernels.contraction.packing
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.targets import Target
-from tengen.kernels.contraction import plans
+from tengen.kernels.contraction import plans, unpacked
 from tengen.kernels.contraction.channelwise import fits
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.contract import contract
@@ -389,6 +389,16 @@ def test_few_rows_and_one_column():
     a = image_windows(data((2, 7, 8, 5)), (3, 2))
     check(a, data((3, 2, 5), seed=1), (0, 3, 3, 0))
     check(a[:1, :1, :3], data((3, 2, 5, 40), seed=1), (0, 3, 3, 1))
+
+
+def test_tiles_are_longer_where_each_row_of_b_begins_on_a_page_of_its_own():
+    """Of one or two rows; the bits are the same."""
+    wide = [(1, 1024, "float32", 8), (2, 1040, "float32", 8)]
+    for m, n, dt, vectors in [*wide, (3, 1024, "float32", 4), (1, 1008, "float32", 4), (1, 1024, "float16", 4)]:
+        a, b = data((m, 20), dt), data((20, n), dt, 1)
+        p = normalise(*(array_of(x, i)[0] for i, x in enumerate((a, b, np.zeros((m, n), dt)))), 0, 1, 1, 1, None, None, "p")
+        assert unpacked.rule(p, V4).vectors == vectors
+        check(a, b, (0, 1, 1, 1), modes=(False,))
 
 
 @pytest.mark.parametrize("target", BOTH)
