@@ -82,7 +82,8 @@ def quantize_weights(
             return m if m.quantize_disabled else None
         if not np.isfinite(m.weight.numpy()).all():
             raise QuantizationError(f"the weight of {m!r} holds NaN or inf")
-        _check_scales(m, np.abs(m.weight.numpy()) / LIMITS[bits][1], scales)
+        if scales == "float16":
+            _check_float16(m, np.abs(m.weight.numpy()).max(initial=0) / LIMITS[bits][1])
         moments, factors = seen.get(id(m)), None
         if moments is None:
             codes, scale = nearest(m.weight, bits, group, scales)
@@ -90,7 +91,8 @@ def quantize_weights(
             codes, scale, factors = awq(m.weight.numpy().astype(np.float64), moments, bits, group, scales)
         else:
             codes, scale = gptq(m.weight.numpy().astype(np.float64), moments, bits, group, scales)
-        _check_scales(m, scale, scales)
+        if scales == "float16":
+            _check_float16(m, scale.max(initial=0))  # GPTQ moves weights
         weight = GroupedWeight(codes, scale.astype(scales), bits, group, activations)
         made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
         return made.train(m.training)
@@ -98,9 +100,9 @@ def quantize_weights(
     return replace_modules(model, make)
 
 
-def _check_scales(m: Module, needed: np.ndarray, scales: str) -> None:
-    """QuantizationError where scales of a layer do not fit their dtype."""
-    if scales == "float16" and not np.max(needed, initial=0) <= MOST_FLOAT16:
+def _check_float16(m: Module, largest: float) -> None:
+    """QuantizationError where the largest scale of a layer does not fit float16."""
+    if not largest <= MOST_FLOAT16:
         raise QuantizationError(f"the weight of {m!r} needs scales above {MOST_FLOAT16}, float16's largest; help: scales='float32'")
 
 
