@@ -2,19 +2,22 @@
 
 Networks of the size of GPT-2 small (124 million weights) and of a Llama of 1.1 billion (22 layers of 2,048, 4 groups of keys and values), with
 random weights in 8 and 4 bits by groups of 32, and activations that products take as integers of 8 bits. A call draws tokens greedily after a
-short prompt, by a traced step; beside it the same weights with activations in float32, the network in float32, of which the integers are
-made, and PyTorch's in float32. The work of a token is reading all integers and scales once; the roof is the speed at which one kernel adds up
-256 MiB. A row of its own says what 512 tokens of a prompt cost at once.
+short prompt, by a traced step; beside it the same weights with activations in float32, and networks of the same size and bits by llama.cpp
+(`pip install llama-cpp-python gguf`) and OpenVINO (`decode_peers.py`). GPT-2's size is drawn in float32 too, by Tengen and PyTorch; a Llama's
+4.4 GB are given back once its integers are made. The work of a token is reading all integers and scales once; the roof is the speed at
+which one kernel adds up 256 MiB. A row of its own says what 512 tokens of a prompt cost at once.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import compare
 import numpy as np
 from bench_generate import TorchDecoder
 from compare import Case, Cell, Goal
+from decode_peers import DECODERS, GROUP, Size
 from networks import NETWORKS
 from roof import usual
 
@@ -22,24 +25,27 @@ import tengen
 import tengen.functional as F
 from tengen.models import llama
 from tengen.models.generation import TRACED
-from tengen.module.quantized.weights import WeightOnlyLinear
+from tengen.module.quantized.weights import GroupedWeight, WeightOnlyLinear
 from tengen.quantization import quantize_weights
 
 PROMPT, NEW, LONG, CONTEXT = 8, TRACED, 512, 1088  # a prompt of few rows, which are multiplied as a token is
 READ_BYTES = 256 << 20
 SHARE = 0.8  # of the memory's speed
-NAMES = {"gpt2-small": 50257, "llama-1.1b": 32000}  # -> words
+SIZES = {
+    "gpt2-small": Size(12, 768, 12, 12, 3072, 50257, CONTEXT, gated=False),
+    "llama-1.1b": Size(22, 2048, 32, 4, 5632, 32000, CONTEXT, gated=True),
+}
 
 
-def network(name: str):
+def network(s: Size):
     """Tengen's network in float32, and PyTorch's with its weights or None."""
     tengen.random.seed(0)
-    if name == "gpt2-small":
-        options = {"layers": 12, "width": 768, "heads": 12, "context": CONTEXT, "vocabulary": NAMES[name]}
-        gpt = NETWORKS["GPT"]
-        net = gpt.tengen(**options)
-        return net, gpt.torch(net, **options).eval() if compare.peer("torch") else None
-    return llama(22, 2048, 32, 5632, NAMES[name], groups=4, context=CONTEXT).eval(), None
+    if s.gated:
+        return llama(s.layers, s.width, s.heads, s.hidden, s.words, groups=s.groups, context=s.context).eval(), None
+    options = {"layers": s.layers, "width": s.width, "heads": s.heads, "context": s.context, "vocabulary": s.words}
+    gpt = NETWORKS["GPT"]
+    net = gpt.tengen(**options)
+    return net, gpt.torch(net, **options).eval() if compare.peer("torch") else None
 
 
 def reading() -> float:
@@ -54,18 +60,34 @@ def bytes_of_a_token(net) -> int:
     return sum(m.grouped.bytes for m in net.modules() if isinstance(m, WeightOnlyLinear))
 
 
+def with_floats(net):
+    """A copy that multiplies activations in float32, with the same integers."""
+    weights = [m for m in net.modules() if isinstance(m, GroupedWeight)]
+    made = copy.deepcopy(net, {id(t): t for m in weights for t in (m.codes, m.scale)})
+    for m in made.modules():
+        if isinstance(m, GroupedWeight):
+            m.activations = "float32"
+    return made
+
+
 def contenders(name: str, bits: int, prompt: int, new: int):
     """The quantised network, and calls that generate."""
-    net, theirs = network(name)
-    floats, small = (quantize_weights(net, bits=bits, group=32, inplace=False, activations=d) for d in ("float32", "int8"))
-    ids = np.random.default_rng(0).integers(0, NAMES[name], (1, prompt)).astype(np.int32)
+    s = SIZES[name]
+    net, theirs = network(s)
+    small = quantize_weights(net, bits=bits, group=GROUP, inplace=s.gated, activations="int8")
+    floats = with_floats(small)
+    ids = np.random.default_rng(0).integers(0, s.words, (1, prompt)).astype(np.int32)
     found: dict[str, Callable] = {
         "tengen": lambda: small.generate(ids, new),
         "activations in float32": lambda: floats.generate(ids, new),
-        "float32": lambda: net.generate(ids, new),
     }
+    if not s.gated:
+        found["float32"] = lambda: net.generate(ids, new)
     if theirs is not None:
         found["torch, float32"] = lambda d=TorchDecoder(theirs, False, False): d.generate(ids, new)
+    for who, (module, decoder) in DECODERS.items():
+        if compare.peer(module):
+            found |= compare.attempt(who, lambda decoder=decoder: lambda d=decoder(s, bits): d.generate(ids, new))
     return small, found, ids
 
 
@@ -79,7 +101,7 @@ def checked(found: dict[str, Callable], ids: np.ndarray, new: int) -> None:
 def text(name: str, bits: int) -> Case:
     """Tokens one after the other."""
     small, found, ids = contenders(name, bits, PROMPT, NEW)
-    goal = Goal(0.30 if bits == 8 else 0.20, "float32", SHARE)
+    goal = Goal(1.0, "llama.cpp", SHARE) if SIZES[name].gated else Goal(0.30 if bits == 8 else 0.20, "float32", SHARE)
     title = f"{name}, weights of {bits} bits, {NEW} tokens"
     return Case(title, found, goal, NEW * bytes_of_a_token(small), "B", check=lambda: checked(found, ids, NEW), roof=reading)
 
@@ -93,7 +115,7 @@ def prompt(name: str, bits: int) -> Case:
 if __name__ == "__main__":
     args = compare.arguments("decode", 3.0)
     small = ("gpt2-small", 8)
-    which = [(name, bits) for name in NAMES for bits in (8, 4)]
+    which = [(name, bits) for name in SIZES for bits in (8, 4)]
     cells = [Cell(f"{name}, {bits} bits", lambda a=(name, bits): text(*a), (name, bits) == small) for name, bits in which]
     cells += [Cell(f"{name}, {bits} bits, prompt", lambda a=(name, bits): prompt(*a)) for name, bits in which]
     compare.main("decode", "Text from networks whose weights alone are integers", cells, args=args)

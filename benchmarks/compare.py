@@ -47,7 +47,7 @@ SWITCHES = {  # of libraries that can be told to stop at AVX2: read when they ar
     "TENGEN_PROCESSOR": "x86-64-v3", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip(),
 }  # fmt: skip
-WITHOUT_SWITCH = ("onnxruntime", "MegEngine")
+WITHOUT_SWITCH = ("onnxruntime", "MegEngine", "llama_cpp")
 if ISA not in ("", "AVX2"):
     sys.exit(f"BENCH_ISA={ISA!r} must be AVX2, or not be set")
 # torch.compile's kernels hold an array for each thread of the process that compiled them, and its cache does not tell them apart by that:

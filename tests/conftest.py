@@ -137,10 +137,13 @@ def whatever_ran_before():
 def nothing_kept_of_what_is_patched(request):
     """What a test patches (a rule of an op, a limit in a strategy) may decide which program a call becomes, and no key of a kept program
     knows of it: from the first patch of a test on, no program is read back or kept. Tests of that say KEEPS_PROGRAMS = True. The working
-    directory and the environment, which is read when Tengen is imported, decide no program."""
+    directory and the environment, which is read when Tengen is imported, decide no program. What `remembered.py` keeps is not looked up
+    either where it may use what is patched."""
     patches = "monkeypatch" in request.fixturenames and not getattr(request.module, "KEEPS_PROGRAMS", False)
     if not patches or "tengen" not in sys.modules:
         return
+    import remembered
+
     from tengen.compiler import program_cache
 
     patch = request.getfixturevalue("monkeypatch")
@@ -150,6 +153,8 @@ def nothing_kept_of_what_is_patched(request):
         def first(*args, **kwargs):
             if not args or args[0] is not os.environ:
                 set_attribute(program_cache, "in_use", lambda: False)
+                if not args or remembered.uses(args[0]):
+                    set_attribute(remembered, "patched", True)
             return change(*args, **kwargs)
 
         return first

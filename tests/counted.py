@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+import remembered
 
-from tengen.compiler import plans, program
-from tengen.runtime import native
+from tengen.base.device import Device
+from tengen.base.errors import ShapeError, Undecided
+from tengen.compiler import pattern_cache, plans, program
+from tengen.compiler.program_record import Made
+from tengen.runtime import cache, native
+from tengen.runtime.environment import environment, knobs
 from tengen.tensor import hide_plans, restore_plans
 
 
@@ -20,6 +25,26 @@ def _zeros(program, n_inputs, sizes, values):
     return zeros
 
 
+def _lowered(pattern: pattern_cache.Pattern, device: Device, make: pattern_cache.Make) -> Made:
+    """The program of a pattern without code, or the error that it has none. It is kept for later runs, under what decides it and under a key
+    of its own: nobody takes it for a program that runs."""
+    target = plans.target_of(device)
+    facts = pattern.facts() if remembered.asked() else None
+    if facts is None:
+        return make(target)
+    key = f"{environment(target, knobs())} counted {device} {facts}"
+    if (kept := cache.get(key, cache.FACTS)) is not None and (found := pattern_cache.made_of(kept, device, target)) is not None:
+        return found
+    try:
+        made = make(target)
+    except (Undecided, ShapeError) as e:
+        cache.put(key, pattern_cache.packed_entry(pattern_cache.undecided(e), b""), cache.FACTS)
+        raise
+    if (entry := pattern_cache.entry_of(*made)) is not None:
+        cache.put(key, pattern_cache.packed_entry(entry, b""), cache.FACTS)
+    return made
+
+
 def counted_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
     """The programs that are made while a fixture of a test yields this; none and no plan is known before. Calls give zeros."""
     made: dict = {}
@@ -28,7 +53,7 @@ def counted_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
     monkeypatch.setattr(plans, "HOT_AFTER_S", float("inf"))
     monkeypatch.setattr(plans, "_programs", made)
     monkeypatch.setattr(plans, "_questions", {})
-    monkeypatch.setattr(plans, "ready", lambda pattern, device, make: make(plans.target_of(device)))  # nothing is looked up or kept
+    monkeypatch.setattr(plans, "ready", _lowered)
     known = hide_plans()
     yield made
     restore_plans(known)

@@ -2,8 +2,8 @@
 
 Both are pure functions: the interpreter of the steps with their kernels, of the memory that they run on, of its sources, and of the
 versions of Python, NumPy and ml_dtypes; the code generator of the kernel, the target, and its sources. The key of an answer holds
-all of these, so whoever changes one of them has it computed anew. Errors are not kept. Nothing is looked up or kept where programs
-are not either (`conftest.py`: in a test that patches something), where there is no cache, nor with COMPUTE_ANEW=1 in the environment.
+all of these, so whoever changes one of them has it computed anew. Errors are not kept. Nothing is looked up or kept once a test has
+patched what the two may use (`conftest.py`), where programs of no test are kept, nor with COMPUTE_ANEW=1 in the environment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import zlib
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import ml_dtypes
 import numpy as np
@@ -44,6 +45,9 @@ _TESTS, _TENGEN = Path(__file__).parent, Path(tengen.__file__).parent
 LANGUAGE = (_TESTS / "remembered.py", *sorted(_TENGEN.glob("base/*.py")), *sorted(_TENGEN.glob("loops/*.py")))
 INTERPRETER = (*LANGUAGE, _TENGEN / "kernels/steps.py", *(_TESTS / name for name in ("kernels/launching.py", "ops/mutations.py")))
 GENERATOR = (*LANGUAGE, *sorted(_TENGEN.glob("codegen/**/*.py")))
+ABOVE = ("ir", "kernels", "ops", "passes", "compiler", "tensor", "jit", "module")
+patched = False  # what the two may use
+_programs_are_kept = program_cache.in_use  # a test may patch that
 
 
 class Unsaid(Exception):
@@ -60,8 +64,21 @@ def made_by(sources: tuple[Path, ...]) -> str:
     return f"{h.hexdigest()} Python {platform.python_version()} NumPy {np.__version__} ml_dtypes {ml_dtypes.__version__}"
 
 
+def asked() -> bool:
+    """Whether whoever runs the tests lets them keep what they have computed."""
+    return config.cache and not os.environ.get("COMPUTE_ANEW")
+
+
 def _in_use() -> bool:
-    return config.cache and not os.environ.get("COMPUTE_ANEW") and program_cache.in_use()
+    return asked() and not patched and _programs_are_kept()
+
+
+def uses(patched: object) -> bool:
+    """Whether the two may use what a test patches, which is told by the module that it is or that it comes from: they do not use the floors
+    above `loops` and `codegen`, which decide the steps, the kernels and the targets, that is, what a key says."""
+    named = patched if isinstance(patched, str) else getattr(patched, "__name__" if isinstance(patched, ModuleType) else "__module__", None)
+    top, _, rest = str(named).partition(".")
+    return top != "tengen" or rest.partition(".")[0] not in ABOVE or rest == "kernels.steps"
 
 
 def run(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable, compute: Callable[[], str | None]) -> str:

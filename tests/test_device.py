@@ -73,7 +73,7 @@ def test_names_of_the_processor(name):
 def test_devices_that_are_not_here(name):
     with pytest.raises(DeviceError) as e:
         Device.named(name)
-    assert str(name) in str(e.value) and "devices here: cpu0" in str(e.value) and "help: " in str(e.value)
+    assert str(name) in str(e.value) and "devices here: cpu" in str(e.value) and "help: " in str(e.value)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_devices_that_are_not_here(name):
              "multithreadx:0", "banana", "banana0", "cpu\n", "cpu٣", 0, 1.5, True, (), ["cpu"], b"cpu", np.float32, "x" * 10000],
 )  # fmt: skip
 def test_what_names_no_device(name):
-    with pytest.raises(DeviceError, match="names no device; devices here: cpu0; help: "):
+    with pytest.raises(DeviceError, match="names no device; devices here: cpu; help: "):
         Device.named(name)
     assert cpu != name
 
@@ -91,7 +91,7 @@ def test_torchs_own_device():
     assert Device.named(torch.device("cpu")) is cpu and Device.named(torch.device("cpu", 0)) is cpu
     with pytest.raises(DeviceError, match="there is no device 'cuda:0'"):
         Tensor([1.0], device=torch.device("cuda:0"))
-    assert torch.device(str(Tensor([1.0]).device).replace("cpu0", "cpu:0")) == torch.device("cpu:0")
+    assert torch.device(str(Tensor([1.0]).device)) == torch.device("cpu")
 
 
 def test_errors_reach_the_user():
@@ -101,7 +101,7 @@ def test_errors_reach_the_user():
         lambda: RNG(1, "cuda:0"), lambda: tengen.tensor([1.0], device="cuda:0"), lambda: tengen.from_dlpack(np.ones(2), device="cuda:0"),
         lambda: tengen.set_default_device("cuda:0"), lambda: Tensor(x, device="cuda:0"), lambda: tengen.device.get_allocated_memory("cuda:0"),
     ):  # fmt: skip
-        with pytest.raises(DeviceError, match="there is no device 'cuda:0'; devices here: cpu0; help: "):
+        with pytest.raises(DeviceError, match="there is no device 'cuda:0'; devices here: cpu; help: "):
             make()
     assert issubclass(DeviceError, TengenError) and issubclass(DeviceError, ValueError)
     with pytest.raises(DeviceError, match=r"test_device\.py:\d+"):
@@ -114,29 +114,29 @@ def test_a_device_is_one_object_that_does_not_change():
     for change in (lambda: setattr(cpu, "kind", "gpu"), lambda: delattr(cpu, "index"), lambda: setattr(cpu, "more", 1)):
         with pytest.raises(AttributeError):
             change()
-    assert (cpu.kind, cpu.type, cpu.index, str(cpu), repr(cpu)) == ("cpu", "cpu", 0, "cpu0", "Device('cpu0')")
+    assert (cpu.kind, cpu.type, cpu.index, str(cpu), repr(cpu)) == ("cpu", "cpu", 0, "cpu", "Device('cpu')")
 
 
 def test_equality():
     d = Tensor([1.0]).device
     for name in ("cpu", "cpu0", "cpu:0", "xpux", "default", "multithread2:0"):
         assert d == name and name == d and not d != name
-    for other in ("cpu1", "cuda:0", "test0", None, 0, ("cpu", 0), TEST):
+    for other in ("cpu1", "cuda:0", "test:0", None, 0, ("cpu", 0), TEST):
         assert d != other and not d == other
-    assert TEST == "test0" and TEST != "cpu0" and TEST != "default"
-    assert {d: 1}["cpu0"] == 1 and hash(d) == hash("cpu0")
+    assert TEST == "test:0" and TEST != "cpu0" and TEST != "default"
+    assert {d: 1}["cpu"] == 1 and hash(d) == hash("cpu")
 
 
 def test_a_stranger_in_the_default(default_again, monkeypatch):
     """Were there a second device, it could be the default, and be found by its name."""
     monkeypatch.setattr(devices, "HERE", (TEST, cpu))
     assert Device.named(TEST) is TEST
-    with pytest.raises(DeviceError, match="devices here: test0, cpu0"):
+    with pytest.raises(DeviceError, match="devices here: test:0, cpu"):
         Device.named("cuda")
     devices.set_default_device(TEST)
     assert Device.named() is TEST and Device.named("default") is TEST and TEST == "default" and cpu != "default"
     assert Device.named("cpu") is cpu and tengen.get_default_device() is TEST
-    with pytest.raises(DeviceError, match="this process has no memory pool for the device test0"):
+    with pytest.raises(DeviceError, match="this process has no memory pool for the device test:0"):
         Tensor([1.0])
     assert Tensor([1.0], device="cpu").device is cpu
 
@@ -202,7 +202,7 @@ def test_creation(f):
     for name in ("cpu0", "cpu:0", "xpux", cpu, TorchDevice("cpu"), None):
         y = f(*args, device=name)
         assert y.device is cpu and y.shape == f(*args).shape and y.dtype == f(*args).dtype
-    with pytest.raises(DeviceError, match="there is no device 'cuda:0'; devices here: cpu0; help: "):
+    with pytest.raises(DeviceError, match="there is no device 'cuda:0'; devices here: cpu; help: "):
         f(*args, device="cuda:0")
     with pytest.raises(DeviceError, match="'nowhere' names no device"):
         f(*args, device="nowhere")
@@ -215,15 +215,15 @@ def test_what_is_made_lies_where_it_is_asked_for(f, default_again, monkeypatch):
     """Were there a second device: it is the default one, or that of the tensor that the result is like, or the one that is named."""
     monkeypatch.setattr(devices, "HERE", (TEST, cpu))
     args = MADE[f]
-    with pytest.raises(DeviceError, match="no memory pool for the device test0"):
+    with pytest.raises(DeviceError, match="no memory pool for the device test:0"):
         f(*args, device=TEST)
     if args[0] is LIKE:
-        with pytest.raises(DeviceError, match="no memory pool for the device test0"):
+        with pytest.raises(DeviceError, match="no memory pool for the device test:0"):
             f(elsewhere([1.0, 2.0]), *args[1:])
         assert f(elsewhere([1.0, 2.0]), *args[1:], device="cpu").device is cpu
     devices.set_default_device(TEST)
     assert f(*args, device="cpu").device is cpu
-    with pytest.raises(DeviceError, match="one operand lies on cpu0 and another on test0"):
+    with pytest.raises(DeviceError, match="one operand lies on cpu and another on test:0"):
         trace(lambda x: x + f(*args, device=TEST))(LIKE)
 
 
@@ -241,7 +241,7 @@ def test_generators_draw_on_their_own_device(default_again, monkeypatch):
     assert rng.normal(size=(2,), device="cpu0").device is cpu
     monkeypatch.setattr(devices, "HERE", (TEST, cpu))
     for draw in (rng.uniform, rng.normal, lambda device: rng.randint(5, device=device), lambda device: rng.permutation(3, device=device)):
-        with pytest.raises(DeviceError, match=r"this generator draws on cpu0, not on test0; help: RNG\(seed, device='test0'\)"):
+        with pytest.raises(DeviceError, match=r"this generator draws on cpu, not on test:0; help: RNG\(seed, device='test:0'\)"):
             draw(device=TEST)
 
 
@@ -265,19 +265,19 @@ def test_results_lie_where_operands_do(tmp_path):
 def test_a_layout_of_another_device_is_another_layout():
     here, there = Layout((2, 3), float32), Layout((2, 3), float32, None, TEST)
     assert here is Layout((2, 3), float32, (3, 1), cpu) and here is not there and here.type is there.type
-    assert "on cpu0" in repr(here) and "on test0" in repr(there)
+    assert "on cpu" in repr(here) and "on test:0" in repr(there)
 
 
 def test_what_has_no_memory_or_programs_says_so():
-    with pytest.raises(DeviceError, match="no memory pool for the device test0"):
+    with pytest.raises(DeviceError, match="no memory pool for the device test:0"):
         native.pool_of(TEST)
     graph = parse_graph("graph g(x: f32[3]):\n    y: f32[3] = relu(x)\n    return y = y\n")
-    with pytest.raises(DeviceError, match="there are no programs for the device test0"):
+    with pytest.raises(DeviceError, match="there are no programs for the device test:0"):
         compile_graph(graph, None, [], "g", device=TEST)
     for f in (F.relu, F.exp, F.softmax, F.logsumexp, lambda x: F.sort(x), lambda x: F.matmul(x, x), lambda x: x * x):
-        with pytest.raises(DeviceError, match="there are no programs for the device test0"):
+        with pytest.raises(DeviceError, match="there are no programs for the device test:0"):
             f(elsewhere([[1.0, 2.0], [3.0, 4.0]]))
-    with pytest.raises(DeviceError, match="there are no programs for the device test0"):
+    with pytest.raises(DeviceError, match="there are no programs for the device test:0"):
         x = elsewhere([1.0, 2.0])
         x[0] = elsewhere(3.0)
 
@@ -287,7 +287,7 @@ def test_what_has_no_memory_or_programs_says_so():
 
 def test_the_rule():
     assert common_device([]) is cpu and common_device([cpu, cpu]) is cpu and common_device([TEST]) is TEST
-    with pytest.raises(DeviceError, match=r"one operand lies on test0 and another on cpu0; help: x\.to\('test0'\)"):
+    with pytest.raises(DeviceError, match=r"one operand lies on test:0 and another on cpu; help: x\.to\('test:0'\)"):
         common_device([TEST, cpu, TEST])
 
 
@@ -302,7 +302,7 @@ def test_operands_of_two_devices(f):
     for _ in range(2):
         with pytest.raises(DeviceError) as e:
             f(x, elsewhere([[1.0, 2.0], [3.0, 4.0]]))
-        assert "cpu0" in str(e.value) and "test0" in str(e.value)
+        assert "cpu" in str(e.value) and "test:0" in str(e.value)
 
 
 def test_traces_and_models_of_two_devices(tmp_path):
@@ -310,27 +310,27 @@ def test_traces_and_models_of_two_devices(tmp_path):
     two = trace(lambda x, y: x + y)
     two(x, x)
     for args in ((x, there), (there, x)):
-        with pytest.raises(DeviceError, match="test0"):
+        with pytest.raises(DeviceError, match="test:0"):
             two(*args)
     one = trace(lambda x: x["a"] * 2)
     one({"a": x})
-    with pytest.raises(DeviceError, match="there are no programs for the device test0"):
+    with pytest.raises(DeviceError, match="there are no programs for the device test:0"):
         one({"a": there})
-    with pytest.raises(DeviceError, match="one operand lies on cpu0 and another on test0"):
+    with pytest.raises(DeviceError, match="one operand lies on cpu and another on test:0"):
         trace(lambda x: x + there)(x)
     keep = trace(lambda x: x * 2, capture_as_const=True)
     keep(x)
     keep.dump(str(tmp_path / "m.tgn"))
     model = load_graph(str(tmp_path / "m.tgn"))
     model(x)
-    with pytest.raises(DeviceError, match="one operand lies on cpu0 and another on test0"):
+    with pytest.raises(DeviceError, match="one operand lies on cpu and another on test:0"):
         model(there)
 
 
 def test_dlpack_of_another_device():
-    with pytest.raises(BufferError, match="no number for the device test0"):
+    with pytest.raises(BufferError, match="no number for the device test:0"):
         elsewhere([1.0]).__dlpack_device__()
-    with pytest.raises(BufferError, match="test0"):
+    with pytest.raises(BufferError, match="test:0"):
         elsewhere([1.0]).__dlpack__()
 
 

@@ -15,10 +15,14 @@ from tengen.base.dtype import float32
 from tengen.base.errors import IndexOutOfRange
 from tengen.codegen import llvm
 from tengen.codegen.targets import Target
+from tengen.compiler import plans, program_cache
+from tengen.kernels import steps
+from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch
 from tengen.loops.interp import interpret
 from tengen.loops.text import parse_kernel
+from tengen.runtime import cache
 
 KERNEL = """\
 kernel scale(in x: f32, out y: f32, int n):
@@ -135,3 +139,20 @@ def test_what_no_key_says_is_interpreted(monkeypatch):
     ran()
     monkeypatch.setenv("COMPUTE_ANEW", "1")
     assert ran()[1]
+
+
+def test_after_a_patch_of_what_they_may_use_they_run(monkeypatch):
+    ran()
+    monkeypatch.setattr(Lowering, "patched", True, raising=False)  # it is not asked when its steps are there
+    assert not ran()[1] and not program_cache.in_use()
+    monkeypatch.setattr(llvm, "patched", True, raising=False)
+    assert ran()[1]
+    monkeypatch.undo()
+    assert not ran()[1] and program_cache.in_use()
+
+
+def test_what_they_may_use():
+    above = (plans, plans.Plan, Lowering(Target.host()), contract.contract, "tengen.ops.conv.X")
+    assert not any(map(remembered.uses, above))
+    may = (steps, Launch, llvm, interpret, config, float32, cache, np, {}, "os.environ", "tengen.loops.lang.X", None)
+    assert all(map(remembered.uses, may))

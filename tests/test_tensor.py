@@ -252,7 +252,8 @@ def test_copies(again):
 
 def test_python_numbers_out():
     assert Tensor([[2.5]]).item() == 2.5 and float(Tensor(2.5)) == 2.5 and int(Tensor([7])) == 7 and bool(Tensor(0.0)) is False
-    assert [10, 20, 30][Tensor(1)] == 20 and f"{Tensor(2.5).item():.2f}" == "2.50"
+    assert [10, 20, 30][Tensor(1)] == 20 and f"{Tensor(2.5):.2f}" == "2.50"
+    assert f"{Tensor(2.5)} {Tensor(3)} {Tensor(True)}" == "2.5 3 True" and f"{Tensor([2.5])}" == str(Tensor([2.5]))
     assert len(Tensor([[1], [2]])) == 2
     for call, error, message in [
         (lambda: Tensor([1, 2]).item(), ValueError, r"item\(\) needs one element, this tensor is i64\[2\]"),

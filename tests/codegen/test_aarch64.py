@@ -116,7 +116,8 @@ def test_products_of_bytes_on_arm_with_and_without_instructions(tmp_path):
         which = [(name, filled) for name in DOTS for filled in (False, True)]
         kernels, arrays, wanted = [byte_dots(name, filled=filled) for name, filled in which], [], []
         for k, (name, _) in zip(kernels, which):
-            arrays.append([*byte_groups(name), np.zeros(1 << 12, "int32")])
+            totals = byte_groups(name)[0]
+            arrays.append([*byte_groups(name), np.zeros_like(totals)])
             wanted.append([x.copy() for x in arrays[-1]])
             interpret(k, wanted[-1], [1 << 12])
         text = emit_module(kernels, replace(Target.named("aarch64"), features="+neon" + features))

@@ -16,7 +16,7 @@ from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Ta
 from tengen.codegen.targets.architecture import Level, Registers, VectorForm
 from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
-from tengen.loops.lang import LANES, const, dot2, dot2i, dot4i, dot4u, fma
+from tengen.loops.lang import LANES, const, dot2, dot2h, dot2i, dot4i, dot4u, fma
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object, load_object
 from tengen.runtime.threads import threads_ir
@@ -126,7 +126,7 @@ def products():
     pairs = k.load_group(b, 0, LANES)
     v = fma(k.load(x, 0, LANES, n), k.load(x, LANES, LANES), k.load(x, 2 * LANES, LANES))
     k.store(y, 0, dot2(v, pairs, pairs), stream=True)
-    k.store(k.output("z", int32), 0, dot4u(dot4i(dot2i(const(1, int32, LANES), pairs, pairs), pairs, pairs), pairs, pairs))
+    k.store(k.output("z", int32), 0, dot4u(dot4i(dot2i(const(1, int32, LANES), pairs, pairs), pairs, pairs), pairs, dot2h(pairs, pairs, pairs)))
     k.store(y, LANES, v, n)
     return k.build()
 

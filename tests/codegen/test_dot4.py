@@ -1,5 +1,5 @@
-"""`dot4i` and `dot4u`, the products of four integers of 8 bits: every target gives the interpreter's bits, which are exact arithmetic
-that wraps."""
+"""`dot4i`, `dot4u` and `dot2h`, the products of four integers of 8 bits: every target gives the interpreter's bits, which are exact
+arithmetic that wraps."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import LANES, dot4i, dot4u, splat, var
+from tengen.loops.lang import DOTS as TOTALS
+from tengen.loops.lang import LANES, dot2h, dot4i, dot4u, splat, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 HOST = Target.host()
 TARGETS = ["native", "x86-64-v3"] if HOST.arch == "x86_64" else ["native"]
-DOTS = {"dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8")}  # name -> the function, the dtype of the first operand
+DOTS = {"dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8"), "dot2h": (dot2h, "uint8")}  # name -> the function, the dtype of the first operand
 WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it has then
     ("dot4u", "x86-64-v4", "avx512vnni", "vpdpbusd.512"),
     ("dot4u", "x86-64-v3", "avxvnni", "vpdpbusd.256"),
     ("dot4i", "aarch64", "dotprod", "neon.sdot"),
     ("dot4u", "aarch64", "i8mm", "neon.usdot"),
     ("dot4i", "armv7-exact", "neon", "neon.vpadals"),
+    ("dot2h", "x86-64", "avx2", "pmadd.ub.sw"),
+    ("dot2h", "x86-64-v3", "avx512bw", "pmaddubs.w.512"),
 ]
 
 
-def operands(dtype: str, count: int = 1 << 12):
+def operands(name: str, count: int = 1 << 12):
     """Totals and groups: anything, and edges."""
     rng = np.random.default_rng(5)
     anything = lambda: rng.integers(0, 1 << 32, count, dtype="uint32")
     edges = lambda: rng.choice(np.array([0, 1, 127, 128, 255], "uint8"), 4 * count).view("uint32")
-    return anything().view("int32"), np.where(rng.integers(0, 2, count), anything(), edges()).astype("uint32"), edges()
+    return anything().view(TOTALS[name].numpy), np.where(rng.integers(0, 2, count), anything(), edges()).astype("uint32"), edges()
 
 
 def kernel(name: str, lanes=LANES, filled=False):
     """filled: the first operand is one number in all lanes."""
     k = Builder(f"bytes_{name}" + "_filled" * filled)
-    total, a, b, out = k.input("total", int32), k.input("a", uint32), k.input("b", uint32), k.output("out", int32)
+    dt = TOTALS[name]
+    total, a, b, out = k.input("total", dt), k.input("a", uint32), k.input("b", uint32), k.output("out", dt)
     with k.loop(0, k.int("n"), lanes) as i:
         first = splat(k.load(a, i)) if filled else k.load(a, i, lanes)
         k.store(out, i, DOTS[name][0](k.load(total, i, lanes), first, k.load(b, i, lanes)))
@@ -50,13 +54,16 @@ def kernel(name: str, lanes=LANES, filled=False):
 
 def wanted(name, total, a, b):
     x, y = (v.view(d).reshape(-1, 4).astype("int64") for v, d in ((a, DOTS[name][1]), (b, "int8")))
+    if name == "dot2h":
+        sums = total.view("int16") + ((x % 128) * y).reshape(-1, 2).sum(1)
+        return sums.astype("int16").view("uint32")
     return (total + (x * y).sum(1)).astype("int32")
 
 
 @pytest.mark.parametrize("name", DOTS)
 def test_the_meaning(name):
     args = operands(name)
-    t, a, b = (var(n, d) for n, d in zip("tab", (int32, uint32, uint32)))
+    t, a, b = (var(n, d) for n, d in zip("tab", (TOTALS[name], uint32, uint32)))
     np.testing.assert_array_equal(evaluate(DOTS[name][0](t, a, b), dict(zip((t, a, b), args))), wanted(name, *args))
 
 

@@ -29,11 +29,44 @@ def model(*arrays, name="w"):
     return helper.make_model(g, opset_imports=[helper.make_opsetid("", 21)])
 
 
+INITIALIZER, GRAPH = 5, 7  # fields of GraphProto and ModelProto
+
+
+def tensors(m):
+    """All TensorProtos in a message."""
+    for f, v in m.ListFields():
+        if f.type == f.TYPE_MESSAGE:
+            for inner in v if f.is_repeated else (v,):
+                yield from (inner,) if inner.DESCRIPTOR.name == "TensorProto" else tensors(inner)
+
+
 def whole(small, arrays):
     """The model that the parts stand for, as its bytes in one order."""
     m = onnx.ModelProto.FromString(small)
-    for i, raw in arrays.items():
-        m.graph.initializer[i].raw_data = bytes(raw)
+    for t in tensors(m):
+        if (raw := arrays.of(t)) is not None:
+            t.raw_data = bytes(raw)
+            kept = [e for e in t.external_data if e.key != arrays.mark]
+            del t.external_data[:]
+            t.external_data.extend(kept)
+    return m.SerializeToString(deterministic=True)
+
+
+def as_read(data):
+    """A model without what nothing reads, as its bytes in one order."""
+
+    def clear(m):
+        for number in wire.UNREAD.get({"ModelProto": "Model", "GraphProto": "Graph", "NodeProto": "Node", "TensorProto": "Tensor",
+                                       "ValueInfoProto": "Value"}.get(m.DESCRIPTOR.name, ""), ()):  # fmt: skip
+            if number in m.DESCRIPTOR.fields_by_number:
+                m.ClearField(m.DESCRIPTOR.fields_by_number[number].name)
+        for f, v in m.ListFields():
+            if f.type == f.TYPE_MESSAGE:
+                for inner in v if f.is_repeated else (v,):
+                    clear(inner)
+
+    clear(m := onnx.ModelProto.FromString(data))
+    m.DiscardUnknownFields()  # what has the number of one that is not read, and another kind
     return m.SerializeToString(deterministic=True)
 
 
@@ -46,8 +79,8 @@ def test_arrays_of_every_kind(tmp_path):
     m = model(*arrays)
     data = m.SerializeToString()
     small, left_out = without_arrays(data)
-    assert set(left_out) == set(range(0, 2 * len(kinds), 2)) and len(small) < 10_000
-    assert {np.frombuffer(v, np.uint8).ctypes.data % 8 for v in left_out.values()} != {0}
+    assert len(left_out.views) == len(kinds) and len(small) < 10_000
+    assert {np.frombuffer(v, np.uint8).ctypes.data % 8 for v in left_out.views} != {0}
     assert whole(small, left_out) == m.SerializeToString(deterministic=True)
     (tmp_path / "net.onnx").write_bytes(data)
     for source in (data, bytearray(data), tmp_path / "net.onnx", m):
@@ -76,7 +109,7 @@ def test_wrong_sizes_are_refused():
 
 
 def tensor(*parts):
-    return b"".join([varint_of(wire.INITIALIZER << 3 | 2), varint_of(sum(map(len, parts))), *parts])
+    return b"".join([varint_of(INITIALIZER << 3 | 2), varint_of(sum(map(len, parts))), *parts])
 
 
 def raw(byte, size):
@@ -84,7 +117,7 @@ def raw(byte, size):
 
 
 def graph(*parts):
-    return b"".join([varint_of(wire.GRAPH << 3 | 2), varint_of(sum(map(len, parts))), *parts])
+    return b"".join([varint_of(GRAPH << 3 | 2), varint_of(sum(map(len, parts))), *parts])
 
 
 ODD = {  # what protobuf takes and few write
@@ -98,7 +131,7 @@ ODD = {  # what protobuf takes and few write
 @pytest.mark.parametrize("data", ODD.values(), ids=ODD)
 def test_odd_messages_mean_the_same(data):
     small, arrays = without_arrays(data)
-    assert arrays and whole(small, arrays) == onnx.ModelProto.FromString(data).SerializeToString(deterministic=True)
+    assert arrays.views and whole(small, arrays) == onnx.ModelProto.FromString(data).SerializeToString(deterministic=True)
 
 
 SEED = graph(tensor(b"\x08\x03\x10\x03", raw(b"a", 40)), b"\x12\x01g", tensor(raw(b"b", 50))) + b"\x08\x09"
@@ -114,12 +147,17 @@ def test_damaged_bytes_are_what_they_were(changes):
         data = data[:at] + put + data[at + taken :]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "LARGE", 16)
-        small, arrays = without_arrays(data)
+        try:
+            small, arrays = without_arrays(data)
+            found = as_read(whole(small, arrays))
+        except FileFormatError:
+            return  # what has groups, too: no field of ONNX is one
+        except DecodeError:
+            found = None
     try:
-        want = onnx.ModelProto.FromString(data).SerializeToString(deterministic=True)
+        want = as_read(data)
     except DecodeError:
-        with pytest.raises(DecodeError):
-            whole(small, arrays)
+        assert found is None or len(small) < len(data)  # what is damaged may lie in what is not read
     else:
-        assert whole(small, arrays) == want
-    assert sum(len(v) for v in arrays.values()) + len(small) <= len(data) + 20
+        assert found == want
+    assert sum(map(len, arrays.views)) + len(small) <= len(data) + 50 * len(arrays.views)

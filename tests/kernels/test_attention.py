@@ -12,10 +12,12 @@ from launching import Symbols, array_of, compile_and_run, run
 import tengen.functional as F
 from tengen import Tensor, set_threads
 from tengen.autodiff import vjp
+from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
+from tengen.kernels import numerics
 from tengen.kernels.attention.backward import attention_grad
 from tengen.kernels.attention.forward import attention
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.ops.attention import _np_attention, _np_attention_grad
 
 
@@ -127,6 +129,33 @@ def test_one_query_has_the_bits_that_it_has_beside_another(s, d, e, causal, kind
             for a, b in zip(one, two):
                 a, b = (np.where(np.isnan(x), np.float32(np.nan), x) for x in (a[:, 0], b[:, 0]))
                 assert a.tobytes() == b.tobytes(), (extreme, way)
+
+
+@pytest.mark.parametrize("keys, causal", [(1, None), (64, None), (150, None), (150, "upper_left")])
+def test_one_query_prefetches_each_row_that_it_reads(keys, causal, monkeypatch):
+    """Once, and no row past those: where a cache has room for more, that would be memory read for nothing."""
+    q, k, v, g = samples(1, keys, 16, 16)
+    marks = {"keys": np.zeros((2, keys + 100, 16), np.float32), "values": np.zeros((2, keys + 100, 16), np.float32)}
+    held = [np.concatenate([x, np.zeros((2, 100, 16), np.float32)], 1)[:, :keys] for x in (k, v)]
+    names: dict[str, str] = {}  # of a buffer -> which marks
+
+    def mark(builder, buffer, index):
+        which = names.setdefault(buffer.name, list(marks)[len(names) % 2])
+        flat = builder.write(Array(which, float32, (marks[which].size,), (1,)))
+        builder.store(flat, index, builder.let(builder.load(flat, index) + 1.0))
+
+    monkeypatch.setattr(KernelBuilder, "prefetch", mark)
+    lo, memory, arrays = Lowering(Target.host()), {}, []
+    outs = [np.zeros((2, 1, 16), np.float32), np.zeros((2, 1), np.float32)]
+    for i, x in enumerate([q, *held, *outs]):
+        a, memory[i] = array_of(x, i)
+        arrays.append(a)
+    memory |= {n: m.reshape(-1) for n, m in marks.items()}
+    attention(lo, *arrays[:3], None, *arrays[3:], 0.3, {None: None, "upper_left": 0}[causal])
+    run(lo, memory, {})
+    stop = keys if causal is None else min(keys, numerics.GROUP_LANES)
+    for m in marks.values():
+        assert (m[:, :stop, 0] == 1).all() and not m[:, stop:].any() and not m[:, :, 1:].any()
 
 
 def test_what_is_hidden_does_not_matter():

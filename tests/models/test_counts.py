@@ -4,6 +4,7 @@ Counted are launches in a run, those that only copy (layouts, halos), bytes that
 shows), and the arena.
 """
 
+import functools
 import re
 from collections import Counter
 from itertools import product
@@ -54,7 +55,8 @@ def counted(graph):
     g = optimize(graph)
     lo, _ = lower(g, TARGET)
     _, prepared = hoist(lo, {("const", c.name): c.data.nbytes for c in g.constants.values()})
-    moved = sum(bytes_of(leaf) for leaf in every_leaf(lo.steps))
+    known = functools.cache(cost)  # many launches have one kernel
+    moved = sum(bytes_of(leaf, known) for leaf in every_leaf(lo.steps))
     made = sum(int(as_int(n)) * d.size for id, (d, n) in lo.temps.items() if id in prepared)
     for id in prepared:
         del lo.temps[id]
@@ -63,7 +65,7 @@ def counted(graph):
     return kinds, moved / 1e6, temps.place(temps.sizes)[1] / 1e6, made / 1e6
 
 
-def bytes_of(leaf):
+def bytes_of(leaf, cost):
     """What a launch reads and writes in all iterations of its loops."""
     counts = [range(as_int(loop.count)) for loop in leaf.loops]
     return sum(cost(leaf.launch.kernel, iterations).bytes for iterations in product(*counts))

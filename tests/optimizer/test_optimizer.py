@@ -6,9 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from tengen import Parameter, Tensor, trace
+from tengen import Parameter, Tensor, amp, trace
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager
+from tengen.base.errors import TraceError
 from tengen.module import Linear
 
 
@@ -332,3 +333,128 @@ def test_a_tensor_as_the_rate(make, traced):
     assert found[0].tobytes() == found[1].tobytes()
     with pytest.raises(ValueError, match="lr=.* must be a finite number"):
         make([p], lr=Tensor([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("make", [lambda p: optim.Adam(p, lr=0.1), lambda p: optim.SGD(p, lr=0.1, momentum=0.9)])
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_parameter_that_takes_the_place_of_another(make, moved):
+    """Some rows of a parameter, as a parameter of its own: with its rows of the states, which a program moves, or with new ones."""
+    start, rows = np.float32([[1, 2], [3, 4], [5, 6]]), np.array([True, False, True])
+
+    def step(opt, p):
+        with GradManager().attach([p]) as gm:
+            gm.backward((p * p * 0.5).sum())
+        opt.step().clear_grad()
+
+    p = Parameter(start)
+    opt = make([p])
+    step(opt, p)
+    kept = Parameter(p.numpy()[rows])
+    group = opt.param_groups[0]
+    states = opt.state.get(group["params"][0])
+    if moved:
+        for name, t in states.items():
+            if t.shape:
+                states[name] = Tensor(t.numpy()[rows])
+        opt.state[kept] = states
+    del opt.state[p]
+    group["params"][0] = kept
+    step(opt, kept)
+    other = Parameter(start[rows] if moved else kept.numpy() * 0 + p.numpy()[rows])
+    alone = make([other])
+    for _ in range(1 + moved):
+        step(alone, other)
+    assert kept.numpy().tobytes() == other.numpy().tobytes() and list(opt.state) == [kept] and p not in opt.state
+    assert opt.state_dict()["state"].keys() == {0}
+
+
+def test_a_new_parameter_in_a_group_and_a_traced_step():
+    p, q = Parameter(np.float32([1, 2])), Parameter(np.float32([3, 4]))
+    opt = optim.Adam([p], lr=0.1)
+
+    @trace
+    def step():
+        w = opt.param_groups[0]["params"][0]
+        with GradManager().attach([w]) as gm:
+            gm.backward((w * w).sum())
+        opt.step().clear_grad()
+
+    step()
+    opt.param_groups[0]["params"][0] = q
+    with pytest.raises(TraceError, match=r"\[2\] was put into its group and has no states yet"):
+        step()
+    opt.state[q] = {name: Tensor(t.numpy() * 0) for name, t in opt.state[p].items()}
+    step()
+    step()
+    assert opt.state[q]["step"].item() == 2 and opt.state[p]["step"].item() == 1
+    opt.state[q] = {name: Tensor(t.numpy() * 0) for name, t in opt.state[p].items()}  # a recording of the old ones is not run
+    step()
+    assert opt.state[q]["step"].item() == 1
+
+
+class Scaled(optim.Optimizer):
+    """A program's own optimizer as MegEngine's programs write it."""
+
+    def __init__(self, params, lr, alpha=0.9):
+        super().__init__(params, dict(lr=lr, weight_decay=0.0, alpha=alpha))
+
+    def _create_state(self, param_group):
+        for p in param_group["params"]:
+            self._add_state(p, "square_avg")
+            self._add_state(p, "step", initializer=0.0)
+
+    def _updates(self, param_group):
+        lr, alpha = param_group["lr"], param_group["alpha"]
+        for p in param_group["params"]:
+            if p.grad is None:
+                continue
+            states = self._state[p]
+            states["step"] += 1.0
+            s = states["square_avg"]
+            s *= alpha
+            s += (1 - alpha) * p.grad * p.grad
+            p -= lr * p.grad / (s / (1 - alpha ** states["step"])) ** 0.5
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_optimizer_of_ones_own_in_megengines_way(traced):
+    p, q, unused = Parameter(np.float32([1, -2])), Parameter(np.float32(3)), Parameter(np.float32([5]))
+    opt = Scaled([{"params": [p, unused]}, {"params": [q], "lr": 0.5}], lr=0.1)
+    gm = GradManager().attach([p, q])
+
+    def step():
+        with gm:
+            gm.backward((p * p).sum() + q * q)
+        opt.step().clear_grad()
+
+    step = trace(step) if traced else step
+    x, s, lr = np.array([1.0, -2.0, 3.0]), 0.0, np.array([0.1, 0.1, 0.5])
+    for i in range(1, 4):
+        step()
+        s = 0.9 * s + 0.1 * (2 * x) ** 2
+        x = x - lr * 2 * x / np.sqrt(s / (1 - 0.9**i))
+    np.testing.assert_allclose([*p.tolist(), q.item()], x, rtol=2e-6)
+    assert unused.tolist() == [5.0] and opt.state[q]["step"].item() == 3
+    other = Scaled([{"params": [p, unused]}, {"params": [q]}], lr=1.0)
+    other.load_state_dict(opt.state_dict())
+    assert other.param_groups[1]["lr"] == 0.5 and other.state[p]["square_avg"].tolist() == opt.state[p]["square_avg"].tolist()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_gradients_that_overflow_leave_what_such_an_optimizer_updates(traced):
+    p = Parameter(np.float32([1, -2]))
+    opt, gm, scaler = Scaled([p], lr=0.1), GradManager().attach([p]), amp.GradScaler(init_scale=2.0)
+
+    def step(x):
+        with gm:
+            scaler.backward(gm, (p * x).sum())
+        opt.step().clear_grad()
+
+    step = trace(step) if traced else step
+    step(Tensor([1.0, 2.0]))
+    kept = p.numpy().copy(), opt.state[p]["square_avg"].numpy().copy(), opt.state[p]["step"].item()
+    step(Tensor([1.0, np.inf]))
+    states = opt.state[p]
+    assert (p.numpy() == kept[0]).all() and (states["square_avg"].numpy() == kept[1]).all() and states["step"].item() == 1 == kept[2]
+    step(Tensor([1.0, 2.0]))
+    assert (p.numpy() != kept[0]).all() and opt.state[p]["step"].item() == 2

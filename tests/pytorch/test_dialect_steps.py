@@ -1,5 +1,7 @@
 """Training steps of PyTorch's dialect, against the same steps written out in NumPy's float64."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -180,6 +182,47 @@ def test_an_optimizer_of_ones_own():
     assert other.param_groups[1]["lr"] == opt.param_groups[1]["lr"]
     with pytest.raises(ValueError, match=r"groups of \[1, 1\] parameters do not fit groups of \[1\]"):
         Descent([w]).load_state_dict(saved)
+
+
+class FirstGradient(Descent):
+    """What it keeps begins with the first gradient, and a number of Python counts its steps."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+                if "buf" not in state:
+                    state["buf"] = torch.clone(p.grad)
+                else:
+                    state["buf"].mul_(group["beta"]).add_(p.grad)
+                p.add_(state["buf"], alpha=-group["lr"] / state["step"])
+
+
+@pytest.mark.parametrize("kind", [Descent, FirstGradient])
+def test_an_optimizer_of_ones_own_in_a_compiled_step(kind):
+    """Its steps are those of the same function that is not compiled, from the first on."""
+
+    def run(compiled):
+        w = nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
+        opt, seen = kind([w]), []
+        opt.register_step_post_hook(lambda *a: seen.append(1))
+
+        def step(x):
+            opt.zero_grad()
+            loss = ((w * x) ** 2).sum()
+            loss.backward()
+            opt.step()
+            return loss
+
+        f = torch.compile(step) if compiled else step
+        losses = [f(torch.tensor([1.0, 0.5, float(i)])).item() for i in range(4)]
+        return losses, w.tolist(), opt.state[w]["step"], opt.state[w]["buf"].tolist(), len(seen)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(True) == run(False)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

@@ -268,3 +268,29 @@ def test_chains_of_views_and_writes_leave_what_numpy_leaves():
                 t.mul_(2)
                 b *= 2
         assert np.array_equal(x.numpy(), a), seed
+
+
+def test_a_view_that_takes_another_shape_in_place_stays_a_view():
+    """The numbers are PyTorch's."""
+    x = torch.arange(6.0).reshape(2, 3)
+    y = x[:, 1:]
+    assert y.transpose_(0, 1) is y
+    y[0] = 9
+    assert y.tolist() == [[9.0, 9.0], [2.0, 5.0]] and x.tolist() == [[0.0, 9.0, 2.0], [3.0, 9.0, 5.0]]
+    z = x.view(-1)
+    z.unsqueeze_(0)
+    z[0, 0] = 5
+    z.add_(1)
+    z.squeeze_(0)
+    z[1] = 0
+    assert x.tolist() == [[6.0, 0.0, 3.0], [4.0, 10.0, 6.0]] and z.tolist() == [6.0, 0.0, 3.0, 4.0, 10.0, 6.0]
+    x.detach().t_()[0, 1] = 7
+    assert x.tolist() == [[6.0, 0.0, 3.0], [7.0, 10.0, 6.0]]
+    a = np.arange(4, dtype="f4").reshape(2, 2)
+    torch.from_numpy(a).t_()[0, 1] = 8
+    assert a.tolist() == [[0.0, 1.0], [8.0, 3.0]]
+    w = torch.ones(2, 3, requires_grad=True)
+    v = (w * 2)[0]
+    v.unsqueeze_(1)
+    (v * v).sum().backward()
+    assert v.shape == (3, 1) and w.grad.tolist() == [[8.0] * 3, [0.0] * 3]

@@ -14,14 +14,14 @@ from tengen.base.errors import DeviceError
 
 
 class Device:
-    """A device, interned: compare with `is`. It equals whatever names it: ``x.device == "cpu0"``, ``x.device == "cpu"``. As
+    """A device, interned: compare with `is`. It equals whatever names it: ``x.device == "cpu"``, ``x.device == "cpu0"``. As
     with `DType`, not all that is equal hashes alike: the hash is that of the name.
 
     Attributes:
-        kind: "cpu". index: its number among those of its kind. name: both, "cpu0".
+        kind: "cpu". index: its number among those of its kind. name: as PyTorch writes it, "cpu", or of other kinds "test:1".
 
-    >>> Device.named("cpu:0") is Device.named("xpux"), str(cpu), cpu == "cpu"
-    (True, 'cpu0', True)
+    >>> Device.named("cpu:0") is Device.named("xpux"), str(cpu), cpu == "cpu0"
+    (True, 'cpu', True)
     """
 
     __slots__ = ("index", "kind", "name")
@@ -32,7 +32,7 @@ class Device:
 
     def __new__(cls, kind: str, index: int = 0) -> Device:
         made = super().__new__(cls)
-        for slot, value in (("kind", kind), ("index", index), ("name", f"{kind}{index}")):
+        for slot, value in (("kind", kind), ("index", index), ("name", kind if (kind, index) == ("cpu", 0) else f"{kind}:{index}")):
             object.__setattr__(made, slot, value)
         return cls._table.setdefault(made.name, made)
 

@@ -197,6 +197,8 @@ class Values:
                 return self.integer_dot(args[0], args[1], args[2], lanes, 16)
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+            case "dot2h":
+                return self.dot2h(args[0], args[1], args[2], lanes)
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
@@ -342,6 +344,16 @@ class Values:
             y = self.pure(f"ashr {i32} {y}, {down}")
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
+
+    def dot2h(self, total: str, a: str, b: str, lanes: int) -> str:
+        """`lang.dot2h` by arithmetic of int16, for targets that have no instruction."""
+        i16, eight, seven_bits = vector("i16", 2 * lanes), "splat (i16 8)", "splat (i16 127)"
+        total, a, b = (self.convert("bitcast", x, vector("i32", lanes), i16) for x in (total, a, b))
+        odd = self.pure(f"lshr {i16} {a}, {eight}"), b
+        for x, y in ((a, self.pure(f"shl {i16} {b}, {eight}")), odd):
+            x, y = self.pure(f"and {i16} {x}, {seven_bits}"), self.pure(f"ashr {i16} {y}, {eight}")
+            total = self.pure(f"add {i16} {total}, {self.pure(f'mul {i16} {x}, {y}')}")
+        return self.convert("bitcast", total, i16, vector("i32", lanes))
 
     def _half(self, x: str, which: int, lanes: int) -> str:
         """The first or second bfloat16 of a pair as float32."""

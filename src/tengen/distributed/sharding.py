@@ -22,6 +22,7 @@ from tengen.distributed.pipeline import Pipeline
 from tengen.distributed.units import SharedTotals, Sharing, own_piece
 from tengen.functional.distributed import all_reduce_max, as_row, packed, pieces, tensor_over_row
 from tengen.optimizer.optimizer import Optimizer, ParamGroup
+from tengen.optimizer.states import States
 from tengen.runtime import native
 from tengen.tensor import Parameter, Tensor
 from tengen.tensor.elsewhere import local, part_of, placed_as
@@ -35,10 +36,10 @@ class Kept(NamedTuple):
     states: int
 
 
-class _SharedOut(dict):
+class _SharedOut(States):
     """In place of the states of an optimizer that was sharded."""
 
-    def __missing__(self, key: int) -> NoReturn:
+    def __contains__(self, p: object) -> NoReturn:
         raise DistributedError("this optimizer's states were shared out; help: use what shard() returned in its place")
 
 
@@ -54,16 +55,16 @@ class ShardedOptimizer(Optimizer):
         self.group, self.inner = net.copies[0].group, optimizer
         self.stage = stage if self.group.size > 1 else 1
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
-        self._state, self._manager = {}, None
+        self._state, self._manager = States(), None
         self.shards: list[Parameter] = []
         self._inner = copy.copy(optimizer)
-        groups, states = [], {}
+        groups, states = [], States()
         for group in optimizer.param_groups:
             own = [self._shard_of(p) for p in group["params"]]
             self.shards += own
             groups.append(ParamGroup({**group, "params": own}))
             for p, s in zip(group["params"], own):
-                states[id(s)] = {k: self._piece_of(t, p) for k, t in optimizer._state[id(p)].items()}
+                states[s] = {k: self._piece_of(t, p) for k, t in optimizer.state[p].items()}
         vars(self._inner).update(param_groups=groups, _state=states)
         optimizer._state = _SharedOut()
         self._sharing = self._share(net) if self.stage > 1 else None

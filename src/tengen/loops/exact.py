@@ -86,6 +86,14 @@ def dot4(total, a, b, signed: bool):
     return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
 
 
+def dot2h(total, a, b):
+    """See `lang.dot2h`."""
+    bytes_ = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
+    products = (bytes_(a, np.uint8) & 0x7F) * bytes_(b, np.int8)
+    halves = np.ascontiguousarray(total, "<u4")[..., None].view(np.int16) + products.reshape(*products.shape[:-1], 2, 2).sum(-1)
+    return halves.astype(np.int16).view("<u4")[..., 0]
+
+
 def fma64(a, b, c):
     """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
     rounded sums", 2008) where no part can over- or underflow, else fractions."""

@@ -46,7 +46,7 @@ HALVES = ("low", "high")
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32}
+DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32}
 
 
 class Expr:
@@ -430,6 +430,14 @@ def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
 def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
     """`dot4i`, where `a` holds four uint8, and `b` four int8: x86's VPDPBUSD, and Arm's USDOT."""
     return _dot("dot4u", total, a, b)
+
+
+def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
+    """Two dot products of two terms, each added to an int16 half of the uint32 `total`, the first to the low one. `a` holds four uint8, of
+    which the lowest 7 bits count, and `b` four int8. All in int16, which wraps: of 7 bits two products have a sum that fits, so this is x86's
+    VPMADDUBSW, which would saturate, and VPADDW. `dot2i` by two ones adds the halves to an int32.
+    """
+    return _dot("dot2h", total, a, b)
 
 
 def _dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:

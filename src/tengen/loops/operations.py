@@ -14,7 +14,19 @@ import numpy as np
 
 from tengen.base.dtype import DType, float32
 from tengen.base.errors import VerifyError
-from tengen.loops.exact import convert, dot2, dot2i, dot4, floor_division, fma32, fma64, index_division, shift_left, shift_right
+from tengen.loops.exact import (
+    convert,
+    dot2,
+    dot2h,
+    dot2i,
+    dot4,
+    floor_division,
+    fma32,
+    fma64,
+    index_division,
+    shift_left,
+    shift_right,
+)
 from tengen.loops.lang import LANES, OPS, Expr
 
 
@@ -86,6 +98,8 @@ def function(e: Expr) -> Callable:
             return dot2
         case "dot2i":
             return dot2i
+        case "dot2h":
+            return dot2h
         case "dot4i" | "dot4u":
             return partial(dot4, signed=e.op == "dot4i")
         case "cast":

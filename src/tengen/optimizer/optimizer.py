@@ -6,9 +6,10 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 from __future__ import annotations
 
 import difflib
+import functools
 import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,10 +19,11 @@ from tengen.autodiff.manager import attached_elsewhere
 from tengen.base.arguments import Checked
 from tengen.base.changes import Watched, WatchedDict, WatchedList, changed, same, telling
 from tengen.base.dtype import DType, complex128, float32, float64, promote
-from tengen.base.errors import UsageWarning, warn_once
+from tengen.base.errors import TraceError, UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
+from tengen.optimizer.states import AnyStates, States
 from tengen.tensor import Parameter, Tensor, tensor_over, tracing
 from tengen.tensor.elsewhere import Placed
 from tengen.tensor.hooks import HookHandle, put
@@ -123,7 +125,8 @@ def _state_of(value: float, d: DType) -> Tensor:
 
 class Optimizer(Checked, Watched):
     """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
-    and states as pairs of floats, (..., 2).
+    and states as pairs of floats, (..., 2). Or, as in MegEngine, `_create_state(param_group)`, which calls `_add_state`, and
+    `_updates(param_group)`, which updates all parameters of a group that have a gradient.
 
     Args:
         params: parameters, pairs of a name and a parameter (`named_parameters()`), or dicts with "params" and hyperparameters of their own.
@@ -134,8 +137,9 @@ class Optimizer(Checked, Watched):
     Errors: TypeError for arguments that it does not have; ValueError for no parameters
     """
 
-    unread = frozenset({"defaults", "_state", "_manager"})
+    unread = frozenset({"defaults", "_manager"})
     elementwise = True
+    _updates: Callable[..., None] | None = None
     takes_any_setting = False  # whether groups may have settings of any name and value: the update is a program's own
 
     def __init__(self, params, defaults: dict, how: Mapping[str, Any] | None = None):
@@ -147,7 +151,7 @@ class Optimizer(Checked, Watched):
             refuse(self, "differentiable=True: an update is not differentiated")
         self.defaults = {**defaults, "maximize": bool(how.get("maximize"))} if how else defaults
         self.param_groups: list[ParamGroup] = WatchedList()
-        self._state: dict[int, dict[str, Tensor]] = {}
+        self._state = AnyStates() if self.takes_any_setting else States()
         self._manager: GradManager | None = None
         self._pre_hooks: dict[int, Callable] = WatchedDict()
         self._post_hooks: dict[int, Callable] = WatchedDict()
@@ -159,10 +163,10 @@ class Optimizer(Checked, Watched):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy and a pickle hold: states beside their parameters, which are other objects there."""
-        return vars(self) | {"_state": [(p, self._state[id(p)]) for p, _ in self._params()], "_manager": None}
+        return vars(self) | {"_manager": None}
 
     def __setstate__(self, found: dict[str, Any]) -> None:
-        self.__dict__.update(found, _state={id(p): state for p, state in found["_state"]})
+        self.__dict__.update(found)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("defaults", ()):
@@ -194,10 +198,11 @@ class Optimizer(Checked, Watched):
         if any(map(_named, given)) and not all(map(_named, given)):
             raise ValueError(f"{type(self).__name__} got parameters with names and without; help: net.named_parameters(), or net.parameters()")
         own: set[int] = set()
+        others = {id(p) for p, _ in self._params()}
         for p in params:
             if not isinstance(p, Parameter) and (not isinstance(p, Tensor) or leaf_of(p) is None):
                 raise TypeError(f"an optimizer updates Parameters, got a {type(p).__name__}")
-            if id(p) in self._state:
+            if id(p) in others:
                 raise ValueError("a parameter is in two groups")
             if id(p) in own:
                 raise ValueError(f"a parameter of shape {p.shape} is given twice; help: module.parameters() gives each once")
@@ -213,14 +218,23 @@ class Optimizer(Checked, Watched):
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
         group = ParamGroup(values, self.takes_any_setting or any(name not in known for name in values))
         self.param_groups.append(group)
-        for p in params:
-            self._state[id(p)] = self._create_state(as_real(p), group)
+        if self._updates:
+            self._create_state(group)
+        else:
+            for p in params:
+                self._states_of(p, group)
 
-    def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
+    def _create_state(self, *of: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
 
     def _update(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
         raise NotImplementedError(f"{type(self).__name__} needs _update()")
+
+    def _add_state(self, param: Tensor, state_name: str, initializer: Any = None) -> None:
+        """MegEngine's: what `_updates` finds as ``self._state[param][state_name]``: zeros of the parameter's shape and dtype, or the number
+        or array that is given, in float32."""
+        first = REGISTRY["zeros_like"](param.detach()) if initializer is None else Tensor(initializer, dtype=float32)
+        self._state.setdefault(param, WatchedDict())[state_name] = first
 
     def _params(self) -> Iterable[tuple[Parameter, ParamGroup]]:
         return ((p, g) for g in self.param_groups for p in g["params"])
@@ -238,12 +252,15 @@ class Optimizer(Checked, Watched):
             hook(self, () if closure is None else (closure,), {})
         loss, updated = None if closure is None else closure(), False
         with no_grad():
-            for p, group in self._params():
-                grad = p.grad
-                if grad is not None:
-                    grad = grad.detach()
-                    self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
-                    updated = True
+            for group in self.param_groups:
+                updating = [p for p in group["params"] if p.grad is not None]
+                if updating and self._updates:
+                    self._unless_overflowed(updating, functools.partial(self._updates, group))
+                for p in () if self._updates else updating:
+                    grad = -p.grad.detach() if group.get("maximize") else p.grad.detach()
+                    states = self._states_of(p, group)
+                    self._unless_overflowed([p], functools.partial(self._update_real, p, grad, states, group))
+                updated = updated or bool(updating)
         if not updated:
             self._nothing_to_do()
         for hook in self._post_hooks.values():
@@ -251,9 +268,28 @@ class Optimizer(Checked, Watched):
         return self if closure is None else loss
 
     @property
-    def state(self) -> dict[Tensor, dict[str, Tensor]]:
-        """The states of each parameter by name, as PyTorch has them: ``opt.state[p]["exp_avg"]``."""
-        return {p: self._state[id(p)] for p, _ in self._params()}
+    def state(self) -> MutableMapping[Any, dict[str, Any]]:
+        """The states of each parameter by name, as PyTorch has them: ``opt.state[p]["exp_avg"]``. A program that puts another parameter
+        into a group may give it states; without them the next step makes new ones."""
+        return self._state
+
+    @state.setter
+    def state(self, states: Mapping[Any, dict[str, Any]]) -> None:
+        self._state = AnyStates() if self.takes_any_setting else States()
+        self._state.update(states)
+
+    def _states_of(self, p: Tensor, group: ParamGroup) -> dict[str, Tensor]:
+        """The states of a parameter, new ones for one that has been put into its group since."""
+        if p in self._state or self.takes_any_setting or self._updates:  # a program's own optimizer makes what it keeps
+            return self._state.get(p, {})
+        made = self._create_state(as_real(p), group)
+        if made and tracing.recorder is not None:
+            raise TraceError(
+                f"{type(self).__name__}.step(): the parameter {p.name or ''}{list(p.shape)} was put into its group and has no states yet, "
+                "which a traced step cannot make; help: opt.add_param_group({'params': [p]}) makes them"
+            )
+        self._state[p] = made
+        return self._state[p]
 
     def register_step_pre_hook(self, hook: Callable[[Any, tuple, dict], Any]) -> HookHandle:
         """Calls hook(optimizer, args, kwargs) before each step, with the step's arguments."""
@@ -271,16 +307,17 @@ class Optimizer(Checked, Watched):
             UsageWarning,
         )
 
-    def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
-        """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
-        skip = getattr(p, "overflow", None)  # which a leaf that is no Parameter may lack
+    def _unless_overflowed(self, params: Sequence[Tensor], update: Callable[[], None]) -> None:
+        """Updates parameters, unless a gradient of theirs overflowed. A trace cannot decide, and selects between old and new."""
+        flags = {id(p.overflow): p.overflow for p in params if getattr(p, "overflow", None) is not None}  # no Parameter may lack it
+        skip = functools.reduce(REGISTRY["logical_or"], flags.values()) if flags else None
         if skip is None or tracing.recorder is None:
             if skip is None or not skip.item():
-                self._update_real(p, grad, state, group)
+                update()
             return
-        mine = [p, *state.values()]
+        mine = [t for p in params for t in (p, *self._state.get(p, {}).values())]
         before = [t.detach() for t in mine]
-        self._update_real(p, grad, state, group)
+        update()
         for t, old in zip(mine, before):
             t._reset(REGISTRY["where"](skip, old, t.detach()))
 
@@ -359,8 +396,8 @@ class Optimizer(Checked, Watched):
         """
         for i, group in enumerate(self.param_groups):
             yield "lr" if len(self.param_groups) == 1 else f"lr{i}", group.lr
-        for i, (p, _) in enumerate(self._params()):
-            for kind, t in self._state[id(p)].items():
+        for i, (p, group) in enumerate(self._params()):
+            for kind, t in self._states_of(p, group).items():
                 yield f"{names.get(id(p)) or p.name or f'param{i}'}.{kind}", t
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
@@ -372,14 +409,14 @@ class Optimizer(Checked, Watched):
         return self._states_as(Tensor.numpy)
 
     def _states_as(self, form: Callable[[Tensor], Any]) -> dict[str, Any]:
-        numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
+        numbers = {id(p): i for i, (p, group) in enumerate(self._params())}
         groups = [
             {k: v.item() if k == "lr" and isinstance(v, Tensor) else v for k, v in g.items() if k != "params"}
             | {"params": [numbers[id(p)] for p in g["params"]]}
             for g in self.param_groups
         ]
         value = lambda t: form(t) if isinstance(t, Tensor) else t
-        state = {i: {k: value(t) for k, t in self._state[key].items()} for key, i in numbers.items()}
+        state = {i: {k: value(t) for k, t in self._states_of(p, group).items()} for i, (p, group) in enumerate(self._params())}
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -391,16 +428,17 @@ class Optimizer(Checked, Watched):
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
         values: list[tuple[Tensor, np.ndarray]] = []
-        others: dict[int, dict[str, Tensor]] = {}  # states that saved settings add or take away: a momentum, say
+        others: list[tuple[Tensor, dict[str, Tensor]]] = []  # states that saved settings add or take away: a momentum, say
         for group, saved in zip(self.param_groups, state["param_groups"]):
             if len(saved["params"]) != len(group["params"]):
                 raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
             for p, i in zip(group["params"], saved["params"]):
-                mine = self._state[id(p)]
+                mine = self._states_of(p, group)
                 theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
                 if mine.keys() != theirs.keys():
                     settings = {k: v for k, v in saved.items() if k != "params"}
-                    mine = others[id(p)] = self._create_state(as_real(p), ParamGroup(group | settings))
+                    mine = self._create_state(as_real(p), ParamGroup(group | settings))
+                    others.append((p, mine))
                 if mine.keys() != theirs.keys():
                     raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
                 for k, t in mine.items():
@@ -410,7 +448,8 @@ class Optimizer(Checked, Watched):
                     values.append((t, a.reshape(t.shape)))
         for group, saved in zip(self.param_groups, state["param_groups"]):
             group.update({k: v for k, v in saved.items() if k != "params"})
-        self._state.update(others)
+        for p, mine in others:
+            self._state[p] = mine
         for t, a in values:
             t._reset(Tensor(a))
 

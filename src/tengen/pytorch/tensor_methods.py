@@ -16,7 +16,7 @@ from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import views_by
 from tengen.tensor.in_place import writing
 from tengen.tensor.methods import put
-from tengen.tensor.parts import is_part
+from tengen.tensor.parts import is_part, relay
 from tengen.tensor.pytorch_names import Elsewhere
 from tengen.tensor.tensor import assign
 
@@ -119,12 +119,14 @@ def _shaped(name: str, plain: Callable) -> Callable:
 
     def method(self: Tensor, *args: Any) -> Tensor:
         if is_part(self):
-            raise ArgumentError(f"{name}_() of a view of {self._layout.type!r}; help: x = x.{name}(...)")
-        assign(self, plain(self, *args))
+            shape = self.shape
+            relay(self, lambda x: plain(x, *args), lambda x: REGISTRY["reshape"](x, shape) if "squeeze" in name else plain(x, *args))
+        else:
+            assign(self, plain(self, *args))
         return self
 
     method.__name__ = method.__qualname__ = f"{name}_"
-    method.__doc__ = f"`{name}`; the tensor itself takes the shape. Errors: ArgumentError for a view."
+    method.__doc__ = f"`{name}`; the tensor itself takes the shape. A view stays a view."
     return method
 
 

@@ -15,21 +15,45 @@ import itertools
 import mmap
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
-
-import numpy as np
+from typing import NamedTuple, TypeVar
 
 from tengen.codegen.targets.architecture import Architecture, Linking
 
-_SECTION = np.dtype([
-    ("name", "<u4"), ("type", "<u4"), ("flags", "<i8"), ("address", "<i8"), ("offset", "<i8"), ("size", "<i8"),
-    ("link", "<u4"), ("info", "<u4"), ("align", "<i8"), ("entry", "<i8"),
-])  # fmt: skip
-_SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<i8"), ("size", "<i8")])
-_RELOCATION = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
-_DATA, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8  # types of sections
+Row = TypeVar("Row", "_Section", "_Symbol")
+
+
+class _Section(NamedTuple):
+    """A row of the table of sections."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+
+class _Symbol(NamedTuple):
+    """A row of the table of symbols."""
+
+    name: int
+    info: int
+    other: int
+    section: int
+    value: int
+    size: int
+
+
+_FORMATS = {_Section: struct.Struct("<IIqqqqIIqq"), _Symbol: struct.Struct("<IBBHqq")}
+_RELOCATION = struct.Struct("<qIIq")  # where in the section, what kind, which symbol, a number that is added to its address
+_LONG, _INT = struct.Struct("<q"), struct.Struct("<i")
+_DATA, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8  # kinds of sections
 _WRITE, _ALLOC, _THREAD_LOCAL = 1, 2, 0x400  # flags of sections
-_FUNCTION = 2  # type of symbols
+_FUNCTION = 2  # kind of symbols
 _STUB_BYTES = 8  # room for a jump through a word of a table: libraries may lie farther than a call reaches
 _READ_EXECUTE = 5
 _SEVERAL = b"tengen objects\0\0"
@@ -44,9 +68,7 @@ class Code(NamedTuple):
     cells: dict[str, int]
 
 
-def load(
-    data: bytes, architecture: Architecture, find: Callable[[str], int | None], replaceable: bool = False
-) -> Code | None:
+def load(data: bytes, architecture: Architecture, find: Callable[[str], int | None], replaceable: bool = False) -> Code | None:
     """An object file's code, ready to be called; None where it wants what only a whole linker can do.
 
     Args:
@@ -61,102 +83,105 @@ def load(
         return None
     try:
         table, _, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
-        return _linked(data, np.frombuffer(data, _SECTION, count, table), linking, find, replaceable)
+        return _linked(data, _rows(_Section, data, table, count), linking, find, replaceable)
     except (ValueError, IndexError, OverflowError, OSError, struct.error):
         return None  # damaged; a linker says what is wrong
 
 
+def _part(data: bytes, offset: int, size: int) -> bytes:
+    """Some bytes of the file. Errors: ValueError where it has none there."""
+    if offset < 0 or size < 0 or offset + size > len(data):
+        raise ValueError(f"the file has {len(data)} bytes, not {size} from {offset} on")
+    return data[offset : offset + size]
+
+
+def _rows(kind: type[Row], data: bytes, offset: int, count: int) -> list[Row]:
+    """The rows of a table. Errors: those of `_part`."""
+    form = _FORMATS[kind]
+    return [kind(*row) for row in form.iter_unpack(_part(data, offset, count * form.size))]
+
+
 def _linked(
-    data: bytes, sections: np.ndarray, linking: Linking, find: Callable[[str], int | None], replaceable: bool
+    data: bytes, sections: list[_Section], linking: Linking, find: Callable[[str], int | None], replaceable: bool
 ) -> Code | None:
-    (table,) = sections[sections["type"] == _SYMBOLS]
-    symbols = np.frombuffer(data, _SYMBOL, int(table["size"]) // _SYMBOL.itemsize, int(table["offset"]))
-    strings = int(sections[table["link"]]["offset"])
-    names = {
-        i: data[strings + int(at) : data.index(b"\0", strings + int(at))].decode()
-        for i, at in enumerate(symbols["name"]) if symbols["info"][i] >> 4 and i
-    }  # fmt: skip
-    others = {i: find(name) for i, name in names.items() if not symbols["section"][i]}
+    (table,) = [s for s in sections if s.kind == _SYMBOLS]
+    symbols = _rows(_Symbol, data, table.offset, table.size // _FORMATS[_Symbol].size)
+    strings = sections[table.link].offset
+    name = lambda s: _part(data, strings + s.name, data.index(b"\0", strings + s.name) - strings - s.name).decode()
+    names = {i: name(s) for i, s in enumerate(symbols) if s.info >> 4 and i}
+    others = {i: find(name) for i, name in names.items() if not symbols[i].section}
     places = _places(sections, linking)
     if places is None or None in others.values():
         return None
     at, end = places  # of sections; where the code ends and the stubs begin
-    own = [i for i in names if replaceable and symbols["section"][i] and symbols["info"][i] & 15 == _FUNCTION]
+    own = [i for i in names if replaceable and symbols[i].section and symbols[i].info & 15 == _FUNCTION]
     stubs = {i: end + _STUB_BYTES * n for n, i in enumerate([*others, *own])}
     words = end + _STUB_BYTES * len(stubs)  # the table: a word for each symbol
     fixed = -(-(words + 8 * len(symbols)) // mmap.PAGESIZE) * mmap.PAGESIZE
-    writable = (sections["flags"] & _WRITE > 0) & (at >= 0)
-    at[writable] += fixed
-    cells = -(-max(fixed, *(at + sections["size"])[at >= 0], 1) // 8) * 8  # a word for each function that can be replaced
-    size = cells + 8 * len(own)
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    image = np.frombuffer(memory, np.uint8)
-    base = image.ctypes.data
+    at = [where + fixed if where >= 0 and s.flags & _WRITE else where for s, where in zip(sections, at)]
+    ends = [where + s.size for s, where in zip(sections, at) if where >= 0]
+    cells = -(-max(fixed, *ends) // 8) * 8  # a word for each function that can be replaced
+    memory = mmap.mmap(-1, cells + 8 * len(own), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for s, where in zip(sections, at):
-        if where >= 0 and s["type"] == _DATA:
-            image[where : where + s["size"]] = np.frombuffer(data, np.uint8, int(s["size"]), int(s["offset"]))
-    lies = (symbols["section"] > 0) & (symbols["section"] < len(sections))
-    home = at[np.where(lies, symbols["section"], 0)]
-    known = np.where(lies & (home >= 0), base + home + symbols["value"], -1)
+        if where >= 0 and s.kind == _DATA:
+            memory[where : where + s.size] = _part(data, s.offset, s.size)
+    lies = [0 < s.section < len(sections) and at[s.section] >= 0 for s in symbols]
+    known = [base + at[s.section] + s.value if there else -1 for s, there in zip(symbols, lies)]
     called = known.copy()
     for i, address in others.items():
         known[i], called[i] = address, base + stubs[i]
-    image[cells : cells + 8 * len(own)].view("<i8")[:] = known[own]
-    known[own] = called[own] = [base + stubs[i] for i in own]
+    struct.pack_into(f"<{len(own)}q", memory, cells, *(known[i] for i in own))
+    for i in own:
+        known[i] = called[i] = base + stubs[i]
     for i, where in [*((i, words + 8 * i) for i in others), *((i, cells + 8 * n) for n, i in enumerate(own))]:
-        stub = np.frombuffer(linking.stub(where - stubs[i]), np.uint8)
-        image[stubs[i] : stubs[i] + len(stub)] = stub
-    image[words : words + 8 * len(symbols)].view("<i8")[:] = known
-    meant = {
-        linking.relative: known,
-        linking.absolute: known,
-        linking.call: called,
-        **dict.fromkeys(linking.table, base + words + 8 * np.arange(len(symbols))),
-    }
-    for s in sections[sections["type"] == _RELOCATIONS]:
-        if at[s["info"]] >= 0:
-            found = np.frombuffer(data, _RELOCATION, int(s["size"]) // _RELOCATION.itemsize, int(s["offset"]))
-            if not _relocated(image, base, int(at[s["info"]]), found, known, meant, linking.absolute):
+        stub = linking.stub(where - stubs[i])
+        memory[stubs[i] : stubs[i] + len(stub)] = stub
+    struct.pack_into(f"<{len(symbols)}q", memory, words, *known)
+    entries = [base + words + 8 * i for i in range(len(symbols))]
+    meant = {linking.relative: known, linking.absolute: known, linking.call: called, **dict.fromkeys(linking.table, entries)}
+    for s in sections:
+        if s.kind == _RELOCATIONS and at[s.info] >= 0:
+            found = _part(data, s.offset, s.size // _RELOCATION.size * _RELOCATION.size)
+            if not _relocated(memory, base, at[s.info], found, known, meant, linking.absolute):
                 return None
     if _protect(base, fixed, _READ_EXECUTE):
         return None
-    addresses = {name: int(known[i]) for i, name in names.items() if lies[i] and known[i] >= 0}
+    addresses = {name: known[i] for i, name in names.items() if lies[i] and known[i] >= 0}
     return Code(addresses, memory, {names[i]: base + cells + 8 * n for n, i in enumerate(own)})
 
 
-def _places(sections: np.ndarray, linking: Linking) -> tuple[np.ndarray, int] | None:
+def _places(sections: list[_Section], linking: Linking) -> tuple[list[int], int] | None:
     """Where each section goes: those that stay as they are from zero, those that are written from zero as well (they come after),
     -1 for what is not loaded; and where the first kind ends. None for a section of a kind that is not known here."""
-    at, ends = np.full(len(sections), -1, np.int64), [0, 0]
+    at, ends = [-1] * len(sections), [0, 0]
     for i, s in enumerate(sections):
-        kind, flags = int(s["type"]), int(s["flags"])
-        if not flags & _ALLOC or kind == linking.unwind:  # nothing is thrown through kernels, so nobody unwinds their frames
+        if not s.flags & _ALLOC or s.kind == linking.unwind:  # nothing is thrown through kernels, so nobody unwinds their frames
             continue
-        if kind not in (_DATA, _ZEROS) or flags & _THREAD_LOCAL:
+        if s.kind not in (_DATA, _ZEROS) or s.flags & _THREAD_LOCAL:
             return None
-        align = max(int(s["align"]), 8)
-        start = -(-ends[flags & _WRITE] // align) * align
-        at[i], ends[flags & _WRITE] = start, start + int(s["size"])
+        align = max(s.align, 8)
+        at[i] = -(-ends[s.flags & _WRITE] // align) * align
+        ends[s.flags & _WRITE] = at[i] + s.size
     return at, -(-ends[0] // 8) * 8
 
 
 def _relocated(
-    image: np.ndarray, base: int, start: int, found: np.ndarray, known: np.ndarray, meant: dict[int, np.ndarray], absolute: int
+    memory: mmap.mmap, base: int, start: int, found: bytes, known: list[int], meant: dict[int, list[int]], absolute: int
 ) -> bool:
     """Writes what the relocations of the section at `start` ask for; False where one cannot be had. absolute: the kind that is
     an address of 64 bits."""
-    for kind in set(found["type"].tolist()):
-        some = found[found["type"] == kind]
-        if kind not in meant or (known[some["symbol"]] < 0).any():
+    for offset, kind, symbol, addend in _RELOCATION.iter_unpack(found):
+        if kind not in meant or known[symbol] < 0 or offset < 0:
             return False
-        where = start + some["offset"]
-        value = meant[kind][some["symbol"]] + some["addend"]
-        if kind != absolute:
-            value -= base + where
-            if (value != value.astype(np.int32)).any():
-                return False
-        width = 8 if kind == absolute else 4
-        image[where[:, None] + np.arange(width)] = value.astype(f"<i{width}").view(np.uint8).reshape(-1, width)
+        where = start + offset
+        value = meant[kind][symbol] + addend
+        if kind == absolute:
+            _LONG.pack_into(memory, where, value)
+        elif -(1 << 31) <= (distance := value - base - where) < 1 << 31:
+            _INT.pack_into(memory, where, distance)
+        else:
+            return False
     return True
 
 

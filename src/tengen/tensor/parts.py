@@ -182,6 +182,15 @@ def is_part(x: Tensor) -> bool:
     return bool(getattr(x, "_part", None))
 
 
+def relay(x: Tensor, there: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> None:
+    """A part takes another shape, there(x), and stays a part: what is written to it goes on as back of it."""
+    refresh(x)
+    before = object.__new__(Tensor)
+    before._data, before._layout, before._node, before._part = x._data, x._layout, x._node, x._part
+    assign(x, there(before))
+    x._part = Part(before, there, lambda b, value: reset(b, back(value)), x._layout)
+
+
 def is_known_as_own(x: Tensor) -> bool:
     """Whether `as_own` has said so of the tensor."""
     return getattr(x, "_part", None) is False

@@ -509,6 +509,18 @@ def new_empty(self: Tensor, *size: Any, dtype: Any = None, **how: Any) -> Tensor
     return new_full(self, _extents(size), 0, dtype=dtype, **how)
 
 
+def new(self: Tensor, *args: Any, **how: Any) -> Tensor:
+    """PyTorch's oldest way to make a tensor of this one's dtype: of a size, ``x.new(2, 3)`` or ``x.new(y.shape)``, whose
+    numbers are 0, or of numbers, ``x.new([1, 2])``.
+
+    >>> Tensor([1.5]).new([1, 2]).dtype.name, Tensor([1.5]).new(2, 3).shape
+    ('float32', (2, 3))
+    """
+    if len(args) == 1 and not isinstance(args[0], int | tuple):
+        return new_tensor(self, args[0], **how)
+    return new_empty(self, *args or (0,), **how)
+
+
 def _of_op(name: str, op: str) -> Callable[..., Any]:
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return REGISTRY[op](self, *args, **kwargs)
@@ -559,7 +571,7 @@ CASTS = {
     "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new_empty", "ravel", "reshape_as",
+    "chunk", "clamp_max", "clamp_min", "clone", "dist", "equal", "new", "new_empty", "ravel", "reshape_as",
     "take_along_dim", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
     "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor",
     "new_zeros", "numel", "bernoulli",

@@ -662,6 +662,9 @@ class TensorMethods:
         would be lost."""
     def nelement(self) -> int:
         """`size`: the number of elements."""
+    def new(self, *args: Any, **how: Any) -> Tensor:
+        """PyTorch's oldest way to make a tensor of this one's dtype: of a size, ``x.new(2, 3)`` or ``x.new(y.shape)``, whose
+        numbers are 0, or of numbers, ``x.new([1, 2])``."""
     def new_empty(self, *size: Any, dtype: Any = None, **how: Any) -> Tensor:
         """`new_zeros`: here no tensor has values that nobody gave."""
     def new_full(

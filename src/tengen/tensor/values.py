@@ -68,8 +68,9 @@ class Values:
         return int(self.item())
 
     def __format__(self, spec: str) -> str:
-        """As ``f"{loss:.3f}"``: of one element its number; of more, only the empty format, which is `str`."""
-        if not spec:
+        """``f"{loss}"`` is the number of a tensor without axes, as in NumPy and PyTorch, and `str` of others; ``f"{loss:.3f}"`` is that of a
+        tensor of one element."""
+        if not spec and self.shape:
             return str(self)
         if self.size != 1:
             raise TypeError(f"the format {spec!r} is for one number, this tensor is {self._layout.type!r}; help: format x.tolist()")

@@ -140,7 +140,8 @@ class Target:
             return f"this processor is {mine.arch}"
         if self.system is not mine.system:
             return f"this system is {mine.system.name}"
-        lacks = [f for f in self.needs if not mine.has(f)]
+        there = mine.needs
+        lacks = [f for f in self.needs if f not in there]
         return f"this processor has no {', '.join(lacks)}" if lacks else ""
 
     @staticmethod

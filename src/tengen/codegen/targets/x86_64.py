@@ -104,6 +104,26 @@ def _dot4u_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
+def _dot2h(emit: Emitter, args: list[str], width: int, name: str) -> str:
+    """VPMADDUBSW and VPADDW on `width` int32. Masking the first operand takes no instruction where it is known to have 7 bits."""
+    i32, i16, i8 = f"<{width} x i32>", f"<{2 * width} x i16>", f"<{4 * width} x i8>"
+    masked = emit.pure(f"and {i32} {args[1]}, <{', '.join([f'i32 {0x7F7F7F7F}'] * width)}>")
+    a, b = (emit.convert("bitcast", x, i32, i8) for x in (masked, args[2]))
+    total, products = emit.convert("bitcast", args[0], i32, i16), emit.intrinsic(name, i16, f"{i8} {a}", f"{i8} {b}")
+    return emit.convert("bitcast", emit.pure(f"add {i16} {total}, {products}"), i16, i32)
+
+
+def _dot2h_512(emit: Emitter, args: list[str]) -> str:
+    """On 512 bits."""
+    return _dot2h(emit, args, 16, "x86.avx512.pmaddubs.w.512")
+
+
+def _dot2h_256(emit: Emitter, args: list[str]) -> str:
+    """On two halves of 256 bits."""
+    low, high = (_dot2h(emit, [_half(emit, x, i) for x in args], 8, "x86.avx2.pmadd.ub.sw") for i in (0, 1))
+    return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+
+
 def _stub(distance: int) -> bytes:
     """jmp [rip + the rest of the distance], and two bytes that stop whoever runs into them."""
     return b"\xff\x25" + struct.pack("<i", distance - 6) + b"\xcc\xcc"
@@ -120,6 +140,8 @@ X86_64 = Architecture(
         VectorForm("dot2i", "avx512bw", _dot2i_512),
         VectorForm("dot2i", "avx2", _dot2i_256),
         VectorForm("dot2i", "", _dot2i_128),
+        VectorForm("dot2h", "avx512bw", _dot2h_512),
+        VectorForm("dot2h", "avx2", _dot2h_256),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
     ),

@@ -167,7 +167,9 @@ def _layer(kind: str, settings: Mapping[str, Any], held: int) -> M.Module:
     if any(type(n) is not int or n < 1 for n in [*sizes, *window, groups]):
         _fail(f"a {kind} of {str(sizes)[:60]}, {str(groups)[:20]} groups and windows of {str(window)[:60]}")
     allocates = sizes and (kind.startswith("BatchNorm") or settings.get("affine") is not False)
-    if allocates and math.prod(sizes) * math.prod(window) > held * groups:
+    if groups > min(sizes, default=1):
+        _fail(f"a {kind} of {sizes} has {groups} groups")
+    if allocates and math.prod(sizes) * math.prod(window) > held * (groups if kind.startswith("Conv") else 1):
         _fail(f"a {kind} of {sizes} with windows of {window} has more than the {held} numbers that are there")
     build = getattr(M, kind)
     wanted = inspect.signature(build.__init__).parameters

@@ -49,7 +49,7 @@ def of_schema(n: NodeOf, inputs: Sequence[Value], opsets: Mapping[str, int]) -> 
         if newest is not None:
             types = [type_of(v).SerializeToString() for v in inputs]
             body = onnx.FunctionProto.FromString(
-                s.get_context_dependent_function_with_opset_version(newest, n.proto.SerializeToString(), types)
+                s.get_context_dependent_function_with_opset_version(newest, n.proto, types)
             )
     if body is None:
         raise ArgumentError(f"{n.what} has no meaning here for opset {opset}")

@@ -18,10 +18,11 @@ from tengen.interop.onnx.groups import with_groups
 from tengen.interop.onnx.ops import OPS
 from tengen.interop.onnx.pairs import in_integers
 from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, bodies, names, normal, reads
-from tengen.interop.onnx.values import Coded, Value, as_tensor, is_coded, is_text, value_of
+from tengen.interop.onnx.values import Coded, Value, as_tensor, is_coded, is_text, recording, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
 
+MOST_RECORDED = 100_000  # nodes that a program may have, with loops and functions written out
 WHY = {  # what is unknown, by domain
     **dict.fromkeys(("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"), "no op of this name in this opset is known here"),
     "com.microsoft.nchwc": "a layout of one machine, which onnxruntime's optimiser writes at its highest level; help: ORT_ENABLE_EXTENDED",
@@ -46,15 +47,17 @@ class OnnxNetwork(Module):
         self.weights: dict[str, Tensor] = {}
         self.statistics: dict[str, Tensor] = {}
         self.retries = 0  # of branches, in a recording (`ops/control.py`)
+        self.computed = 0  # nodes, in a call
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
         refuse_unknown(source)
         graph, self.in_float = in_integers(source)
         source = replace(source, graph=with_groups(graph))
-        arrays = dict(source.graph.arrays)
+        arrays, made = dict(source.graph.arrays), {}  # tensors by array: arrays of one place in a file have their memory in common
         for name in source.graph.arrays:
             kind = arrays[name].dtype
             if kind.name == "bfloat16" or kind.kind == "f" and not is_coded(kind):  # float8_e5m2 is of the kind "f" too
-                t = Tensor(arrays.pop(name))
+                a = arrays.pop(name)
+                t = made[id(a)][1] if id(a) in made else made.setdefault(id(a), (a, Tensor(a)))[1]
                 (self.statistics if name in fixed else self.weights)[name] = t if name in fixed else Parameter(t)
         self.source = replace(source, graph=replace(source.graph, arrays=arrays))  # without those that are tensors now
 
@@ -75,7 +78,7 @@ class OnnxNetwork(Module):
             raise ArgumentError(
                 f"{graph.name} takes {', '.join(p.name for p in graph.inputs)}; got {', '.join(given) or 'nothing'}"
             )
-        self.retries = 0
+        self.retries = self.computed = 0
         scope = Scope(self, None)
         for p in graph.inputs:
             scope[p.name] = argument(p, given.get(p.name))
@@ -154,6 +157,9 @@ class Scope:
 
     def compute(self, n: NodeOf, inputs: list[Value]) -> Sequence[Value]:
         """The outputs of a node."""
+        self.network.computed += 1
+        if self.network.computed > MOST_RECORDED and recording():
+            raise FileFormatError(f"more than {MOST_RECORDED:,} nodes, with loops and functions written out; help: to_module runs the network")
         try:
             f = OPS.get(n.what)
             if (n.domain, n.op) in self.network.source.functions:

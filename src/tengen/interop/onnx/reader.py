@@ -9,32 +9,36 @@ import heapq
 import itertools
 import mmap
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import FileFormatError
+from tengen.base.files import open_regular
 from tengen.interop.onnx.values import BITS, package
-from tengen.interop.onnx.wire import without_arrays
+from tengen.interop.onnx.wire import OVERHEAD, Arrays, without_arrays
 
 DEEPEST = 32  # graphs in graphs
 MOST_NODES = 1_000_000
+SPARE = 1 << 24  # bytes by which arrays of one file beside the model may lie over one another
+PIECE = 1 << 22  # bytes of packed numbers that are unpacked together
 UNBOUNDED = (1 << 31) - 1  # inputs of an op that takes any number of them, as the package onnx says it
-FLOATS = {1: np.dtype("<f4"), 10: np.dtype("<f2"), 11: np.dtype("<f8")}  # by their numbers in TensorProto
+FLOATS = ("float32", "float16", "float64")
 MAPPED = 1 << 20  # bytes of a file above which it is mapped
 DEFAULT = ("", "ai.onnx")  # two names of one domain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeOf:
     """A node: its op and what it reads and writes by name; "" for what is absent.
 
     Attributes:
-        since: the opset in which the op got the meaning that it has here.
+        since: the opset in which the op got the meaning that it has here. proto: the bytes of the node as a message, where the package onnx may
+            have to say what it means.
     """
 
     op: str
@@ -44,7 +48,7 @@ class NodeOf:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     since: int = 1
-    proto: Any = field(default=None, repr=False, compare=False)
+    proto: bytes = field(default=b"", repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.attributes[name]
@@ -108,7 +112,7 @@ class SchemaOf:
     Attributes:
         since: the opset in which the op got its meaning. defaults, kinds: of attributes, by name. required: names of attributes.
         needed: names of the inputs that are always there, by position. fewest, most: how many inputs there are; most may be None.
-        results: how many outputs there are at least.
+        results: how many outputs there are at least. asked: whether the package onnx may be asked what a node of it means.
     """
 
     since: int = 1
@@ -119,6 +123,7 @@ class SchemaOf:
     fewest: int = 0
     most: int | None = None
     results: int = 0
+    asked: bool = False
 
 
 def read(source: Any) -> Source:
@@ -130,14 +135,15 @@ def read(source: Any) -> Source:
     from google.protobuf.message import DecodeError
 
     folder: Path | None = None
-    raw: dict[int, memoryview] = {}
+    raw = None
     if isinstance(source, (str, os.PathLike)):
         folder, source = Path(source).parent, contents(source)
     try:
         if not isinstance(source, onnx.ModelProto):
-            small, raw = without_arrays(source if isinstance(source, (bytes, mmap.mmap)) else bytes(source))
+            source = source if isinstance(source, (bytes, mmap.mmap)) else bytes(source)
+            small, raw = without_arrays(source)
             source = onnx.load_model_from_string(small)
-        return Reader(source, folder, raw).source()
+        return Reader(source, folder, raw or Arrays(left=OVERHEAD + source.ByteSize())).source()
     except FileFormatError:
         raise
     except (
@@ -156,18 +162,18 @@ def read(source: Any) -> Source:
 
 def contents(path: str | os.PathLike) -> bytes | mmap.mmap:
     """The bytes of a file: mapped where they are many, so that arrays are copied once."""
-    with open(path, "rb") as f:
-        info = os.fstat(f.fileno())
-        return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if stat.S_ISREG(info.st_mode) and info.st_size > MAPPED else f.read()
+    with open_regular(path) as fd, open(fd, "rb", closefd=False) as f:
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if os.fstat(fd).st_size > MAPPED else f.read()
 
 
 class Reader:
-    """Reads one model. raw: the bytes of initializers that were left out of it, by their numbers."""
+    """Reads one model. raw: the bytes of arrays that were left out of it, and of memory that others may take."""
 
-    def __init__(self, model, folder: Path | None, raw: Mapping[int, memoryview] | None = None):
+    def __init__(self, model, folder: Path | None, raw: Arrays | None = None):
         import onnx
 
-        self.onnx, self.model, self.folder, self.raw = onnx, model, folder, raw or {}
+        self.onnx, self.model, self.folder, self.raw = onnx, model, folder, raw or Arrays()
+        self.beside: dict[Path, Beside] = {}
         self.nodes = 0
         self.schemas: dict[tuple[str, str, int], SchemaOf] = {}
         self.opsets = versions(model.opset_import)
@@ -198,8 +204,7 @@ class Reader:
         """A graph, also one inside of an attribute."""
         if depth > DEEPEST:
             raise FileFormatError(f"graphs nest more than {DEEPEST} deep")
-        raw = {} if depth else self.raw
-        arrays = {name(t.name): self.array(t, raw.get(i)) for i, t in enumerate(g.initializer)}
+        arrays = {name(t.name): self.array(t, depth == 0) for t in g.initializer}
         for s in g.sparse_initializer:
             arrays[name(s.values.name)] = self.sparse(s)
         nodes = tuple(self.node(n, depth, opsets or self.opsets) for n in g.node)
@@ -231,8 +236,9 @@ class Reader:
                 attributes[name(a.name)] = self.attribute(a, depth, opsets)
         if missing := [a for a in schema.required if a not in attributes and not (given and any(b.name == a for b in n.attribute))]:
             raise FileFormatError(f"{op} ({n.name!r}) misses the attribute {missing[0]!r}")
-        every = {**schema.defaults, **attributes}
-        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), every, schema.since, copied(n))
+        every = {**schema.defaults, **attributes} if attributes else schema.defaults
+        proto = n.SerializeToString() if schema.asked else b""
+        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), every, schema.since, proto)
 
     def schema(self, op: str, domain: str, opset: int) -> SchemaOf:
         """What the standard says of an op in an opset; of ops that `onnx` does not know, nothing."""
@@ -249,7 +255,8 @@ class Reader:
             single = self.onnx.defs.OpSchema.FormalParameterOption.Single
             needed = {i: p.name for i, p in enumerate(s.inputs) if p.option == single}
             required, most = [k for k, a in each if a.required], s.max_input if s.max_input < UNBOUNDED else None
-            self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most, s.min_output)
+            asked = s.has_context_dependent_function or domain == "ai.onnx.ml"
+            self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most, s.min_output, asked)
         return self.schemas[key]
 
     def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
@@ -270,23 +277,40 @@ class Reader:
             case kinds.TYPE_PROTO: return copied(a.tp)  # fmt: skip
         raise FileFormatError(f"attribute {a.name!r} has the unknown type {a.type}")
 
-    def array(self, t, raw: memoryview | None = None) -> np.ndarray:
-        """The array of a TensorProto. raw: its bytes, where it does not have them itself."""
+    def array(self, t, weight: bool = False) -> np.ndarray:
+        """The array of a TensorProto. weight: whether it becomes a tensor at once if it is of floats, so that it may be a view of the file."""
         shape = tuple(int(d) for d in t.dims)
         if any(d < 0 for d in shape):
             raise FileFormatError(f"array {t.name!r} has the shape {shape}")
+        raw = self.raw.of(t)
+        if raw is not None:
+            return self.left_out(t, shape, raw, weight)
         if t.data_location == self.onnx.TensorProto.EXTERNAL:
             return self.external(t, shape)
-        if raw is not None:
-            dtype = FLOATS.get(t.data_type)
-            if dtype is not None and not t.HasField("segment"):  # it becomes a tensor; others stay, and would keep the whole file in memory
-                return np.frombuffer(raw, dtype).reshape(shape)
-            t.raw_data = bytes(raw)
         found = self.onnx.numpy_helper.to_array(t)
         return found.astype(object) if found.dtype.kind in "USO" else found
 
+    def left_out(self, t, shape: tuple[int, ...], raw: memoryview, weight: bool) -> np.ndarray:
+        """The array of a TensorProto whose bytes lie in the file."""
+        if t.HasField("segment"):
+            raise FileFormatError(f"array {t.name!r} is a segment of one, which ONNX's own reader does not take either")
+        dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.data_type)).newbyteorder("<")
+        if (bits := BITS.get(dtype.name, 8)) == 8:
+            found = np.frombuffer(raw, dtype).reshape(shape)
+            return found if weight and dtype.name in FLOATS else found.copy()  # a view would keep the whole file in memory
+        found, each = np.empty(len(raw) * 8 // bits, dtype), 8 // bits
+        for at in range(0, len(raw), PIECE):
+            piece = raw[at : at + PIECE]
+            small = self.onnx.TensorProto(data_type=t.data_type, dims=[len(piece) * each], raw_data=bytes(piece))
+            found[at * each : (at + len(piece)) * each] = self.onnx.numpy_helper.to_array(small)
+            let_go(raw.obj)
+        n = prod(shape)
+        if (n + each - 1) // each != len(raw):
+            raise FileFormatError(f"array {t.name!r} of shape {shape} and {dtype} has {len(raw)} bytes")
+        return found[:n].reshape(shape)
+
     def external(self, t, shape: tuple[int, ...]) -> np.ndarray:
-        """An array outside of the file: mapped, so that what is not used is not read."""
+        """An array outside of the file: mapped, so that what is not used is not read. Those of one place are one array."""
         said = {e.key: e.value for e in t.external_data}
         if self.folder is None:
             raise FileFormatError(
@@ -295,41 +319,33 @@ class Reader:
         place = Path(said.get("location", ""))
         if place.is_absolute() or ".." in place.parts or not place.name:
             raise FileFormatError(f"array {t.name!r}: its file {str(place)!r} is outside of the model's folder")
-        file = self.folder
-        for part in place.parts:
-            file = file / part
-            if file.is_symlink():
-                raise FileFormatError(f"array {t.name!r}: {str(place)!r} is or passes a symbolic link")
+        if place not in self.beside:
+            self.beside[place] = Beside(self.folder, place, t.name)
+        file = self.beside[place]
         dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.data_type))
         bits = BITS.get(dtype.name, dtype.itemsize * 8)
-        n = int(np.prod([int(d) for d in shape], dtype=object)) if shape else 1
+        n = prod(shape)
         want = (n * bits + 7) // 8
         offset, length = int(said.get("offset", 0)), int(said.get("length", want))
-        info = os.stat(file)
-        if not stat.S_ISREG(info.st_mode) or offset < 0 or length != want or offset + length > info.st_size:
+        if offset < 0 or length != want or offset + length > file.size:
             raise FileFormatError(
-                f"array {t.name!r} of shape {shape} and {dtype} needs {want} bytes, its file {str(place)!r} has {info.st_size}, the model says "
+                f"array {t.name!r} of shape {shape} and {dtype} needs {want} bytes, its file {str(place)!r} has {file.size}, the model says "
                 f"{length} from {offset}"
             )
-        if bits < 8:
-            copy = type(t)()
-            copy.CopyFrom(t)
-            del copy.external_data[:]
-            copy.data_location = self.onnx.TensorProto.DEFAULT
-            with open(file, "rb") as f:
-                f.seek(offset)
-                copy.raw_data = f.read(length)
-            return self.onnx.numpy_helper.to_array(copy)
-        if not n:
-            return np.empty(shape, dtype)
-        return np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
+        key = (offset, dtype, shape)
+        if key not in file.arrays:
+            file.take(length)
+            raw = memoryview(file.memory)[offset : offset + length]
+            file.arrays[key] = self.left_out(t, shape, raw, False) if bits < 8 else np.frombuffer(raw, dtype).reshape(shape)
+        return file.arrays[key]
 
     def sparse(self, s) -> np.ndarray:
         """A sparse array, made dense."""
         shape = tuple(int(d) for d in s.dims)
         values, places = self.array(s.values), self.array(s.indices)
-        if any(d < 0 for d in shape) or np.prod(shape, dtype=object) > 1 << 31:
+        if any(d < 0 for d in shape):
             raise FileFormatError(f"a sparse array has the shape {shape}")
+        self.raw.take(prod(shape) * values.dtype.itemsize)
         found = np.zeros(shape, values.dtype)
         if places.ndim == 1:
             found.reshape(-1)[places] = values
@@ -347,6 +363,41 @@ class Reader:
             shape = tuple(extent(d) for d in t.shape.dim)
         dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)) if t.elem_type else None
         return PortOf(name(v.name), shape, dtype)
+
+
+class Beside:
+    """A file with arrays beside the model, which is mapped once however many they are.
+
+    Attributes:
+        memory: its bytes. arrays: what was read of it, by offset, dtype and shape. left: bytes that further arrays may have.
+    """
+
+    def __init__(self, folder: Path, place: Path, name: str):
+        file = folder
+        for part in place.parts:
+            file = file / part
+            if file.is_symlink():
+                raise FileFormatError(f"array {name!r}: {str(place)!r} is or passes a symbolic link")
+        try:
+            with open_regular(file) as fd:
+                self.size = os.fstat(fd).st_size
+                self.memory: bytes | mmap.mmap = mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if self.size else b""
+        except OSError as e:
+            raise FileFormatError(f"array {name!r}: its file {str(place)!r} cannot be read: {e}") from e
+        self.arrays: dict[tuple, np.ndarray] = {}
+        self.left = self.size + SPARE
+
+    def take(self, size: int) -> None:
+        """Counts the bytes of an array. FileFormatError for more than the file has, and some that lie over one another."""
+        self.left -= size
+        if self.left < 0:
+            raise FileFormatError(f"arrays beside the model lie over one another: they have more bytes than their file, {self.size:,}")
+
+
+def let_go(memory: Any) -> None:
+    """Gives back the pages of a mapped file that were read; they come again when they are read again."""
+    if isinstance(memory, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        memory.madvise(mmap.MADV_DONTNEED)
 
 
 def extent(d: Any) -> int | str | None:
@@ -402,7 +453,13 @@ def check_functions(graph: GraphOf, functions: Mapping[tuple[str, str], Function
                 for inner in g.node:
                     yield from called(inner)
 
-    if sum(size(k) for n in graph.nodes for k in called(n.proto)) > MOST_NODES:
+    def run(n: NodeOf) -> Iterator[tuple[str, str]]:
+        yield n.domain, n.op
+        for g in bodies(n):
+            for inner in g.nodes:
+                yield from run(inner)
+
+    if sum(size(k) for n in graph.nodes for k in run(n)) > MOST_NODES:
         raise FileFormatError(f"more than {MOST_NODES:,} nodes, with those of functions")
     for key in functions:
         size(key)

@@ -57,15 +57,17 @@ class TfliteNetwork(Module):
         self.variables: dict[str, Tensor] = {}
         self.names: dict[tuple[int, int], str] = {}  # (graph, tensor) -> its name among weights and constants
         refuse_unknown(source)
+        made: dict[int, Tensor] = {}  # by array: tensors of one buffer have their memory in common until one of them changes
         tensors = [(g, t) for g, graph in enumerate(source.graphs) for t in graph.tensors if t.data is not None]
         for (g, t), name in zip(tensors, unique(t.name or f"tensor_{t.index}" for _, t in tensors)):
             assert t.data is not None and t.dtype is not None
-            if t.dtype.kind == "f":
-                self.weights[name] = Parameter(Tensor(t.data))
-            elif t.dtype.kind == "c" or t.data.size > SMALL or t.quant is not None:
-                self.constants[name] = Tensor(t.data)
-            else:
+            if t.dtype.kind not in "fc" and t.data.size <= SMALL and t.quant is None:
                 continue  # it stays known
+            same = made[id(t.data)] if id(t.data) in made else made.setdefault(id(t.data), Tensor(t.data))
+            if t.dtype.kind == "f":
+                self.weights[name] = Parameter(same)
+            else:
+                self.constants[name] = Tensor(same)
             self.names[g, t.index] = name
         self._make_variables()
 

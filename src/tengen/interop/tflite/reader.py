@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ DEEPEST = 16  # graphs that operators run in graphs
 MOST_OPERATORS = 1_000_000  # with those of graphs that operators run, once for each of them
 MOST_DIMENSIONS = 8
 LARGEST = 1 << 60  # bytes of a tensor
+SPARE = 1 << 25  # bytes by which arrays may be more than the file: sparse and packed ones, and those that lie over one another
 DTYPES = {
     "FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
     "INT64": np.int64, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
@@ -90,7 +91,7 @@ class OpOf:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Record | None
-    blob: bytes
+    blob: memoryview
     tensors: tuple[TensorOf, ...] = field(repr=False)
     intermediates: tuple[int, ...] = ()
 
@@ -167,8 +168,8 @@ class Reader:
     def __init__(self, data: Any):
         self.bytes = Bytes(data)
         self.model = self.bytes.root("Model", IDENTIFIER)
-        self.arrays: dict[int, np.ndarray] = {}
-        self.dense = max(self.bytes.size, 1 << 25)  # bytes that sparse and packed arrays may become
+        self.arrays: dict[tuple, np.ndarray] = {}  # by buffer, dtype, shape and sparsity: tensors of one buffer are one array
+        self.left = self.bytes.size + SPARE
 
     def source(self, name: str) -> Source:
         """All of it. name: of the file; without one it is the graph's."""
@@ -226,9 +227,11 @@ class Reader:
             raise FileFormatError(f"operator {index} has the code {o['OpcodeIndex']} of {len(self.codes)}")
         name, custom, version = self.codes[o["OpcodeIndex"]]
         what = f"operator {index}, {name}"
-        blob = bytes(np.asarray(o["CustomOptions"], np.uint8))
+        blob = memoryview(np.asarray(o["CustomOptions"], np.uint8))
         if o["LargeCustomOptionsOffset"] > 1:
-            blob = bytes(self.beyond(o["LargeCustomOptionsOffset"], o["LargeCustomOptionsSize"], what))
+            blob = memoryview(self.beyond(o["LargeCustomOptionsOffset"], o["LargeCustomOptionsSize"], what))
+        for k in ("Inputs", "Outputs", "Intermediates"):
+            self.bytes.part(len(o[k]) // 8)  # operators may have one vector in common
         inputs, outputs, between = (indices(o[k], len(tensors), what, -1) for k in ("Inputs", "Outputs", "Intermediates"))
         if -1 in outputs:
             raise FileFormatError(f"{what} has an output without a tensor")
@@ -241,9 +244,11 @@ class Reader:
         kind = names_of("TensorType").get(t["Type"])
         if kind not in DTYPES and kind not in OTHERS:
             raise FileFormatError(f"{what} has the unknown dtype {t['Type']}")
-        shape, opened = (tuple(int(d) for d in t[k]) for k in ("Shape", "ShapeSignature"))
+        if len(t["Shape"]) > MOST_DIMENSIONS:
+            raise FileFormatError(f"{what} has {len(t['Shape'])} dimensions; {MOST_DIMENSIONS} may be")
+        shape, opened = (tuple(int(d) for d in t[k][: MOST_DIMENSIONS + 1]) for k in ("Shape", "ShapeSignature"))
         dtype = np.dtype(DTYPES[kind]) if kind in DTYPES else None
-        if min(shape, default=0) < 0 or len(shape) > MOST_DIMENSIONS or prod(shape) * 16 > LARGEST:
+        if min(shape, default=0) < 0 or prod(shape) * 16 > LARGEST:
             raise FileFormatError(f"{what} has the shape {shape}")
         if len(opened) != len(shape) or any(o not in (-1, d) for o, d in zip(opened, shape)):
             opened = shape
@@ -262,24 +267,30 @@ class Reader:
         data = self.beyond(b["Offset"], b["Size"], what) if b["Offset"] > 1 else np.asarray(b["Data"], np.uint8)
         if not data.size and prod(shape):
             return None
-        if t["Sparsity"] is not None:
-            self.become(prod(shape) * dtype.itemsize, what)
-            return densified(t["Sparsity"], data, shape, dtype, what)
+        key = (t["Buffer"], kind, shape, id(t["Sparsity"]))  # a table is one object
+        if key not in self.arrays:
+            self.take(prod(shape) * dtype.itemsize, what)
+            self.arrays[key] = self.made(t["Sparsity"], data, shape, dtype, kind, what)
+        return self.arrays[key]
+
+    def made(self, sparsity: Record | None, data: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, kind: str, what: str) -> np.ndarray:
+        """The array of the bytes of a buffer."""
+        if sparsity is not None:
+            return densified(sparsity, data, shape, dtype, what, self.bytes.size + SPARE)
         want = (prod(shape) + 1) // 2 if kind == "INT4" else prod(shape) * dtype.itemsize
         if data.size != want:
             raise FileFormatError(f"{what} of shape {shape} and {kind} needs {want} bytes, its buffer has {data.size}")
         if kind == "INT4":
-            self.become(prod(shape), what)
             return np.stack([data << 4, data], -1).reshape(-1)[: prod(shape)].view(np.int8).__rshift__(4).reshape(shape)
         if dtype.kind == "b":
             return (data != 0).reshape(shape)
         return np.frombuffer(data, dtype).reshape(shape)
 
-    def become(self, size: int, what: str) -> None:
-        """Counts bytes that a file does not have."""
-        self.dense -= size
-        if self.dense < 0:
-            raise FileFormatError(f"{what}: packed arrays become more bytes than {max(self.bytes.size, 1 << 25):,}")
+    def take(self, size: int, what: str) -> None:
+        """Counts bytes of memory that arrays take."""
+        self.left -= size
+        if self.left < 0:
+            raise FileFormatError(f"{what}: its arrays are more than {self.bytes.size + SPARE:,} bytes, the file's size and {SPARE >> 20} MB")
 
     def beyond(self, offset: int, size: int, what: str) -> np.ndarray:
         """Bytes that lie behind the flatbuffer in the same file."""
@@ -293,10 +304,11 @@ class Reader:
         if not scales.size:
             return None
         zeros, axis = np.asarray(q["ZeroPoint"], np.int64), q["QuantizedDimension"]
+        self.take(8 * (scales.size + zeros.size) if scales.size + zeros.size > 2 else 0, what)
         zeros = np.zeros(scales.size, np.int64) if not zeros.size else zeros
         if scales.size > 1 and zeros.size == 1:
             zeros = np.repeat(zeros, scales.size)
-        if zeros.size != scales.size or not all(isfinite(s) and s >= 0 for s in scales.tolist()):
+        if zeros.size != scales.size or not (np.isfinite(scales) & (scales >= 0)).all():
             raise FileFormatError(
                 f"{what} has {scales.size} scales and {zeros.size} zero points; scales are finite and positive"
             )

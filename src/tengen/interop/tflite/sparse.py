@@ -12,8 +12,8 @@ from tengen.interop.tflite.flat import Record
 DENSE, COMPRESSED = 0, 1
 
 
-def densified(s: Record, data: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
-    """The array of a shape whose stored elements are `data`.
+def densified(s: Record, data: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, what: str, most: int) -> np.ndarray:
+    """The array of a shape whose stored elements are `data`. most: bytes that the places of elements may take meanwhile.
 
     Errors: FileFormatError where dimensions, segments and indices do not fit.
     """
@@ -39,6 +39,8 @@ def densified(s: Record, data: np.ndarray, shape: tuple[int, ...], dtype: np.dty
         if level["Format"] == DENSE:
             if level["DenseSize"] != extent or len(places) * extent > max(prod(shape), 1):
                 raise FileFormatError(f"{what}: a dimension of {extent} is stored as one of {level['DenseSize']}")
+            if len(places) * extent * 16 > most:
+                raise FileFormatError(f"{what} of shape {shape} has more places than {most:,} bytes hold")
             places = (places[:, None] * extent + np.arange(extent)).reshape(-1)
         elif level["Format"] == COMPRESSED:
             places = compressed(level, places, extent, what)

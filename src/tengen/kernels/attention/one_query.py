@@ -11,8 +11,8 @@
         out[e] = result[e] / total;  lse = largest + log(total)
 
 The kernel in `forward.py` has a query in each lane, of which one query would fill a single one. The sums are the same, term by term in
-the same order, and so are all bits. Keys and values are read once, so the time is that of reading them: while a chunk is computed, the
-next one is prefetched.
+the same order, and so are all bits. Keys and values are read once, so the time is that of reading them: values are prefetched while their
+chunk's scores are computed, keys while the values of the chunk before are added, and the first keys of a piece before all else.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ def one_query(
 ) -> None:  # fmt: skip
     """Launches `forward.attention` of one query; arguments and numerics as there."""
     w = _OneQuery(lo, (q, k, v), mask, scale, offset, out.dtype.compute, name)
-    keys: Index = k.shape[-2]
+    keys = as_expr(k.shape[-2])
     # of keys that the offset hides, those that a group of queries beside this one would see have weight 0; others are left out
     stop = keys if offset is None else w.k.let(minimum(keys, maximum(as_expr(numerics.GROUP_LANES + offset), 0)))
+    w.prefetch(w.keys, const(0), w.k.let(minimum(stop, CHUNK)))
     with w.k.loop(0, stop, CHUNK, name="chunk") as c:
-        w.chunk(c, w.k.let(minimum(stop - c, CHUNK)))
+        w.chunk(c, w.k.let(minimum(stop - c, CHUNK)), w.k.let(minimum(maximum(stop - c - CHUNK, 0), CHUNK)))
     w.finish(out, lse)
     lo.launch(w.k)
 
@@ -111,14 +112,13 @@ class _OneQuery:
         """The index of the first feature of a row in the piece's group."""
         return self.k.let(as_expr(a.index([*self.g, row, 0])))
 
-    def chunk(self, start: Expr, n: Expr) -> None:
-        """Adds the chunk of n keys from key `start` on to the result and the total."""
+    def chunk(self, start: Expr, n: Expr, following: Expr) -> None:
+        """Adds the chunk of n keys from key `start` on to the result and the total. following: keys of the next chunk."""
         k = self.k
         hidden = self._all(float("-inf"))
         largest = k.var(self.largest.value, name="most")
         with k.loop(0, n, LANES, name="row") as i:
-            for a in (self.keys, self.values):
-                self._prefetch(a, k.let(start + i + CHUNK))
+            self.prefetch(self.values, k.let(start + i), k.let(minimum(n - i, LANES)))
             x = self._masked(k.let(self._score(start, i, n) * self.scale), k.let(start + i))
             x = k.let(select(ramp() + i < splat(n), x, hidden))
             k.store(self.scores, i, x)
@@ -132,6 +132,7 @@ class _OneQuery:
         with k.loop(0, n, name="row") as i:
             total.set(total.value + k.load(self.scores, i))
         self.total.set(self.total.value * ratio + splat(total.value))
+        self.prefetch(self.keys, k.let(start + CHUNK), following)
         self._accumulate(start, n, ratio)
 
     def _score(self, start: Expr, first: Expr, n: Expr) -> Expr:
@@ -187,13 +188,13 @@ class _OneQuery:
         if left := [None] * (whole % most) + ([const(rest)] if rest else []):
             add(const(whole // most * most * LANES), left)
 
-    def _prefetch(self, a: Array, row: Expr) -> None:
-        """Prefetches LANES rows from `row` on, where they are dense."""
+    def prefetch(self, a: Array, row: Expr, count: Expr) -> None:
+        """Prefetches so many rows from `row` on, where they are dense."""
         k, n, each = self.k, as_int(a.shape[-1]) or 0, CACHE_LINE_BYTES // a.dtype.size
         if as_int(a.strides[-1]) != 1:
             return
         src, base = k.read(a), self._base(a, row)
-        with k.loop(0, LANES, name="row") as i:
+        with k.loop(0, count, name="row") as i:
             for e in range(0, n, each):
                 k.prefetch(src, base + i * a.strides[-2] + e)
 

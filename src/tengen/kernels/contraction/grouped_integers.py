@@ -4,7 +4,7 @@
     for each piece = (some rows, tile of columns):
         for group:
             total[row][v] = begin[row, group]                  # makes up for what was added to the integers of the matrix
-            for word of the group:                             # four products in each lane
+            for word of the group:                             # four products in each lane, or by `dot2h` twice two, first added in int16
                 total[row][v] += dot(integers[word, vector v], codes[row, word])
             acc[row][v] += float32(total[row][v]) (steps[row, group] scale[group, vector v])
         out[row, v] = acc[row][v]
@@ -24,6 +24,7 @@ from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.grouped_weights import Product
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import Machine
+from tengen.kernels.pointwise import PIECE_ELEMENTS
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
@@ -34,6 +35,7 @@ from tengen.loops.lang import (
     cast,
     cdiv,
     const,
+    dot2h,
     dot2i,
     dot4i,
     dot4u,
@@ -41,6 +43,7 @@ from tengen.loops.lang import (
     maximum,
     minimum,
     ramp,
+    select,
     splat,
     unary,
 )
@@ -84,12 +87,12 @@ class Dots:
 
     def add(self, total: Expr, weights: Expr, x: Expr) -> Expr:
         """The total plus the products of two operands."""
-        return {"dot4u": dot4u, "dot4i": dot4i, "dot2i": dot2i}[self.op](total, weights, x)
+        return {"dot4u": dot4u, "dot4i": dot4i, "dot2h": dot2h, "dot2i": dot2i}[self.op](total, weights, x)
 
 
 def _dots(target: Machine | None, bits: int) -> Dots:
     """By the instructions that a target has."""
-    four = [op for op in ("dot4i", "dot4u") if target is None or target.computes(op)]
+    four = [op for op in ("dot4i", "dot4u", *(["dot2h"] if bits < 8 else [])) if target is None or target.computes(op)]
     return Dots(four[0], 8, bits) if four else Dots("dot2i", 16, bits)
 
 
@@ -120,36 +123,46 @@ class _Integers(Product):
         what is added to the integers of the matrix times the sum of the row's. Integers have the order in which `Dots.operands` have
         those of the matrix.
         """
-        lo, x, group, dots, terms = self.lo, self.x, self.group, self.dots, self.terms
-        rows, groups = as_expr(product(self.lead)), cdiv(terms, group)
-        out = lo.temp(int8 if dots.size == 8 else int16, (rows, groups, HEADER_WORDS * dots.elements + group))
+        lo, x, group, dots = self.lo, self.x, self.group, self.dots
+        groups = cdiv(self.terms, group)
+        each, number = max(PIECE_ELEMENTS // group, 1), as_expr(product(self.lead)) * groups
+        out = lo.temp(int8 if dots.size == 8 else int16, (number // groups, groups, HEADER_WORDS * dots.elements + group))
         k = lo.kernel("quantise_rows")
-        piece = k.split(rows * groups)
-        row, g = k.let(piece // groups), k.let(piece % groups)
-        at = k.let(as_expr(x.index((*(unflatten(k, row, self.lead) if self.lead else []), g * group))))
-        src, dst, to = k.read(x), k.write(out), k.let(as_expr(out.index((row, g, 0))))
-
-        def load(i: int) -> Expr:
-            left = None if as_int(terms % group) == 0 else maximum(minimum(as_expr(terms) - g * group - i, LANES), 0)
-            there = at + i if as_int(x.strides[-1]) == 1 else at + (ramp() + i) * x.strides[-1]
-            return k.let(k.load(src, there, LANES, left))
-
-        vectors = [load(i) for i in range(0, group, LANES)]
-        most = reduce(maximum, [unary("abs", v) for v in vectors])
-        step = k.let(maximum(fold("max", most), numerics.LEAST_ROUNDED) / const(numerics.LARGEST_ROUNDED, float32))
-        integers = [k.let(cast(unary("rint", v / splat(step)), int32)) for v in vectors]
-        begin = fold("add", reduce(add, integers)) * const(-dots.added, int32)
-        for i, word in enumerate((bitcast(step, uint32), bitcast(begin, uint32))):
-            for j in range(dots.elements):
-                part = cast(word >> const(j * dots.size, uint32), f"uint{dots.size}")
-                k.store(dst, to + (i * dots.elements + j), bitcast(part, out.dtype))
-        place = ramp() % self.in_a_word  # in its word, of each lane
-        place = ramp() - place + place % dots.parts * dots.elements + place // dots.parts
-        for i, q in enumerate(integers):
-            there = to + (HEADER_WORDS * dots.elements + i * LANES)
-            k.store(dst, there if dots.parts == 1 else place + there, cast(q, out.dtype))
+        first = k.let(k.split(cdiv(number, each)) * each)
+        dst = k.write(out)
+        with k.loop(first, k.let(minimum(first + each, number)), name="group") as i:
+            row, g = k.let(i // groups), k.let(i % groups)
+            to = k.let(as_expr(out.index((row, g, 0))))
+            at = k.let(as_expr(x.index((*(unflatten(k, row, self.lead) if self.lead else []), g * group))))
+            vectors = self._loaded(k, at, k.let(as_expr(self.terms) - g * group))
+            most = reduce(maximum, [unary("abs", v) for v in vectors])
+            step = k.let(maximum(fold("max", most), numerics.LEAST_ROUNDED) / const(numerics.LARGEST_ROUNDED, float32))
+            integers = [k.let(cast(unary("rint", v / splat(step)), int32)) for v in vectors]
+            begin = fold("add", reduce(add, integers)) * const(-dots.added, int32)
+            for j, word in enumerate((bitcast(step, uint32), bitcast(begin, uint32))):
+                for e in range(dots.elements):
+                    part = cast(word >> const(e * dots.size, uint32), f"uint{dots.size}")
+                    k.store(dst, to + (j * dots.elements + e), bitcast(part, out.dtype))
+            for j, q in enumerate(integers):
+                k.store(dst, to + (HEADER_WORDS * dots.elements + j * LANES), cast(q, out.dtype))
         lo.launch(k)
         return out
+
+    def _loaded(self, k: KernelBuilder, at: Expr, left: Expr) -> list[Expr]:
+        """A group of a row in the order of `Dots.operands`, from index `at` on: zeros behind the `left` elements that the row has."""
+        src, dots, stride, whole = k.read(self.x), self.dots, self.x.strides[-1], as_int(self.terms % self.group) == 0
+        place = ramp() % self.in_a_word
+        order = k.let(ramp() - place + place % dots.elements * dots.parts + place // dots.elements)
+
+        def load(first: int) -> Expr:
+            if dots.parts == 1 and as_int(stride) == 1:
+                return k.load(src, at + first, LANES, None if whole else maximum(minimum(left - first, LANES), 0))
+            if whole:
+                return k.load(src, at + (order + first) * stride, LANES)
+            there = minimum(order + first, splat(left - 1))
+            return select(order + first < splat(left), k.load(src, at + there * stride, LANES), const(0.0, float32, LANES))
+
+        return [k.let(load(i)) for i in range(0, self.group, LANES)]
 
     def totals(self, coords: list) -> list:
         """See `Product.totals`."""
@@ -168,9 +181,12 @@ class _Integers(Product):
         """The exact sums of a group, int32 variables. at: where the rows' groups lie."""
         k, dots, words = self.k, self.dots, self.group // self.in_a_word
         operand = lambda here, i: k.load_group(k.read(self.quantised), here + i * dots.elements)
-        sums = [[k.var(start, name="total") for _ in range(self.wide)] for start in (splat(bitcast(operand(here, 1), int32)) for here in at)]
+        sums = [
+            [k.var(start, name="total") for _ in range(self.wide)]
+            for start in (splat(bitcast(operand(here, 1), int32)) for here in at)
+        ]
 
-        def add_word(i: Index) -> None:
+        def add_word(i: Index, sums: list) -> None:
             xs = [[splat(operand(here, HEADER_WORDS + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
             for v, word in enumerate(self.words(g * words + i)):
                 for x, weights in zip(xs, dots.operands(k, word)):
@@ -178,6 +194,12 @@ class _Integers(Product):
                         line[v].set(dots.add(line[v].value, weights, row))
 
         with k.loop(0, words, min(words, UNROLLED_WORDS), name="word") as first:
+            # Of UNROLLED_WORDS words, sums fit in int16: at most 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits.
+            some = [[k.var(const(0, uint32, LANES), name="pairs") for _ in line] for line in sums] if dots.op == "dot2h" else sums
             for i in range(min(words, UNROLLED_WORDS)):
-                add_word(first + i)
+                add_word(first + i, some)
+            ones = const(1 << 16 | 1, uint32, LANES)  # two int16
+            for line, pairs in zip(sums, some) if dots.op == "dot2h" else ():
+                for total, pair in zip(line, pairs):
+                    total.set(dot2i(total.value, pair.value, ones))
         return sums

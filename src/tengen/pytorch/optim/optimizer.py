@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 from tengen import optimizer as own
-from tengen.base.changes import WatchedDict
+from tengen.jit.options import exclude_from_trace
 from tengen.optimizer.optimizer import REQUIRED, ParamGroup
 from tengen.tensor import Tensor
 
@@ -22,36 +22,6 @@ class _AnyOptimizer(type):
 
     def __subclasscheck__(cls, other: Any) -> bool:
         return issubclass(other, own.Optimizer) if cls.__dict__.get("_stands_for_all") else super().__subclasscheck__(other)
-
-
-class _States(MutableMapping):
-    """The states of an optimizer by parameter, those that are not empty; one that is asked for and is not there is an empty dict."""
-
-    def __init__(self, optimizer: Optimizer):
-        self._optimizer = optimizer
-
-    @staticmethod
-    def _key(p: Any) -> Any:
-        return id(p) if isinstance(p, Tensor) else p
-
-    def __getitem__(self, p: Any) -> dict[str, Any]:
-        return self._optimizer._state.setdefault(self._key(p), {})
-
-    def __setitem__(self, p: Any, state: Any) -> None:
-        self._optimizer._state[self._key(p)] = state
-
-    def __delitem__(self, p: Any) -> None:
-        self[p] = {}
-
-    def __contains__(self, p: object) -> bool:
-        return bool(self._optimizer._state.get(self._key(p)))
-
-    def __iter__(self) -> Iterator[Any]:
-        params = {id(p): p for p, _ in self._optimizer._params()}
-        return (params.get(key, key) for key, state in self._optimizer._state.items() if state)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class Optimizer(own.Optimizer, metaclass=_AnyOptimizer):
@@ -81,22 +51,12 @@ class Optimizer(own.Optimizer, metaclass=_AnyOptimizer):
 
     _stands_for_all = True
     takes_any_setting = True
+    unread = own.Optimizer.unread | {"_state"}  # no part of a traced function is recorded in `step`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])
-
-    @property
-    def state(self) -> Any:
-        """A dict for each parameter."""
-        return _States(self)
-
-    @state.setter
-    def state(self, states: Any) -> None:
-        self._state = WatchedDict()
-        for p, state in states.items():
-            self.state[p] = state
 
     def _create_state(self, p: Any, group: ParamGroup) -> dict[str, Any]:
         return {}
@@ -110,20 +70,22 @@ class Optimizer(own.Optimizer, metaclass=_AnyOptimizer):
         for group, theirs in zip(self.param_groups, state["param_groups"]):
             for p, i in zip(group["params"], theirs["params"]):
                 found = saved.get(i, saved.get(str(i), {}))
-                self._state[id(p)] = {k: Tensor(v) if hasattr(v, "dtype") else v for k, v in found.items()}
+                self._state[p] = {k: Tensor(v) if hasattr(v, "dtype") else v for k, v in found.items()}
             group.update({k: v for k, v in theirs.items() if k != "params"})
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A `step()` between the hooks of the optimizer."""
+    """A `step()` between the hooks of the optimizer. In a traced function it runs in every call as it is written, between the programs of
+    what comes before and behind it: what it keeps begins at its first call, and may be numbers of Python."""
 
     @functools.wraps(step)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for hook in tuple(self._pre_hooks.values()):
-            hook(self, args, kwargs)
-        out = step(self, *args, **kwargs)
-        for hook in tuple(self._post_hooks.values()):
-            hook(self, args, kwargs)
+        with exclude_from_trace():
+            for hook in tuple(self._pre_hooks.values()):
+                hook(self, args, kwargs)
+            out = step(self, *args, **kwargs)
+            for hook in tuple(self._post_hooks.values()):
+                hook(self, args, kwargs)
         return out
 
     return call

@@ -184,8 +184,7 @@ def evaluated(n: NodeOf, *inputs: Any) -> tuple[Value, ...]:
     from onnx.reference import ReferenceEvaluator
 
     plain = [v if isinstance(v, (dict, list)) else known(v) for v in inputs]
-    node = onnx.NodeProto()
-    node.CopyFrom(n.proto)
+    node = onnx.NodeProto.FromString(n.proto)
     ports = [onnx.helper.make_empty_tensor_value_info(name) for name in (*node.input, *node.output)]
     graph = onnx.helper.make_graph([node], "node", ports[: len(node.input)], ports[len(node.input) :])
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(n.domain, 3)]

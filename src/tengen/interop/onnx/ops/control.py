@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 BRANCH_ERRORS = (TengenError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError)
+LONGEST = 1024  # steps of a loop that are written out one after the other, where the loop stacks nothing
 MOST_RETRIES = 64  # branches that are recorded once more, since the other one cannot be: graphs in graphs could double the work each
 
 
@@ -75,7 +76,7 @@ def loop(scope: Scope, n: NodeOf, most: Value = None, condition: Value = None, *
     i = 0
     while go and i < limit:
         made = scope.inner(body, [np.array(i, np.int64), np.array(go), *values])
-        if recording() and not isinstance(made[0], np.ndarray):
+        if recording() and (not isinstance(made[0], np.ndarray) or i >= LONGEST and not stacked and all(isinstance(v, Tensor) for v in state)):
             return recorded_loop(scope, n, count, condition, state)
         go, values = bool(known(made[0]).reshape(-1)[0]), made[1 : 1 + len(state)]
         for one, v in zip(stacked, made[1 + len(state) :]):

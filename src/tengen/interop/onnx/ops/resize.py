@@ -12,7 +12,7 @@ import numpy as np
 import tengen.functional as F
 from tengen.base.dtype import dtype
 from tengen.base.errors import TraceError
-from tengen.interop.networks.places import modest
+from tengen.interop.networks.places import modest, product
 from tengen.interop.networks.values import shape_array
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -313,6 +313,7 @@ def affine_grid(n: NodeOf, theta: Value, size: Value) -> Value:
     """The grid of an affine map, for pictures of two or three dimensions."""
     m, extents = as_tensor(theta), ints(size)[2:]
     rank = len(extents)
+    modest(product(extents))
     axes = []
     for e in extents:
         v = np.linspace(-1, 1, e) if n["align_corners"] else (np.arange(e) * 2 + 1) / e - 1

@@ -9,7 +9,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.base.errors import Undecided
-from tengen.interop.networks.places import flat_places, grid_places, positive, product
+from tengen.interop.networks.places import flat_places, grid_places, modest, positive, product
 from tengen.interop.onnx.groups import POSITIONS
 from tengen.interop.onnx.ops.control import scoped
 from tengen.interop.onnx.ops.elementwise import all_known
@@ -35,14 +35,16 @@ from tengen.tensor import Tensor
 if TYPE_CHECKING:
     from tengen.interop.onnx.network import Scope
 
+KNOWN = 1 << 20  # elements of a known array that an operator makes larger than its inputs
 AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here: an open axis is not cut there
 
 
 def moving(
-    v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor], extents: Sequence[Any] = ()
+    v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor], extents: Sequence[Any] = (), count: Any = 0
 ) -> Value:
-    """A value whose elements are moved: a known array stays one unless it takes an open extent, codes are moved as they are."""
-    if isinstance(v, np.ndarray) and not any(isinstance(e, Expr) for e in extents):
+    """A value whose elements are moved: a known array stays one unless it takes an open extent, or has more elements then than a known one may
+    have (`count` of them), codes are moved as they are."""
+    if isinstance(v, np.ndarray) and not any(isinstance(e, Expr) for e in extents) and (v.dtype == object or count <= KNOWN):
         return np.asarray(array(v))
     return Coded(tensor(v.codes), v.dtype) if isinstance(v, Coded) else tensor(as_tensor(v))
 
@@ -157,7 +159,7 @@ def squeeze(n: NodeOf, x: Value, axes: Value = None) -> Value:
 @op("Concat")
 def concat(n: NodeOf, *parts: Value) -> Value:
     """Known arrays stay known."""
-    if all(isinstance(p, np.ndarray) for p in parts):
+    if all(isinstance(p, np.ndarray) for p in parts) and (sum(p.size for p in parts) <= KNOWN or any(p.dtype == object for p in parts)):
         return np.concatenate(parts, n["axis"])
     if all(isinstance(p, Coded) for p in parts):
         return Coded(F.concat([p.codes for p in parts], n["axis"]), parts[0].dtype)
@@ -307,13 +309,14 @@ def expand(n: NodeOf, x: Value, to: Value) -> Value:
     width = max(len(have), len(want))
     have, want = [1] * (width - len(have)) + have, [1] * (width - len(want)) + want
     target = tuple(h if isinstance(w, int) and w == 1 else w for h, w in zip(have, want))
-    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(tuple(have)), target), target)
+    return moving(x, lambda a: np.broadcast_to(a, target), lambda t: F.broadcast_to(t.reshape(tuple(have)), target), target, product(target))
 
 
 @op("Tile")
 def tile(n: NodeOf, x: Value, repeats: Value) -> Value:
     """Repeated along each axis."""
-    return moving(x, lambda a: np.tile(a, ints(repeats)), lambda t: F.tile(t, ints(repeats)), ints(repeats))
+    count = product([*shape_of(x), *ints(repeats)])
+    return moving(x, lambda a: np.tile(a, ints(repeats)), lambda t: F.tile(t, ints(repeats)), ints(repeats), count)
 
 
 @op("ConstantOfShape")
@@ -468,7 +471,7 @@ def pad(n: NodeOf, x: Value, pads: Value = None, value: Value = None, axes: Valu
     crop = tuple(slice(at_least_0(-lo), e - at_least_0(-hi)) for lo, hi, e in zip(before, after, s))
     amounts = [(at_least_0(lo), at_least_0(hi)) for lo, hi in zip(before, after)]
     mode = n.get("mode", "constant")
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and product([e + lo + hi for e, lo, hi in zip(x[crop].shape, *zip(*amounts))] if amounts else []) <= KNOWN:
         return np.pad(x[crop], amounts, mode, **({"constant_values": fill} if mode == "constant" else {}))
     t = as_tensor(x)
     t = t[crop] if any(isinstance(v, Expr) or v < 0 for v in (*before, *after)) else t
@@ -489,8 +492,8 @@ def padded(t: Tensor, amounts: list[tuple[int, int]], mode: str, fill: Any) -> T
         return F.pad(t, amounts, mode)
     for a, (lo, hi) in enumerate(amounts):
         if lo or hi:
-            extent = int(t.shape[a])
-            t = F.take(t, as_tensor(np.pad(np.arange(extent), (lo, hi), "wrap" if mode == "wrap" else "reflect")), a)
+            modest(extent := int(t.shape[a]) + lo + hi)
+            t = F.take(t, as_tensor(np.pad(np.arange(extent - lo - hi), (lo, hi), "wrap" if mode == "wrap" else "reflect")), a)
     return t
 
 
@@ -507,7 +510,8 @@ def center_crop_pad(n: NodeOf, x: Value, to: Value) -> Value:
         else:
             amounts[a] = ((want - have) // 2, want - have - (want - have) // 2)
     at = tuple(index)
-    return moving(x, lambda v: np.pad(v[at], amounts), lambda t: F.pad(t[at], amounts), ints(to))
+    wide = any(isinstance(e, int) and e > KNOWN for e in ints(to))
+    return moving(x, lambda v: np.pad(v[at], amounts), lambda t: F.pad(t[at], amounts), ints(to), KNOWN + 1 if wide else 0)
 
 
 @op("Hardmax")

@@ -6,6 +6,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen import fft, random
+from tengen.interop.networks.places import modest
 from tengen.interop.onnx.ops.elementwise import warn_of_seed
 from tengen.interop.onnx.ops.shapes import shape_of
 from tengen.interop.onnx.reader import NodeOf
@@ -60,6 +61,7 @@ def mel_weights(n: NodeOf, bins: Value, size: Value, rate: Value, low: Value, hi
 
     count, length, sampling = ints(bins)[0], ints(size)[0], ints(rate)[0]
     bottom, top = (float(known(v).reshape(-1)[0]) for v in (low, high))
+    modest((length // 2 + 1) * max(count, 1))
     mel = lambda hz: 2595 * np.log10(1 + hz / 700)
     lines = mel(bottom) + np.arange(count + 2) * ((mel(top) - mel(bottom)) / (count + 2))
     edges = ((length + 1) * (700 * (10 ** (lines / 2595) - 1)) // sampling).astype(np.int64)
@@ -79,7 +81,7 @@ def window_of(n: NodeOf, size: Value, terms: tuple[float, ...]) -> Value:
     """A sum of cosines."""
     import onnx
 
-    count = ints(size)[0]
+    modest(count := ints(size)[0])
     over = count if n["periodic"] else count - 1
     at = np.arange(count) / max(over, 1)
     found = sum(c * np.cos(2 * np.pi * i * at) for i, c in enumerate(terms))

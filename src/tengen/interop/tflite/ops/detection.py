@@ -58,7 +58,7 @@ def non_max_suppression(
 @op("custom TFLite_Detection_PostProcess")
 def detection_post_process(n: OpOf, encodings: Any, predictions: Any, anchors: Any) -> tuple[Tensor, ...]:
     """The boxes, classes and scores of a detector, and how many they are: offsets from anchors become boxes, the best of which are kept."""
-    options = flat_map(n.blob)
+    options = flat_map(bytes(n.blob))
     most = int(options["max_detections"])
     code, score, anchor = (known(dequantised(n, i, v)) for i, v in enumerate((encodings, predictions, anchors)))
     scales = np.array([options[f"{k}_scale"] for k in "yxhw"], np.float32)

@@ -194,6 +194,7 @@ def counts(
     """How many elements of a picture lie under each window: (1, 1, height, width)."""
     along = []
     for e, k, s, (lo, hi) in zip(extents, kernel, stride, pads):
+        modest((e + lo + hi - k) // s + 1)
         first = np.arange((e + lo + hi - k) // s + 1) * s - lo
         along.append(np.minimum(first + k, e) - np.maximum(first, 0))
     return (along[0][:, None] * along[1][None]).astype(dtype)[None, None]
