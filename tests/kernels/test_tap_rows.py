@@ -8,7 +8,7 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, TapSum
+from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, PIECE_PIXELS, TapSum
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, argument_of
@@ -78,7 +78,8 @@ def test_bytes_into_rows_with_gaps_rounded():
 @pytest.mark.parametrize("dtype", ["u1", "i1"])
 def test_pixels_in_the_lanes(dtype):
     """Bytes in a crop, up to its last pixel, behind which other bytes lie."""
-    for rows, channels, pixels, results, n in ((2, 3, 20, 67, 4), (1, 2, 2, 16, 1), (3, 4, 1, 131, 2), (1, 3, 9, 64, 16)):
+    shapes = (2, 3, 20, 67, 4), (1, 2, 2, 16, 1), (3, 4, 1, 131, 2), (1, 3, 9, 64, 16), (2, 2, 5, PIECE_PIXELS + 17, 1)
+    for rows, channels, pixels, results, n in shapes:
         x, index, weight = taps(rows, channels, pixels, results, n, dtype)
         index[..., -1] = pixels - 1
         frame, out = np.full((rows, pixels + 7, channels), 99, dtype), np.full((rows, results, channels), 7, "f4")

@@ -245,7 +245,7 @@ def _pixels_fit(lo: Lowering, s: TapSum, x: Array, out: Array) -> bool:
 class _Pixels:
     """Writes out = `final`, a function of the sums `s`, with pixels in the lanes:
 
-        for each piece = some rows of results, block of a row:
+        for each piece = some rows of results or a part of one, block of a row:
             places[t, q] = where tap t of pixel q lies                # for all pixels q of the block: vectors
             for pixel q of the block, tap t: words[t, q] = the bytes from places[t, q] on, as one word
             for vector of pixels q, channel c:
@@ -266,13 +266,15 @@ class _Pixels:
         """Writes and launches the kernel."""
         k, shape = self.k, self.out.shape
         n, outer = as_int(shape[-1]) or 0, [shape[0], *shape[2:-1]]
-        lines, rows = as_expr(product(outer)), max(PIECE_PIXELS // n, 1)
-        first = k.let(k.split(cdiv(lines, rows)) * rows)
+        lines, rows, parts = as_expr(product(outer)), max(PIECE_PIXELS // n, 1), cdiv(n, PIECE_PIXELS)
+        piece = k.split(cdiv(lines, rows) * parts)
+        first, left = k.let(piece // parts * rows), k.let(piece % parts * PIECE_PIXELS)
+        right = k.let(minimum(left + PIECE_PIXELS, n))
         with k.loop(first, minimum(lines, first + rows), name="row") as row:
             m, *lead = unflatten(k, row, outer)
             start = k.let(as_expr(m) * self.x.strides[0] + self.x.offset)
-            with k.loop(0, n, BLOCK_PIXELS, name="block") as begin:
-                self._block(start, (m, 0, *lead), begin, k.let(minimum(begin + BLOCK_PIXELS, n)))
+            with k.loop(left, right, BLOCK_PIXELS, name="block") as begin:
+                self._block(start, (m, 0, *lead), begin, k.let(minimum(begin + BLOCK_PIXELS, right)))
         self.lo.launch(k)
 
     def _block(self, start: Expr, lead: tuple[Index, ...], begin: Expr, end: Expr) -> None:
