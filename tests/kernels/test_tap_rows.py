@@ -78,10 +78,12 @@ def test_bytes_into_rows_with_gaps_rounded():
 @pytest.mark.parametrize("dtype", ["u1", "i1"])
 def test_pixels_in_the_lanes(dtype):
     """Bytes in a crop, up to its last pixel, behind which other bytes lie."""
-    shapes = (2, 3, 20, 67, 4), (1, 2, 2, 16, 1), (3, 4, 1, 131, 2), (1, 3, 9, 64, 16), (2, 2, 5, PIECE_PIXELS + 17, 1)
+    shapes = (2, 3, 20, 67, 4), (1, 2, 2, 16, 1), (3, 4, 1, 131, 2), (1, 3, 300, 64, 16), (2, 2, 5, PIECE_PIXELS + 17, 1)
     for rows, channels, pixels, results, n in shapes:
         x, index, weight = taps(rows, channels, pixels, results, n, dtype)
         index[..., -1] = pixels - 1
+        if pixels == 300:  # more than such an index can tell
+            index = index.astype("i1")
         frame, out = np.full((rows, pixels + 7, channels), 99, dtype), np.full((rows, results, channels), 7, "f4")
         frame[:, 4 : 4 + pixels] = x
         lo, memory = launched(frame[:, 4 : 4 + pixels], index, weight, out)

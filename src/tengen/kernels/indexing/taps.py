@@ -299,8 +299,9 @@ class _Pixels:
                 body(At((*lead, q)), k.let(q - begin))
 
     def _index(self, at: At, t: int) -> Expr:
-        """The index of tap t for the pixel, or the pixels, at `at`."""
-        return self.s.tap.index.at(self.k, _beside(self.s.tap.index, self.s._tap_at(at, t)))
+        """The index of tap t for the pixel, or the pixels, at `at`, as an integer that holds the number of any pixel."""
+        i = self.s.tap.index.at(self.k, _beside(self.s.tap.index, self.s._tap_at(at, t)))
+        return i if i.dtype.bits >= int32.bits else cast(i, int32)
 
     def _place(self, i: Expr) -> Expr:
         """Where in its image the pixel number i begins."""
