@@ -66,6 +66,7 @@ FEWEST, QUICK = 5, 3  # rounds of a cell that has no time for more, and of any c
 clock = time.perf_counter if THREADS > 1 else time.process_time
 BATCH_S = 0.02  # of a contender in a round, at least
 WARM_CALLS, WARM_S = 30, 0.08  # every contender warms up for so many calls and so long, whichever takes longer; --quick: one call
+MOST_WARM_S = 2.0  # of calls, at most: of those that draw a text, some take seconds
 PAUSE_S = 0.002  # between contenders, at least
 REST_S = 2.0  # at most
 
@@ -219,7 +220,7 @@ def compiled() -> bool:
 
 def _warm_up(call: Callable, target_s: float, quick: bool) -> tuple[int, float]:
     n, calls, spent, one = 1, 0, 0.0, 0.0
-    while spent < (target_s if quick else WARM_S) or calls < (1 if quick else WARM_CALLS):
+    while spent < MOST_WARM_S and (spent < (target_s if quick else WARM_S) or calls < (1 if quick else WARM_CALLS)):
         one = batch(call, n)
         spent, calls = spent + one * n, calls + n
         n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))

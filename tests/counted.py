@@ -46,7 +46,8 @@ def _lowered(pattern: pattern_cache.Pattern, device: Device, make: pattern_cache
 
 
 def counted_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
-    """The programs that are made while a fixture of a test yields this; none and no plan is known before. Calls give zeros."""
+    """The programs that are made while a fixture of a test yields this; none and no plan is known before. Calls give zeros. The test patches
+    nothing else that decides a program: what a pattern is lowered to is kept."""
     made: dict = {}
     monkeypatch.setattr(program, "emit_module", lambda kernels, target, more: "")
     monkeypatch.setattr(plans, "_call", _zeros)

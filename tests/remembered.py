@@ -65,12 +65,12 @@ def made_by(sources: tuple[Path, ...]) -> str:
 
 
 def asked() -> bool:
-    """Whether whoever runs the tests lets them keep what they have computed."""
-    return config.cache and not os.environ.get("COMPUTE_ANEW")
+    """Whether whoever runs the tests lets them keep what they have computed, and sources can be read that are part of its key."""
+    return config.cache and not os.environ.get("COMPUTE_ANEW") and _programs_are_kept()
 
 
 def _in_use() -> bool:
-    return asked() and not patched and _programs_are_kept()
+    return asked() and not patched
 
 
 def uses(patched: object) -> bool:
@@ -78,7 +78,7 @@ def uses(patched: object) -> bool:
     above `loops` and `codegen`, which decide the steps, the kernels and the targets, that is, what a key says."""
     named = patched if isinstance(patched, str) else getattr(patched, "__name__" if isinstance(patched, ModuleType) else "__module__", None)
     top, _, rest = str(named).partition(".")
-    return top != "tengen" or rest.partition(".")[0] not in ABOVE or rest == "kernels.steps"
+    return top != "tengen" or rest.partition(".")[0] not in ABOVE or rest.startswith("kernels.steps")
 
 
 def run(lo: Lowering, memory: Mapping[Hashable, np.ndarray], more: Hashable, compute: Callable[[], str | None]) -> str:
@@ -179,11 +179,15 @@ class _Writer(pickle.Pickler):
     """Writes plain values, and what has parts as its parts: each once, which a recursive function of C does quickly. Kernels are verified, as
     the interpreter does."""
 
+    def persistent_id(self, x: object) -> str | None:
+        """Pickle tells texts apart by identity, and equal texts of an expression are one object or several, by whether the process has read
+        a program from the cache or made it: here they are one."""
+        return sys.intern(x) if type(x) is str else None
+
     def reducer_override(self, x: object) -> tuple:
         kind = type(x)
         if kind is Expr:
-            attr = sys.intern(x.attr) if type(x.attr) is str else x.attr  # texts are told apart by identity, which must not show
-            return _of, (x.op, x.args, x.dtype.name, x.lanes, attr)
+            return _of, (x.op, x.args, x.dtype.name, x.lanes, x.attr)
         if kind is DType:
             return _of, (x.name,)
         if kind is type and x is not External:  # a kind of statement; what a function of C computes, nothing here says

@@ -25,10 +25,14 @@ def block():
 who = ["tengen", "tengen eager", "torch", "onnxruntime", "jax"]
 case = compare.Case("x", {w: lambda w=w: calls.update([w]) for w in who}, torch_block=block)
 compare.WARM_S = 0.0
-batch, compare.batch = compare.batch, lambda call, n: batch(call, 1) * 0 + 1.0  # every call takes a second
-times, _ = compare.run_rounds(case, argparse.Namespace(batch=compare.BATCH_S, quick=False, rounds=1, seconds=1.0))
-assert set(times) == set(who) and all(len(t) == 1 for t in times.values())
-print(*(calls[w] for w in who), len(blocks))
+batch = compare.batch
+for seconds in (0.05, 1.0):  # that every call takes
+    calls.clear()
+    blocks.clear()
+    compare.batch = lambda call, n: batch(call, 1) * 0 + seconds
+    times, _ = compare.run_rounds(case, argparse.Namespace(batch=compare.BATCH_S, quick=False, rounds=1, seconds=1.0))
+    assert set(times) == set(who) and all(len(t) == 1 for t in times.values())
+    print(*(calls[w] for w in who), len(blocks))
 """
 
 REST = """
@@ -92,9 +96,8 @@ def test_the_next_turn_begins_when_no_thread_computes():
 def test_every_contender_warms_up_alike():
     done = subprocess.run([sys.executable, "-c", WARM_UP, str(FOLDER)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    *calls, blocks = map(int, done.stdout.split())
-    # one call that compiles, 30 that warm up, one that wakes it in the round, and the timed one
-    assert calls == [33] * 5 and blocks == 2
+    # one call that compiles, 30 that warm up or as many as take two seconds, one that wakes it in the round, and the timed one
+    assert [list(map(int, line.split())) for line in done.stdout.splitlines()] == [[33] * 5 + [2], [5] * 5 + [2]]
 
 
 FRONT = """

@@ -71,8 +71,10 @@ def test_what_starts_other_processes_loads_nothing_to_compute_with(command):
 
 
 @pytest.mark.parametrize("arguments, most", [("info --help", 45), ("cache info", 10), ("targets", 55), ("config", 10)])
-def test_a_command_waits_for_its_own_imports_alone(arguments, most, loaded):
+def test_a_command_waits_for_its_own_imports_alone(arguments, most, loaded, tmp_path, monkeypatch):
     """At most so many of Tengen's modules beside those of `import tengen`; all commands together load some 320 more."""
+    if arguments in ("cache info", "config"):  # they look at every entry of the cache
+        monkeypatch.setenv("TENGEN_CACHE_DIR", str(tmp_path / "cache"))
     found, _ = imported("-m", "tengen", *arguments.split())
     ours = {m for m in found if m.partition(".")[0] == "tengen"} - set(loaded[0])
     assert "tengen.tensor" in found and "tengen.cli.main" in ours

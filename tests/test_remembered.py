@@ -11,7 +11,7 @@ import remembered
 
 import tengen
 from tengen.base.config import config
-from tengen.base.dtype import float32
+from tengen.base.dtype import float32, int64
 from tengen.base.errors import IndexOutOfRange
 from tengen.codegen import llvm
 from tengen.codegen.targets import Target
@@ -21,6 +21,7 @@ from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch
 from tengen.loops.interp import interpret
+from tengen.loops.lang import const, expr, var
 from tengen.loops.text import parse_kernel
 from tengen.runtime import cache
 
@@ -76,6 +77,15 @@ def test_what_may_change_the_answer_is_in_the_key():
     ):  # fmt: skip
         assert ran(**changed)[1], changed
         assert not ran(**changed)[1], changed
+
+
+def test_which_object_a_text_is_shows_in_no_key():
+    """Names of operations are other objects where a program was read from the cache before."""
+    one, other = "add", "".join(["a", "dd"])
+    assert one is not other and remembered._said((one, (one,))) == remembered._said((one, (other,))) != remembered._said((one, ("sub",)))
+    made = [expr(op, (var("n"), const(n)), int64) for n, op in ((918_273, one), (918_274, other))]
+    written = [remembered._said(((e.op, e.args[0], e.dtype), one)) for e in made]
+    assert made[1].op is other and written[0] == written[1]
 
 
 def test_other_sources_have_other_answers(tmp_path):
@@ -154,5 +164,5 @@ def test_after_a_patch_of_what_they_may_use_they_run(monkeypatch):
 def test_what_they_may_use():
     above = (plans, plans.Plan, Lowering(Target.host()), contract.contract, "tengen.ops.conv.X")
     assert not any(map(remembered.uses, above))
-    may = (steps, Launch, llvm, interpret, config, float32, cache, np, {}, "os.environ", "tengen.loops.lang.X", None)
+    may = (steps, Launch, llvm, interpret, config, float32, cache, np, {}, "os.environ", "tengen.loops.lang.X", "tengen.kernels.steps.If", None)
     assert all(map(remembered.uses, may))

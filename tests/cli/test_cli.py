@@ -36,6 +36,15 @@ def model(tmp_path_factory):
     return path
 
 
+@pytest.fixture
+def small_cache(tmp_path, monkeypatch):
+    """A cache of its own, for processes as well: what tells the size of a cache looks at every entry, and that of all tests has 100,000."""
+    folder = str(tmp_path / "small cache")
+    monkeypatch.setenv("TENGEN_CACHE_DIR", folder)
+    with config.scope(cache_dir=folder):
+        yield
+
+
 def run(*args, code=0):
     result = CliRunner().invoke(main, list(map(str, args)))
     assert result.exit_code == code, (result.output, result.exception)
@@ -168,7 +177,7 @@ def test_forms_of_an_artifact(model, tmp_path):
     assert "Invalid value for '--as'" in run("compile", model, "--as", "exe", "-o", tmp_path, code=2)
 
 
-def test_doctor(tmp_path, monkeypatch):
+def test_doctor(small_cache, monkeypatch):
     text = run("doctor")
     rows = {line.split()[1]: line.split()[0] for line in text.splitlines()}
     assert rows["kernels"] == "ok" and rows["cache"] in ("ok", "note") and {"python", "processor", "threads", "extras"} <= rows.keys()
@@ -208,7 +217,7 @@ def test_errors_are_one_line(model, tmp_path):
     run("compile", model, code=2)
 
 
-def test_cache(tmp_path):
+def test_cache(tmp_path, small_cache):
     config_table()  # facts of the machine and of the sources, which are remembered on the disk when they are first asked for
     with config.scope(cache_dir=str(tmp_path / "cache")):
         cache.put("key", b"x" * 2000)
@@ -218,7 +227,7 @@ def test_cache(tmp_path):
         assert re.search(r"kernels +0\n", run("cache", "info"))
 
 
-def test_config(capsys):
+def test_config(capsys, small_cache):
     tengen.show_config()
     shown = capsys.readouterr().out
     assert dict(config_table())["tengen"] == VERSION and all(row[0] in shown for row in KNOBS.values())
@@ -226,7 +235,7 @@ def test_config(capsys):
     assert run("config").splitlines()[0].split() == ["tengen", VERSION]
 
 
-def test_as_a_process_with_an_empty_path(model, tmp_path):
+def test_as_a_process_with_an_empty_path(model, tmp_path, small_cache):
     env = {**os.environ, "PATH": ""}
     command = [sys.executable, "-m", "tengen.cli"]
     for args in (["info", model], ["compile", model, "-o", tmp_path], ["cache", "info"]):
@@ -249,7 +258,7 @@ def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
         assert command("no").returncode == command().returncode == 2
 
 
-def test_who_reads_the_first_lines_alone_sees_no_error():
+def test_who_reads_the_first_lines_alone_sees_no_error(small_cache):
     command = [sys.executable, "-m", "tengen", "cache", "info"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         child.stdout.close()

@@ -61,10 +61,11 @@ def integers(x, y):
 
 
 def camera(frame, picture):
-    """Pixels whose channels lie beside each other: colours, other orders, floats; around whole vectors of them."""
+    """Pixels whose channels lie beside each other: colours, other orders, floats, a warp; around whole vectors of them."""
     colours = F.vision.cvt_color(frame, "BT601_YUV2RGB_NV12")
     turned = F.vision.flip(picture, False, True), F.vision.cvt_color(picture, "RGB2BGR"), picture.astype("float32") * Tensor([0.5, 2.0, 4.0])
-    return colours, *turned, F.vision.resize(colours, (2, 17), "NHWC", "nearest"), F.stack([picture, picture + 1], -1)
+    warped = F.vision.warp_affine(picture, Tensor([[[0.75, 0.25, 0.5], [-0.25, 1.0, 0.25]]]), (3, 37), "constant")  # quarters: exact sums
+    return colours, *turned, F.vision.resize(colours, (2, 17), "NHWC", "nearest"), F.stack([picture, picture + 1], -1), warped
 
 
 class Quantised(M.Module):

@@ -943,6 +943,13 @@ def memories_on_meshes():
     return memory_on_mesh("parts"), memory_on_mesh("stages")
 
 
+def memories_and_meshes(folder):
+    """What `memories_on_meshes` and `meshes` give, one after the other."""
+    memories = memories_on_meshes()
+    tracemalloc.stop()
+    return memories, meshes(folder)
+
+
 def wrong_meshes():
     """What is said of meshes that do not fit what they are used for, in each of four processes."""
 

@@ -69,8 +69,9 @@ def test_a_traced_step_of_layers_in_parts_is_one_program_for_all_batches(alone):
             assert tuple(found) == alone
 
 
-def test_processes_of_mpi_have_those_bits_too(alone, tmp_path):
-    """Two pipelines of two stages and two pieces of layers; and checkpoints which another mesh goes on with."""
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """What each of four processes of MPI found: what it holds on meshes, and the bits of trainings on them."""
     from tengen.transport.mpiexec import find_mpiexec
 
     pytest.importorskip("cloudpickle")
@@ -78,22 +79,20 @@ def test_processes_of_mpi_have_those_bits_too(alone, tmp_path):
         find_mpiexec()
     except DistributedError as e:
         pytest.skip(f"no MPI: {e}")
-    for found in dist.launcher(jobs.meshes, n_gpus=4)(str(tmp_path)):
+    return dist.launcher(jobs.memories_and_meshes, n_gpus=4)(str(tmp_path_factory.mktemp("meshes")))
+
+
+def test_processes_of_mpi_have_those_bits_too(alone, four):
+    """Two pipelines of two stages and two pieces of layers; and checkpoints which another mesh goes on with."""
+    for _, found in four:
         for *one, _ in found:
             assert tuple(one) == alone
 
 
-def test_parameters_that_are_shared_out_on_a_mesh_are_away():
+def test_parameters_that_are_shared_out_on_a_mesh_are_away(four):
     """Layers in parts and stages keep half of what they have, and of a forward no weights. Two layers are whole at once, also of a
     stage, whose gradients are exchanged behind its backward."""
-    from tengen.transport.mpiexec import find_mpiexec
-
-    pytest.importorskip("cloudpickle")
-    try:
-        find_mpiexec()
-    except DistributedError as e:
-        pytest.skip(f"no MPI: {e}")
-    for ranks in dist.launcher(jobs.memories_on_meshes, n_gpus=4)():
+    for ranks, _ in four:
         for (own, kept, held, most), whole in zip(ranks, (2 / 8, 2 / 4)):
             assert kept.parameters == own / 2 and kept.states < own + 1024 and most == whole * own
             if held is not None:  # shards, states, gradients of an earlier micro-batch, what is whole, a small batch

@@ -491,6 +491,23 @@ def ordered(m):
     if m.dtype is not torch.bool:
         for reduce in ("amin", "mean"):
             yield "index_reduce", (m.x(), 0, torch.tensor([0]), m.x(), reduce), {}
+    yield "as_strided_scatter", (x, m.x(2, 3), [2, 3], [1, 5], 2), {}
+    if m.dtype.is_floating_point:
+        edges = torch.tensor([-1.5, -0.25, 0.0, 0.75, 1.25], dtype=m.dtype)
+        inside = torch.cat([m.x(40), edges, edges[[0, -1]] * 2])
+        for weight, density in ((None, False), (m.x(47), False), (None, True)):
+            yield "histogram.bins_tensor", (inside, edges), {"weight": weight, "density": density}
+            given = {"weight": None if weight is None else m.x(4, 10), "density": density}
+            yield "histogram.bin_ct", (m.x(4, 10), 7), {"range": [-1.03, 0.97], **given}
+        yield "histogram.bin_ct", (m.x(30), 4), {}
+        yield "histogram.bin_ct", (m.x(5) * 0 + 2, 3), {}
+        runs = torch.tensor([2, 0, 3])
+        for reduce in ("sum", "mean", "max", "min", "prod"):
+            yield "segment_reduce", (m.x(5, 3), reduce), {"lengths": runs}
+            yield "segment_reduce", (m.x(5), reduce), {"lengths": runs, "initial": 0.5}
+        yield "segment_reduce", (m.x(2, 5, 3), "max"), {"lengths": torch.stack([runs, runs.flip(0)]), "axis": 1}
+        yield "segment_reduce", (m.x(5, 2), "sum"), {"offsets": torch.tensor([0, 2, 5])}
+        yield "fractional_max_pool2d", (m.x(2, 3, 7, 6), [2, 3], [3, 2], torch.rand(2, 3, 2, dtype=m.dtype)), {}
     yield "tril_indices", (3, 5, 1), {}
     yield "triu_indices", (5, 3, -1), {"dtype": torch.int32}
     if m.dtype.is_floating_point:

@@ -16,7 +16,7 @@ import tengen.kernels.axes
 import tengen.kernels.contraction.packing
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.targets import Target
-from tengen.kernels.contraction import plans
+from tengen.kernels.contraction import plans, unpacked
 from tengen.kernels.contraction.channelwise import fits
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.contract import contract
@@ -391,6 +391,16 @@ def test_few_rows_and_one_column():
     check(a[:1, :1, :3], data((3, 2, 5, 40), seed=1), (0, 3, 3, 1))
 
 
+def test_tiles_are_longer_where_each_row_of_b_begins_on_a_page_of_its_own():
+    """Of one or two rows; the bits are the same."""
+    wide = [(1, 1024, "float32", 8), (2, 1040, "float32", 8)]
+    for m, n, dt, vectors in [*wide, (3, 1024, "float32", 4), (1, 1008, "float32", 4), (1, 1024, "float16", 4)]:
+        a, b = data((m, 20), dt), data((20, n), dt, 1)
+        p = normalise(*(array_of(x, i)[0] for i, x in enumerate((a, b, np.zeros((m, n), dt)))), 0, 1, 1, 1, None, None, "p")
+        assert unpacked.rule(p, V4).vectors == vectors
+        check(a, b, (0, 1, 1, 1), modes=(False,))
+
+
 @pytest.mark.parametrize("target", BOTH)
 @pytest.mark.parametrize("m", [5, 6, 8, 14, 15])
 def test_more_rows_of_plain_matrices(m, target):
@@ -498,6 +508,16 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
             modes=(False,),
         )
         check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))
+
+
+@pytest.mark.parametrize("target", BOTH)
+def test_rows_that_are_packed_tile_by_tile(target, monkeypatch):
+    """Of tiles that fill half a vector and more than that, the last of them at the end of memory; of dtypes that are cast on the way."""
+    monkeypatch.setattr(plans, "PLANS", [x for x in plans.PLANS if x.name == "both packed"])
+    monkeypatch.setattr(plans.BothPacked, "pays", lambda self, f: "")
+    for m, kind in ((5, "float32"), (8, "float32"), (13, "float32"), (61, "float32"), (30, "float16"), (17, "float64")):
+        a, b = data((300, m), kind), data((300, 48), kind, 1)
+        check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int64"])

@@ -85,3 +85,31 @@ def test_rows_in_blocks_and_an_epilogue(monkeypatch):
     monkeypatch.setattr(few_outputs, "PLANES_BYTES", 2 * 8 * 22 * 4)
     blocks, scratches = lowered(conv, "x86-64-v4", case, 1, run, epilogue)
     assert planes(scratches) and blocks == whole and min(np.frombuffer(whole, np.float32)) == 0
+
+
+def test_planes_that_lie_in_l2(monkeypatch):
+    """Where too few rows fit L1 for what is copied, the planes are larger, and the bits the same."""
+    case = CASES[0]
+    near, scratches = lowered(conv, "x86-64-v4", case, 2, run)
+    monkeypatch.setattr(few_outputs, "PLANES_BYTES", 1)
+    far, others = lowered(conv, "x86-64-v4", case, 2, run)
+    assert planes(others) and others != scratches and far == near
+
+
+@pytest.mark.parametrize(
+    "filters, space, want",
+    [
+        ((3, 39, 8, 8), (172, 264), 2),  # two rows beside two more are worth their copy for 117 taps
+        ((3, 3, 1, 1), (172, 264), 4),  # ... and for 9 taps four are
+        ((5, 5, 8, 1), (172, 264), 2),  # in L2
+        ((9, 9, 32, 3), (224, 224), 1),
+        ((3, 3, 1, 8), (9, 17), None),  # two vectors for 17 pixels are no gain over half a vector for each
+        ((3, 3, 256, 1), (64, 640), None),  # no row fits
+    ],
+)
+def test_rows_of_a_piece(filters, space, want):
+    lo = Lowering(Target.named("x86-64-v4"), [])
+    w = array_of(np.zeros(filters, np.float32), "w")[0]
+    out = array_of(np.zeros((1, filters[3], *space), np.float32), "y")[0]
+    made = few_outputs.sizes(lo, w, out, (1, 1))
+    assert (made.rows if made else None) == want

@@ -1,4 +1,4 @@
-"""Weighted sums of taps with rows in the lanes: the bits of `pointwise`'s kernel, which goes pixel by pixel."""
+"""Weighted sums of taps with rows, or pixels, in the lanes: the bits of `pointwise`'s kernel, which goes pixel by pixel."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, TapSum
+from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, PIECE_PIXELS, TapSum
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, argument_of
 from tengen.loops.lang import cast
 from tengen.loops.text import print_kernel
 
-TURNED = "scratch turned"
+TURNED, WORDS = "scratch turned", "scratch words"
 
 
 def taps(rows: int, channels: int, pixels: int, results: int, n: int, dtype="f4", nans=False):
@@ -73,6 +73,41 @@ def test_bytes_into_rows_with_gaps_rounded():
         memory["o"][:] = 7
         how(lo, memory)
         assert (out[:, 6:27] == want).all() and (out[:, :6] == 7).all() and (out[:, 27:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_pixels_in_the_lanes(dtype):
+    """Bytes in a crop, up to its last pixel, behind which other bytes lie."""
+    shapes = (2, 3, 20, 67, 4), (1, 2, 2, 16, 1), (3, 4, 1, 131, 2), (1, 3, 300, 64, 16), (2, 2, 5, PIECE_PIXELS + 17, 1)
+    for rows, channels, pixels, results, n in shapes:
+        x, index, weight = taps(rows, channels, pixels, results, n, dtype)
+        index[..., -1] = pixels - 1
+        if pixels == 300:  # more than such an index can tell
+            index = index.astype("i1")
+        frame, out = np.full((rows, pixels + 7, channels), 99, dtype), np.full((rows, results, channels), 7, "f4")
+        frame[:, 4 : 4 + pixels] = x
+        lo, memory = launched(frame[:, 4 : 4 + pixels], index, weight, out)
+        assert WORDS in print_kernel(lo.launches[0].kernel)
+        for how in (run, compile_and_run) if channels == 3 else (compile_and_run,):
+            memory["o"][:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out, expected(x, index, weight), err_msg=str((how, rows, channels)))
+
+
+def test_where_pixels_are_not_in_the_lanes():
+    """Other numbers than bytes, one channel or five, few results, many taps, channels with gaps, pictures below a word, other processors."""
+    x, index, weight = taps(2, 3, 20, 16, 2, "u1")
+    out = np.zeros((2, 16, 3), "f4")
+    text = lambda *a, **kw: print_kernel(launched(*a, **kw)[0].launches[0].kernel)
+    assert WORDS in text(x, index, weight, out)
+    assert WORDS not in text(x.astype("f4"), index, weight, out)
+    for channels in (1, 5):
+        assert WORDS not in text(np.zeros((2, 20, channels), "u1"), index, weight, np.zeros((2, 16, channels), "f4"))
+    assert WORDS not in text(x, index[..., :15], weight[..., :15], out[:, :15].copy())
+    assert WORDS not in text(x, index.repeat(9, 1), weight.repeat(9, 1), out)
+    assert WORDS not in text(np.zeros((2, 20, 4), "u1")[..., :3], index, weight, out)
+    assert WORDS not in text(x[:, :1].copy(), np.zeros_like(index), weight, out)
+    assert WORDS not in text(x, index, weight, out, target=Target.named("cortex-m7"))
 
 
 def test_where_rows_are_not_in_the_lanes():

@@ -192,6 +192,47 @@ def test_taps_of_integers_are_those_of_floats():
         assert np.array_equal(pull(Tensor(np.ones(y.shape, "f4")))[0].numpy(), taps.sum(1))
 
 
+def np_linear(x, at, mode):
+    """The sums of the four pixels (N, H, W, C) around each place (N, PH, PW, 2), in float64; a NaN stands at 0."""
+    (n, h, w, _), zeros = x.shape, mode == "constant"
+    at = np.nan_to_num(at).clip(*((-1, [w, h]) if zeros else (0, [w - 1, h - 1])))
+    first = np.floor(at).astype(int)
+    far = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)), "constant" if zeros else "edge").astype("f8")
+    pixel = lambda dy, dx: far[np.arange(n)[:, None, None], first[..., 1] + dy + 2, first[..., 0] + dx + 2]
+    right, low = np.moveaxis((at - first)[..., None], 3, 0)
+    upper, lower = (pixel(dy, 0) * (1 - right) + pixel(dy, 1) * right for dy in (0, 1))
+    return upper * (1 - low) + lower * low
+
+
+def test_pixels_of_few_bytes_are_read_as_words():
+    """At quarters of pixels all sums are exact; up to the last byte of a picture."""
+    r = np.random.default_rng(3)
+    for d, shape, size, mode in (
+        ("uint8", (2, 5, 7, 3), (3, 67), "constant"), ("int8", (1, 3, 2, 4), (2, 16), "replicate"),
+        ("uint8", (1, 2, 3, 2), (1, 131), "constant"), ("int8", (1, 1, 1, 4), (1, 17), "constant"),
+    ):  # fmt: skip
+        (n, h, w, _), info = shape, np.iinfo(d)
+        x = r.integers(info.min, info.max, shape, d, endpoint=True)
+        at = (r.integers(-8, 4 * max(h, w) + 8, (n, *size, 2)) / 4).astype("f4")
+        at[:, -1, -1] = at[:, 0, 0] = w - 1, h - 1
+        at[0, 0, 1] = NAN
+        run = lambda x, at, mode=mode: F.vision.remap(x.transpose(0, 3, 1, 2), at, mode).transpose(0, 2, 3, 1)
+        got, want = trace(run)(Tensor(x), Tensor(at)).numpy(), np.round(np_linear(x, at, mode))
+        want[0, 0, 1] = 0  # of the NaN
+        assert got.dtype == d and np.array_equal(got, want), (d, shape, size, mode)
+        assert run(Tensor(x), Tensor(at)).numpy().tobytes() == got.tobytes()
+
+
+def test_a_warp_is_a_few_kernels():
+    """The places of the taps, their weights, and the sums; the matrix is not known before it runs."""
+    x, mat = Tensor(np.zeros((1, 8, 20, 3), np.uint8)), Tensor(np.eye(3, dtype="f4")[None, :2])
+    run = trace(lambda x, m: F.vision.warp_affine(x, m, (6, 20), "constant"))
+    run(x, mat)
+    with tengen.profile() as p:
+        run(x, mat)
+    assert sum(row.calls for row in p.rows) <= 8, p.table()
+
+
 def test_threads_layouts_and_batches_change_no_bit():
     r = np.random.default_rng(0)
     x, at = r.normal(size=(3, 20, 9, 8)).astype("f4"), r.uniform(-2, 10, (3, 7, 6, 2)).astype("f4")

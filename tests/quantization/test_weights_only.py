@@ -166,6 +166,33 @@ def test_activations_in_int8(bits, group, rows, terms, outputs):
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(want, data.shape), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("bits, outputs, method", [(4, 70, "rtn"), (8, 20, "rtn"), (2, 70, "gptq"), (4, 64, "awq")])
+def test_scales_of_float16(bits, outputs, method):
+    """They take half of the bytes, are what integers are chosen for, and compute as the same numbers in float32."""
+    layer = M.Linear(100, outputs, bias=False)
+    layer.weight[...] = RNG.standard_normal((outputs, 100)).astype("float32")
+    layer.weight[1] = 1e-9  # less than any scale of float16 stands for
+    x = Tensor(RNG.standard_normal((5, 100)).astype("float32"))
+    made = {s: quantize_weights(M.Sequential(layer), bits, 32, method, [x], False, scales=s)[0] for s in ("float16", "float32")}
+    small, wide = (m.grouped for m in made.values())
+    assert small.scale.dtype == "float16" and wide.bytes - small.bytes == 2 * small.scale.size
+    error = lambda m: np.sqrt(np.square(m(x).numpy() - layer(x).numpy()).mean())
+    assert error(made["float16"]) < 1.05 * error(made["float32"])
+    if method == "rtn":  # each integer is the nearest for the scale as it is
+        scale = np.repeat(small._rows(small.scale, None).numpy().astype("float64"), 32, 1)[:, :100]
+        nearest_to = np.clip(np.rint(layer.weight.numpy() / scale), *LIMITS[bits]) * scale
+        np.testing.assert_array_equal(small.values().numpy(), nearest_to.astype("float32"))
+    factors = made["float16"].factors
+    given = x if factors is None else x * factors
+    codes, scale = (small._rows(t, None) for t in (small.codes, small.scale))
+    for activations in ("float32", "int8"):
+        small.activations = activations
+        of_rows = [F.linear_grouped(given, codes, s, bits, 32, None, activations).numpy().tobytes() for s in (scale, scale.astype("float32"))]
+        assert of_rows == [small.product(given).numpy().tobytes()] * 2
+    rows = Tensor([outputs - 1, 1])
+    np.testing.assert_array_equal(small.values(rows).numpy(), small.values().numpy()[[outputs - 1, 1]])
+
+
 def test_a_row_with_nan_or_inf_is_nan():
     """Other rows are what they are."""
     weight = GroupedWeight(*nearest(RNG.standard_normal((64, 64)), 4, 32), 4, 32, "int8")
@@ -184,7 +211,8 @@ def test_activations_in_int8_in_files_traces_and_artifacts(target, tmp_path):
     """Dot products of four bytes and of two int16 have the same bits."""
     net = M.Sequential(M.Linear(300, 70), M.ReLU(), M.Linear(70, 64), M.ReLU(), M.Linear(64, 5)).eval()
     for layer, bits in ((0, 8), (2, 4), (4, 2)):
-        net[layer] = quantize_weights(M.Sequential(net[layer]), bits, 32, activations="int8")[0]
+        scales = "float16" if layer else "float32"
+        net[layer] = quantize_weights(M.Sequential(net[layer]), bits, 32, activations="int8", scales=scales)[0]
     x = Tensor(RNG.standard_normal((3, 300)).astype("float32"))
     want = net(x).numpy().tobytes()
     traced = trace(net, example_input=x)
@@ -296,11 +324,19 @@ def test_a_language_model():
     ({"method": "gptq", "data": np.ones((2, 6), "float32")}, r"\(2, 6\) reach .*which takes \(..., 4\)"),
     ({"group": 0}, "group=0"), ({"group": 3}, "group=3"), ({"method": "near"}, "'rtn', 'gptq', 'awq'"),
     ({"method": "gptq"}, "needs data"), ({"method": "awq", "data": []}, "method='awq' needs data"),
-    ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"),
+    ({"method": "gptq", "data": np.full((1, 4), np.inf, "float32")}, "NaN or inf"), ({"scales": "bfloat16"}, "'float32', 'float16'"),
 ])  # fmt: skip
 def test_what_is_refused(more, words):
     with pytest.raises(QuantizationError, match=words):
         quantize_weights(M.Sequential(M.Linear(4, 3)), **more)
+
+
+@pytest.mark.parametrize("method", ["rtn", "gptq", "awq"])
+def test_weights_that_are_too_large_for_scales_of_float16(method):
+    net = M.Sequential(M.Linear(4, 3))
+    net[0].weight[0, 0] = 65600.0 * 7
+    with pytest.raises(QuantizationError, match="scales above 65504, float16's largest; help: scales='float32'"):
+        quantize_weights(net, 4, method=method, data=np.ones((2, 4), "float32"), scales="float16")
 
 
 def test_weights_that_are_no_numbers_and_layers_that_stay():

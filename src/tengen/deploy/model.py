@@ -203,7 +203,8 @@ class Model:
         """What is given for an input, as a dense tensor. Errors: DTypeError, ShapeError where it is not what the input takes."""
         if isinstance(x, (bool, int, float, list, tuple)):
             x = np.asarray(x, p.dtype.numpy)
-        t = x if isinstance(x, Tensor) else Tensor(x)
+        plain = type(x) is np.ndarray and x.dtype is p.dtype.numpy  # as most arrays are: they need none of what a Tensor takes besides
+        t = x if isinstance(x, Tensor) else from_numpy(x, device=cpu) if plain else Tensor(x)
         if t.device is not cpu:
             common_device([cpu, t.device])
         if t.dtype is not p.dtype:
@@ -212,7 +213,7 @@ class Model:
         if not fits:
             only = "only what has a name is open" if self.extents else "it was recorded for this one shape"
             raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; {only}")
-        return contiguous(t.detach())
+        return t if plain else contiguous(t.detach())
 
     def _prepare(self) -> None:
         """Compiles the program. The caller holds the lock."""

@@ -8,6 +8,7 @@ from typing import Protocol
 from tengen.loops.lang import LANES
 
 L1_SET_BYTES = 4096  # bytes: cache lines at a multiple of this distance fall into the same set of L1
+PAGE_BYTES = 4096  # bytes of a page of memory
 THREAD_COUNTS = (2, 4, 8)  # numbers of threads among which pieces should be shared evenly
 ENOUGH_PIECES = 6  # pieces of a kernel from which on there are enough to share among threads
 

@@ -17,7 +17,7 @@ from functools import partial
 
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import machine
+from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pixels import channel_axes, pixelwise
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import (
@@ -39,6 +39,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, 
 PREFETCHED_BYTES = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
 MOST_PREFETCHED_ROWS = 16  # rows ahead that are prefetched, at most
 FUNCTION_VECTORS = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
+FUNCTION_REGISTERS = 4  # vector registers, at least, whose operations take turns: each waits for about as many cycles for the one before
 PIECE_ELEMENTS = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
 
 
@@ -192,10 +193,12 @@ def _row(
 
 def _vectors_abreast(sources: Sequence[Source], n: Expr, target) -> int:
     """How many vectors of a row are computed side by side. More than one where the source calls a mathematical function, in
-    which each operation waits for the one before; other vectors' operations fill the time. As many as registers hold, but one
-    where the length of rows is not known: several would take twice as long to compile."""
+    which each operation waits for the one before; other vectors' operations fill the time. As many as registers hold, or as have
+    FUNCTION_REGISTERS together (constants then come from memory), but one where the length of rows is not known: several would take twice
+    as long to compile."""
     width, registers, _ = machine(target)
-    several = width * registers // (FUNCTION_VECTORS * LANES * max(4, sources[0].dtype.size))
+    size = max(4, sources[0].dtype.size)
+    several = max(width * registers // (FUNCTION_VECTORS * LANES * size), FUNCTION_REGISTERS // registers_of(size, target))
     long = (as_int(n) or 0) >= several * LANES
     return several if several > 1 and long and len(sources) == 1 and costs(sources[0]) else 1
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tengen.base.dtype import float32, int8, uint8
+from tengen.base.dtype import float16, float32, int8, uint8
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
@@ -42,7 +42,7 @@ def linear_grouped(
         (O, groups * group * bits / 8) of fewer. In tiles of 64 output features: codes (tiles, bytes of a feature / 4, 64, 4),
         scale (tiles, groups, 64)
     Dtypes: float32, int8 (of 8 bits) or uint8 (of 4 bits: two integers in a byte, the first in its low half, each with 8 added; of 2 bits:
-        four, the first in the lowest two bits, each with 2 added), float32 -> float32
+        four, the first in the lowest two bits, each with 2 added), float32 or float16, which become float32, exactly -> float32
     Args:
         bits: 8, 4 or 2. group: features that share a scale: 16, 32, 64, 128 or 256.
         features: output features, O, of codes in tiles, whose last may be filled up; None: codes are no tiles.
@@ -67,8 +67,8 @@ def _(x, codes, scale, bits, group, features, activations):
         raise ArgumentError(f"bits={bits} by groups of {group}: bits are 8, 4 or 2, and groups have 16, 32, 64, 128 or 256 features")
     if activations not in ACTIVATIONS:
         raise ArgumentError(f"activations={activations!r} must be one of {', '.join(map(repr, ACTIVATIONS))}")
-    if (x.dtype, codes.dtype, scale.dtype) != (float32, int8 if bits == 8 else uint8, float32):
-        raise DTypeError(f"takes float32, integers of {bits} bits in {int8 if bits == 8 else uint8}, float32; got {x}, {codes}, {scale}")
+    if (x.dtype, codes.dtype) != (float32, integers := int8 if bits == 8 else uint8) or scale.dtype not in (float32, float16):
+        raise DTypeError(f"takes float32, integers of {bits} bits in {integers}, float32 or float16; got {x}, {codes}, {scale}")
     ndims = (2, 2) if features is None else (4, 3)
     if x.ndim < 1 or (codes.ndim, scale.ndim) != ndims or not same_extent(codes.shape[0], scale.shape[0], "output features"):
         tiles = f"(tiles, bytes / {WORD}, {COLUMNS}, {WORD}) and (tiles, groups, {COLUMNS})"
@@ -100,7 +100,7 @@ def _(g, x, codes, scale, bits, group, features, activations):
         q, s = (codes, scale) if features is None else (rows_of_tiles(t, features) for t in (codes, scale))
         if bits < 8:
             q = taken_apart(q, bits)
-        w = dequantize_linear(reshape(q, (*s.shape, group)), reshape(s, (*s.shape, 1)))
+        w = dequantize_linear(reshape(q, (*s.shape, group)), reshape(astype(s, "float32"), (*s.shape, 1)))
         w = reshape(w, (s.shape[0], -1))
         return matmul(g, strided_slice(w, (0, 0), (s.shape[0], x.shape[-1]), (1, 1)))
 

@@ -19,7 +19,7 @@ from tengen.ops.logic import equal
 from tengen.ops.reduce import rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.views import sliding_window, windows
-from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
+from tengen.ops.vision_coords import computed_in, iota, tap_by_tap, taps_at
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
@@ -125,15 +125,15 @@ def deformable_conv2d(
     moved = reshape(astype(offset, d), (n * many, k, 2, ph, pw))
 
     def at(axis: int, element: Tensor, outputs: Dim, place: Sequence[Dim]) -> Tensor:
-        """The coordinates along an axis, (N D, K, PH, PW)."""
-        shift = reshape(strided_slice(moved, (0, 0, axis, 0, 0), (n * many, k, 1, ph, pw), (1,) * 5), (n * many, k, ph, pw))
+        """The coordinates along an axis, (N D, 1, K, PH, PW)."""
+        shift = reshape(strided_slice(moved, (0, 0, axis, 0, 0), (n * many, k, 1, ph, pw), (1,) * 5), (n * many, 1, k, ph, pw))
         first = sub(mul(iota(outputs), stride[axis]), padding[axis])
-        whole = add(reshape(mul(element, dilation[axis]), (1, k, 1, 1)), reshape(first, place))
+        whole = add(reshape(mul(element, dilation[axis]), (1, 1, k, 1, 1)), reshape(first, place))
         return add(astype(whole, d), shift)
 
     rows, columns = lookup("floor_div")(iota(k), kw), lookup("mod")(iota(k), kw)
-    cy, cx = at(0, rows, ph, (1, 1, ph, 1)), at(1, columns, pw, (1, 1, 1, pw))
-    index, share = grid([taps_at(cy, h, "constant", "linear"), taps_at(cx, w, "constant", "linear")], [h, w])
+    cy, cx = at(0, rows, ph, (1, 1, 1, ph, 1)), at(1, columns, pw, (1, 1, 1, 1, pw))
+    index, share = tap_by_tap([taps_at(cy, h, "constant", "linear"), taps_at(cx, w, "constant", "linear")], [h, w], False)
     share = mul(share, reshape(astype(mask, d), (n * many, 1, k, ph, pw)))
     sampled = tap_sum(reshape(inp, (n * many, c // many, h * w)), None, index, astype(share, inp.dtype))
     return _contract(reshape(sampled, (n, c, kh, kw, ph, pw)), weight, bias)

@@ -7,6 +7,7 @@ ops, so gradients with respect to coordinates are those of the weights.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from tengen.loops.lang import as_int
 from tengen.ops.creation import arange, ones_like
 from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
-from tengen.ops.joining import stack
+from tengen.ops.joining import concat, stack
 from tengen.ops.logic import equal, greater_equal, less, logical_or
 from tengen.ops.reduce import extent, widened
 from tengen.ops.shape import reshape
@@ -158,3 +159,24 @@ def grid(taps: Sequence[tuple[list[Tensor], list[Tensor]]], sizes: Sequence[Dim]
     shape = weight.shape
     flat = [shape[0], math.prod(len(indices) for indices, _ in taps), *shape[1 + len(taps) :]]
     return reshape(where(outside, -1, index), flat), reshape(weight, flat)
+
+
+def tap_by_tap(taps: Sequence[tuple[list[Tensor], list[Tensor]]], sizes: Sequence[Dim], inside: bool) -> tuple[Tensor, Tensor]:
+    """What `grid` gives for taps that have an axis for their number, (M, 1, *Q), and differ in all of Q along each axis: the places and
+    weights of few taps are then computed from the coordinates by one kernel each.
+
+    Args:
+        inside: whether no tap is outside of the image.
+    """
+    places, parts = [], []
+    d = int32 if small(math.prod(sizes)) and all(i.dtype is int32 for indices, _ in taps for i in indices) else int64
+    for tap in itertools.product(*(list(zip(indices, weights)) for indices, weights in taps)):
+        (index, part), *others = tap
+        outside = less(index, 0)
+        index = index if index.dtype is d else astype(index, d)
+        for (i, w), n in zip(others, sizes[1:]):
+            outside = logical_or(outside, less(i, 0))
+            index, part = add(mul(index, extent(n, d)), i if i.dtype is d else astype(i, d)), mul(part, w)
+        places.append(index if inside else where(outside, -1, index))
+        parts.append(part)
+    return concat(places, 1), concat(parts, 1)

@@ -23,7 +23,7 @@ from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
 from tengen.ops.reduce import extent, rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
-from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, taps_at, weights_for
+from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, tap_by_tap, taps_at, weights_for
 from tengen.ops.vision_resize import np_cubic
 from tengen.ops.vision_taps import tap_sum
 
@@ -35,10 +35,13 @@ BORDERS = ("replicate", "constant", "reflect", "reflect_101", "wrap")
 
 
 def sample(x: Tensor, image: Tensor | None, cx: Tensor, cy: Tensor, mode: str, value: float, interp: str) -> Tensor:
-    """The image (N, C, H, W) at coordinates cx, cy that are broadcast to (M, PH, PW): (M, C, PH, PW) of its dtype."""
+    """The image (N, C, H, W) at coordinates cx, cy (M, 1, PH, PW): (M, C, PH, PW) of its dtype."""
     n, c, h, w = x.shape
     read = as_pixels_read(x)
-    index, weight = grid([taps_at(cy, h, mode, interp), taps_at(cx, w, mode, interp)], [h, w])
+    if interp == "cubic":
+        cx, cy = (reshape(a, (a.shape[0], *a.shape[2:])) for a in (cx, cy))
+    taps = [taps_at(cy, h, mode, interp), taps_at(cx, w, mode, interp)]
+    index, weight = grid(taps, [h, w]) if interp == "cubic" else tap_by_tap(taps, [h, w], mode != "constant")
     weight = weights_for(read, weight)
     y = tap_sum(reshape(read, (n, c, h * w)), image, index, weight)
     if mode == "constant" and value:
@@ -78,9 +81,9 @@ def _places_for(what: str) -> Canon:
 
 
 def _component(t: Tensor, i: int) -> Tensor:
-    """t[..., i]."""
+    """t[:, None, ..., i]."""
     lead = t.ndim - 1
-    return reshape(strided_slice(t, (0,) * lead + (i,), (*t.shape[:-1], 1), (1,) * t.ndim), t.shape[:-1])
+    return reshape(strided_slice(t, (0,) * lead + (i,), (*t.shape[:-1], 1), (1,) * t.ndim), (t.shape[0], 1, *t.shape[1:-1]))
 
 
 # ---- a map -----------------------------------------------------------------------------------------------------------
@@ -122,14 +125,15 @@ remap.known(lambda arrays, **attrs: {2})  # the coordinates of a place, as many 
 
 
 def _pixel_grid(size: Any, d: DType) -> tuple[Tensor, Tensor]:
-    """The columns (1, 1, PW) and rows (1, PH, 1) of an image, as floats."""
+    """The columns (1, 1, 1, PW) and rows (1, 1, PH, 1) of an image, as floats."""
     rows, columns = (astype(iota(n), d) for n in size)
-    return reshape(columns, (1, 1, size[1])), reshape(rows, (1, size[0], 1))
+    return reshape(columns, (1, 1, 1, size[1])), reshape(rows, (1, 1, size[0], 1))
 
 
 def _linear_form(mat: Tensor, row: int, u: Tensor, v: Tensor) -> Tensor:
     """mat[:, row] applied to (u, v, 1): fma(m0, u, fma(m1, v, m2))."""
-    m = [reshape(strided_slice(mat, (0, row, i), (mat.shape[0], 1, 1), (1, 1, 1)), (mat.shape[0], 1, 1)) for i in range(3)]
+    ones = (1,) * (u.ndim - 1)
+    m = [reshape(strided_slice(mat, (0, row, i), (mat.shape[0], 1, 1), (1, 1, 1)), (mat.shape[0], *ones)) for i in range(3)]
     return fma(m[0], u, fma(m[1], v, m[2]))
 
 

@@ -27,6 +27,8 @@ from tengen.quantization.modes import evaluating
 from tengen.tensor import Tensor
 
 METHODS = ("rtn", "gptq", "awq")
+SCALES = ("float32", "float16")
+LEAST_FLOAT16, MOST_FLOAT16 = 2.0**-24, 65504  # the least above zero, and the largest
 POWERS = np.linspace(0, 1, 21)  # that AWQ tries; 0 leaves weights as they are
 SHARES = {8: (1.0,), 4: (1.0,), 2: tuple(np.linspace(1, 1 / 3, 17))}  # of the largest magnitude, that the largest integer may stand for
 DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
@@ -34,7 +36,7 @@ DAMPING = 0.01  # of GPTQ: this share of the mean of the diagonal is added to it
 
 def quantize_weights(
     model: Module, bits: int = 8, group: int = 64, method: str = "rtn", data: Any = None, inplace: bool = True,
-    activations: str = "float32",
+    activations: str = "float32", scales: str = "float32",
 ) -> Module:  # fmt: skip
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
@@ -50,9 +52,11 @@ def quantize_weights(
             products are exact integers, with an error about as large as that of weights of 8 bits: faster for many rows and with weights of
             4 bits; of 8 bits, one row of a small network costs as much. The group is then 16, 32, 64, 128 or 256. "float32": inputs as they
             are.
+        scales: the dtype of the scales. "float16": half of their bytes, which are a fifth of all with 4 bits and groups of 32; a scale is
+            rounded before its integers are chosen, to 11 bits where it is at least 2^-14, and to a multiple of 2^-24 below.
 
-    Errors: QuantizationError for other bits, groups, methods and activations, for weights with NaN or inf, and for "gptq" and "awq" without
-        data or with data that do not fit; TypeError for what is no module
+    Errors: QuantizationError for other bits, groups, methods, activations and scales, for weights with NaN or inf or too large for scales of
+        float16, and for "gptq" and "awq" without data or with data that do not fit; TypeError for what is no module
 
     >>> from tengen import functional as F, module as M
     >>> from tengen.quantization import quantize_weights
@@ -66,6 +70,7 @@ def quantize_weights(
         ("method", method, method in METHODS, f"one of {', '.join(map(repr, METHODS))}"),
         ("activations", activations, activations in ACTIVATIONS, f"one of {', '.join(map(repr, ACTIVATIONS))}"),
         ("group", group, activations == "float32" or fits(group), "16, 32, 64, 128 or 256 where activations are integers"),
+        ("scales", scales, scales in SCALES, f"one of {', '.join(map(repr, SCALES))}"),
     ):
         if not right:
             raise QuantizationError(f"{name}={value!r} must be {what}")
@@ -77,18 +82,28 @@ def quantize_weights(
             return m if m.quantize_disabled else None
         if not np.isfinite(m.weight.numpy()).all():
             raise QuantizationError(f"the weight of {m!r} holds NaN or inf")
+        if scales == "float16":
+            _check_float16(m, np.abs(m.weight.numpy()).max(initial=0) / LIMITS[bits][1])
         moments, factors = seen.get(id(m)), None
         if moments is None:
-            codes, scale = nearest(m.weight, bits, group)
+            codes, scale = nearest(m.weight, bits, group, scales)
         elif method == "awq":
-            codes, scale, factors = awq(m.weight.numpy().astype(np.float64), moments, bits, group)
+            codes, scale, factors = awq(m.weight.numpy().astype(np.float64), moments, bits, group, scales)
         else:
-            codes, scale = gptq(m.weight.numpy().astype(np.float64), moments, bits, group)
-        weight = GroupedWeight(codes, scale, bits, group, activations)
+            codes, scale = gptq(m.weight.numpy().astype(np.float64), moments, bits, group, scales)
+        if scales == "float16":
+            _check_float16(m, scale.max(initial=0))  # GPTQ moves weights
+        weight = GroupedWeight(codes, scale.astype(scales), bits, group, activations)
         made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
         return made.train(m.training)
 
     return replace_modules(model, make)
+
+
+def _check_float16(m: Module, largest: float) -> None:
+    """QuantizationError where the largest scale of a layer does not fit float16."""
+    if not largest <= MOST_FLOAT16:
+        raise QuantizationError(f"the weight of {m!r} needs scales above {MOST_FLOAT16}, float16's largest; help: scales='float32'")
 
 
 def _has_weight(m: Module) -> bool:
@@ -113,11 +128,11 @@ def _copied(model: Module) -> Module:
 
 
 @functools.cache
-def _nearest(bits: int, group: int) -> trace:
+def _nearest(bits: int, group: int, dtype: str) -> trace:
     """Groups (any number, group) -> (integers, scales (any number, 1)), as one program.
 
     The scale of a group is its largest magnitude over the largest integer, or, of 2 bits, the share of it whose squared error is least. Groups
-    of nothing but zeros have scale 1.
+    of nothing but zeros have scale 1. Scales are numbers of `dtype`, in float32.
     """
     low, high = LIMITS[bits]
 
@@ -127,6 +142,8 @@ def _nearest(bits: int, group: int) -> trace:
     def rounded(w: Tensor) -> tuple[Tensor, Tensor]:
         most = F.max(F.abs(w), -1, keepdims=True)
         scales = [F.where(most >= 2.0**-90, (most if share == 1 else most * share) / high, 1.0) for share in SHARES[bits]]
+        if dtype == "float16":
+            scales = [F.maximum(scale, LEAST_FLOAT16).astype("float16").astype("float32") for scale in scales]
         best, least = scales[0], None
         for scale in scales if len(scales) > 1 else ():
             error = F.sum(F.square(by(w, scale).astype("float32") * scale - w), -1, keepdims=True)
@@ -137,41 +154,43 @@ def _nearest(bits: int, group: int) -> trace:
     return trace(rounded)
 
 
-def nearest(w: Tensor | np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
-    """(integers, scales) of a matrix, each number rounded to the nearest, in float32."""
+def nearest(w: Tensor | np.ndarray, bits: int, group: int, scales: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    """(integers, scales) of a matrix, each number rounded to the nearest, in float32. scales: the dtype whose numbers scales are."""
     given, (rows, columns) = w.numpy() if isinstance(w, Tensor) else w, w.shape
     if columns % group:
         given = np.pad(given, ((0, 0), (0, -columns % group)))
-    codes, scale = _nearest(bits, group)(Tensor(given.astype(np.float32, copy=False).reshape(-1, group)))
+    codes, scale = _nearest(bits, group, scales)(Tensor(given.astype(np.float32, copy=False).reshape(-1, group)))
     return codes.numpy().reshape(rows, -1)[:, :columns], scale.numpy().reshape(rows, -1)
 
 
-def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+def gptq(w: np.ndarray, moments: np.ndarray, bits: int, group: int, scales: str = "float32") -> tuple[np.ndarray, np.ndarray]:
     """(integers, scales) of a matrix by GPTQ.
 
-    Args: moments: the sum over inputs x of x x^T.
+    Args: moments: the sum over inputs x of x x^T. scales: as of `nearest`.
     """
     h, w = moments.copy(), w.copy()
     dead = np.diag(h) == 0  # features that no input has
     h[dead, dead] = 1
     h[np.diag_indices(len(h))] += DAMPING * np.mean(np.diag(h))
     upper = np.linalg.cholesky(np.linalg.inv(h)).T
-    codes, scales = np.zeros(w.shape, np.int8), []
+    codes, found = np.zeros(w.shape, np.int8), []
     for k in range(w.shape[1]):
         if k % group == 0:
-            scales.append(nearest(w[:, k : k + group], bits, group)[1][:, 0])
-        q = np.clip(np.rint(w[:, k] / scales[-1]), *LIMITS[bits])
+            found.append(nearest(w[:, k : k + group], bits, group, scales)[1][:, 0])
+        q = np.clip(np.rint(w[:, k] / found[-1]), *LIMITS[bits])
         codes[:, k] = q
-        error = (w[:, k] - q * scales[-1]) / upper[k, k]
+        error = (w[:, k] - q * found[-1]) / upper[k, k]
         w[:, k + 1 :] -= np.outer(error, upper[k, k + 1 :])
-    return codes, np.stack(scales, 1)
+    return codes, np.stack(found, 1)
 
 
-def awq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def awq(
+    w: np.ndarray, moments: np.ndarray, bits: int, group: int, scales: str = "float32"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(integers, scales, what features are multiplied by) of a matrix by AWQ: weights are multiplied by a power of their feature's
     root mean square, the one of `POWERS` by which the results of the inputs change least.
 
-    Args: moments: as of `gptq`.
+    Args: moments, scales: as of `gptq`.
     """
     size = np.sqrt(np.diag(moments))
     there = size > 0
@@ -179,7 +198,7 @@ def awq(w: np.ndarray, moments: np.ndarray, bits: int, group: int) -> tuple[np.n
     best = np.inf
     for power in POWERS:
         by = np.exp(np.clip(power * (logs - logs.mean()), -10, 10)).astype(np.float32).astype(np.float64)
-        codes, scale = nearest(w * by, bits, group)
+        codes, scale = nearest(w * by, bits, group, scales)
         change = codes * np.repeat(scale, group, 1)[:, : w.shape[1]] / by - w
         error = float(((change @ moments) * change).sum())
         if error < best:

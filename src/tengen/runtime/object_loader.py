@@ -107,8 +107,8 @@ def _linked(
     (table,) = [s for s in sections if s.kind == _SYMBOLS]
     symbols = _rows(_Symbol, data, table.offset, table.size // _FORMATS[_Symbol].size)
     strings = sections[table.link].offset
-    name = lambda s: _part(data, strings + s.name, data.index(b"\0", strings + s.name) - strings - s.name).decode()
-    names = {i: name(s) for i, s in enumerate(symbols) if s.info >> 4 and i}
+    text = lambda s: _part(data, strings + s.name, data.index(b"\0", strings + s.name) - strings - s.name).decode()
+    names = {i: text(s) for i, s in enumerate(symbols) if s.info >> 4 and i}
     others = {i: find(name) for i, name in names.items() if not symbols[i].section}
     places = _places(sections, linking)
     if places is None or None in others.values():

@@ -42,10 +42,10 @@ def fits(group: int) -> bool:
 
 def _packed(lo: Lowering, src: Array, name: str) -> Array:
     """A matrix (columns, bytes) of integers as words (tiles, bytes / WORD, COLUMNS), and one of scales (columns, groups) as
-    (tiles, groups, COLUMNS). What lies past the last column is not used. What lies in tiles is as it should be."""
+    (tiles, groups, COLUMNS), in float32. What lies past the last column is not used. What lies in tiles is as it should be."""
     if src.ndim > 2:
         return dense(lo, src)
-    words = src.dtype is not float32
+    words = not src.dtype.is_float
     n, depth = src.shape[0], src.shape[1] // WORD if words else src.shape[1]
 
     def make() -> Array:
@@ -60,14 +60,14 @@ def _packed(lo: Lowering, src: Array, name: str) -> Array:
             """Position `i` of LANES columns."""
             at = lambda j: row(ramp()) * src.strides[0] + as_expr(src.index((0, i * WORD + j if words else i)))
             if not words:
-                return k.load(a, at(0))
+                return cast(k.load(a, at(0)), float32)
             byte = lambda j: cast(bitcast(k.load(a, at(j)), "uint8"), uint32) << const(8 * j, uint32, LANES)
             return byte(0) | byte(1) | byte(2) | byte(3)
 
         def along(i: Expr) -> Callable[[Index], Expr]:
             """LANES positions from `i` on of a column."""
             at = lambda r: as_expr(src.index((row(r), i * WORD if words else i)))
-            return lambda r: k.load_group(a, at(r), LANES) if words else k.load(a, at(r), LANES)
+            return lambda r: k.load_group(a, at(r), LANES) if words else cast(k.load(a, at(r), LANES), float32)
 
         whole = k.let(as_expr(depth // LANES * LANES if as_int(src.strides[1]) == 1 else 0))
         with k.loop(0, whole, LANES, name="square") as i:
@@ -86,8 +86,8 @@ def grouped_weights(
     """out[..., o] = the sum over k of x[..., k] * (codes[o, k] scale[o, k // group]).
 
     Shapes: x (..., K) and out (..., O) of float32; codes int8 (O, at least K) or, of fewer bits, uint8 (O, at least K bits / 8),
-    each with 8 / bits integers, the first in its lowest bits, with half of their number added; scale float32 (O, groups). Or both in tiles,
-    (tiles, bytes / WORD, COLUMNS, WORD) and (tiles, groups, COLUMNS)
+    each with 8 / bits integers, the first in its lowest bits, with half of their number added; scale float32 or float16 (O, groups). Or
+    both in tiles, (tiles, bytes / WORD, COLUMNS, WORD) and (tiles, groups, COLUMNS)
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -143,7 +143,7 @@ class Product:
     def scales(self, group: Expr) -> list[Expr]:
         """Of these vectors."""
         k, base = self.k, self.k.let(as_expr(self.scale.index((self.tile, group, self.first))))
-        return [k.load(k.read(self.scale), base + v * LANES, LANES) for v in range(self.wide)]
+        return [cast(k.load(k.read(self.scale), base + v * LANES, LANES), float32) for v in range(self.wide)]
 
     def words(self, i: Index) -> list[Expr]:
         """Words number `i` of these vectors."""

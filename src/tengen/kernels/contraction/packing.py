@@ -27,6 +27,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, cdiv, c
 from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
+COPIED_AHEAD = 8  # positions of k, whose cache lines are far apart, that are prefetched before a copy of tiles reaches them
 PACKING_PIECES = 16  # pieces of a packing launch: enough to share among threads
 MOST_PIECE_PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
 
@@ -301,8 +302,10 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
 
 def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, ks: Range, dst: Buffer) -> None:
     """Packs the rows of some tiles, which are dense along m, for the positions `ks` of k: as [tile][k][row]. A vector holds the
-    rows of a tile and some more: the next position overwrites what it stores past them."""
+    rows of a tile and some more: the next position overwrites what it stores past them. Of low tiles it is half a vector."""
     kk, src, pitch = p.walk("k", "a"), k.read(p.a), t.tile_pitch(as_int(p.depth(p.chunks.longest)) or 1)
+    lanes = LANES // 2 if t.rows <= LANES // 2 else LANES
+    whole, rows = None if lanes == LANES else const(lanes), (k.let(t.row(tiles[0])), k.let(minimum(p.rows, t.row(tiles[1]))))
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)
         there = k.let((i - ks[0]) * t.pitch)
@@ -311,12 +314,15 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
             x = k.load(src, here + t.row(number), LANES, count)
             if p.prologue is not None:
                 x = p.prologue.beside(k, k.let(t.row(number)), count)(x)
-            k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype))  # packed[tile][k i][row] = a[row, k i]
+            # packed[tile][k i][row] = a[row, k i]
+            k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype), whole)
 
+        with k.loop(*rows, LANES, name="line") as row:
+            k.prefetch(src, here + row + COPIED_AHEAD * kk.step)
         with k.loop(*tiles, name="tile") as number:
             left = k.let(p.rows - t.row(number))
-            with k.if_(left >= LANES):
-                tile(number, None)
+            with k.if_(left >= lanes):
+                tile(number, whole)
             with k.else_():
                 tile(number, left)
 

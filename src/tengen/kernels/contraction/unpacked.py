@@ -24,13 +24,15 @@ from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
 from tengen.kernels.contraction.problem import Problem, extents, multiply_add
 from tengen.kernels.contraction.tile import MOST_TILE_ROWS
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.machine import Machine, machine, registers_of
+from tengen.kernels.machine import PAGE_BYTES, Machine, machine, registers_of
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
 
 FEW_ROWS = 4  # rows, at most, with vectors of columns; plain matrices may have as many rows as registers hold
 TILE_VECTORS = 4  # vectors of columns of a tile, by rule
+LONG_TILE_VECTORS = 8  # the same for LOW_ROWS rows, where each row of b begins on another page: processors fetch ahead within a page alone
+LOW_ROWS = 2
 PREFETCHED_B_ROWS = 16  # rows of b that are prefetched ahead, where each is multiplied with more than FEW_ROWS rows
 MOST_SCALAR_ROWS = 12  # rows of a tile of scalars at most
 PIECE_SCALAR_TILES = 4  # tiles of scalars of a piece
@@ -62,7 +64,8 @@ def rule(p: Problem, target: Machine | None) -> Unpacked:
     assert rows is not None
     each = registers_of(p.compute.size, target)
     # Sums of earlier chunks are seldom needed, and may be elsewhere than in registers.
-    most = max(1, min(TILE_VECTORS, (registers - 2 * each) // (rows * each)))
+    long = rows <= LOW_ROWS and (as_int(p.columns) or 0) * p.b.dtype.size >= PAGE_BYTES
+    most = max(1, min(LONG_TILE_VECTORS if long else TILE_VECTORS, (registers - 2 * each) // (rows * each)))
     wide = cdiv(p.columns, LANES)  # vectors, shared evenly among tiles
     return Unpacked(rows, as_int(cdiv(wide, cdiv(wide, most))) or most)
 

@@ -29,7 +29,9 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, const, equal, maximum, minimum, ramp, splat
 
-PLANES_BYTES = 40 << 10  # bytes of the planes of a piece, at most
+PLANES_BYTES = 40 << 10  # bytes of the planes of a piece, at most; or those of L2, where so few rows are too few for what is copied
+COPIED_PRODUCTS = 6  # products for each element that is copied, at least
+LEAST_GAIN = 1.5  # by which vectors of pixels are fewer than those of channels, at least
 LEAST_TAPS = 9  # of a filter: with fewer, too much is copied for what is multiplied
 MOST_PLANE_VECTORS = 8  # vectors of pixels of a tile, at most
 
@@ -68,17 +70,21 @@ def sizes(lo: Lowering, w: Array, out: Array, dilation: Sequence[int]) -> Sizes 
     if None in known or 0 in known:
         return None
     kh, kw, c, o, p, q = (d or 0 for d in known)
-    _, registers, _ = machine(lo.target)
+    _, registers, far = machine(lo.target)
     size = w.dtype.compute.size
     each, across = registers_of(size, lo.target), -(-q // LANES)
     vectors = min(MOST_PLANE_VECTORS, (registers - 1) // each // (o + 1))
-    if vectors < 1 or kh * kw < LEAST_TAPS or c > numerics.CHUNK_TERMS or 2 * o > LANES or 2 * o * across > q:
+    if vectors < 1 or kh * kw < LEAST_TAPS or c > numerics.CHUNK_TERMS or 2 * o > LANES or LEAST_GAIN * o * across > q:
         return None
     pitch, more = q + (kw - 1) * dilation[1], (kh - 1) * dilation[0]
-    fit = [r for r in range(1, p + 1) if p % r == 0 and c * (r + more) * pitch * size <= PLANES_BYTES]
-    if not fit or (fit[-1] < p and fit[-1] < 2 * more):
+    worth = lambda r: r == p or COPIED_PRODUCTS * (r + more) <= r * kh * kw * o
+    fits = lambda r, most: c * (r + more) * pitch * size <= most
+    rows = [r for r in range(1, p + 1) if p % r == 0 and worth(r) and fits(r, far)]
+    if not rows:
         return None
-    return Sizes(vectors, fit[-1], across, pitch, fit[-1] + more)
+    near = [r for r in rows if fits(r, PLANES_BYTES)]
+    r = near[-1] if near else rows[0]
+    return Sizes(vectors, r, across, pitch, r + more)
 
 
 def few_outputs(

@@ -2,9 +2,9 @@
 
 `ctc.py`: the likelihood of a labelling over all its alignments.
 
-`gate_product.py` computes a step's matrix product and the cell's arithmetic in one kernel: the sums of all gates of a unit are
-in registers at the same time. It is chosen where the batch has more than a few rows and the registers hold all gates; else a
-step is a contraction and a pointwise kernel.
+`gate_product.py` computes a step's matrix product and the cell's arithmetic in one kernel: the sums of all gates of a unit, or of one
+gate after the other, are in registers, and lie in L1 when the cell needs them. It is chosen where the batch has more than a few rows
+and the registers hold enough rows of one gate; else a step is a contraction and a pointwise kernel.
 """
 
 from __future__ import annotations

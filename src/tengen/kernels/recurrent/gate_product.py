@@ -4,9 +4,10 @@
         for group of at most GROUP_TILES tiles of the block's rows:
             for chunk of k:
                 for part of the chunk that stays in L1 with the panel:
-                    for tile of the group:                                     # its sums are in registers
-                        for k in the part:
-                            acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
+                    for share of the panel's vectors (gate, v), as many as registers hold the sums of:
+                        for tile of the group:                                 # its sums are in registers
+                            for k in the part:
+                                acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
                 totals = sums of the first chunk, or totals + sums of a later one
             for row, vector of units:
                 finish(totals of gate 0, totals of gate 1, ...)                # stores what the cell makes of them
@@ -43,19 +44,20 @@ PREFETCH_SHARES = 8  # shares, at most, of the prefetches for a row: many lines 
 LEAST_BLOCK_ROWS, MOST_L2_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at most, where L2 holds all panels
 
 
-def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
-    """(rows, vectors of units of each part) of the tile of sums that registers hold. The rows are 0 where a plain contraction
-    is better: the tile would have too few rows, or the units of a part do not fill a vector."""
+def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int, int]:
+    """(rows, vectors of units of each part in a panel, shares of a panel's vectors) of the tile of sums that registers hold. The rows
+    are 0 where a plain contraction is better: the tile would have too few rows, or the units of a part do not fill a vector."""
     _, registers, _ = machine(target)
     depth, columns = (as_int(d) for d in b.shape)
     if depth is None or columns is None or columns < parts * LANES:
-        return 0, 0
-    for wide in (2, 1) if parts == 1 and columns > LANES else (1,):
-        each = parts * wide * registers_of(b.dtype.compute.size, target)
+        return 0, 0, 0
+    several = [(2, 1)] if parts == 1 and columns > LANES else []
+    for wide, shares in [*several, *((1, x) for x in range(1, parts + 1) if parts % x == 0)]:
+        each = parts * wide // shares * registers_of(b.dtype.compute.size, target)
         rows = (registers - each - 1) // each
         if rows >= LEAST_TILE_ROWS:
-            return rows, wide
-    return 0, 0
+            return rows, wide, shares
+    return 0, 0, 0
 
 
 def gate_product(
@@ -85,8 +87,8 @@ class _GateProduct:
 
     Attributes:
         rows, units, depth: N, H and K. wide: vectors of units of each part in a panel.
-        vectors, width: vectors and columns of a tile, which has all parts. panels: how many there are.
-        packed: b as [panel, k, part, unit].
+        vectors, width: vectors and columns of a panel, which has all parts. shares: of them, each with `together` vectors; a tile
+            has one share. panels: how many there are. packed: b as [panel, share, k, vector, unit].
         blocks: how many blocks of rows there are, or None; see `blocks_of`. tiles: how many tiles of rows there are.
         high: rows of the highest tile. heights: how many rows a tile may have, highest first; several where the number of rows
             is open, or is not a multiple of the number of tiles.
@@ -99,12 +101,13 @@ class _GateProduct:
     ):  # fmt: skip
         self.lo, self.a, self.parts, self.finish, self.touched, self.when = lo, a, parts, finish, touched, when
         self.dtype = a.dtype.compute
-        self.high, self.wide = tile_of(parts, b, lo.target)
+        self.high, self.wide, self.shares = tile_of(parts, b, lo.target)
         self.vectors = parts * self.wide
+        self.together = self.vectors // self.shares
         self.width = self.vectors * LANES
         self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
         self.panels = -(-self.units // (self.wide * LANES))
-        self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
+        self.packed = lo.once(b, ("parts", parts, self.shares, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
         self.blocks = self.blocks_of(lo.target)
         self._divide_into_tiles()
         self.k = lo.kernel(name)
@@ -135,8 +138,8 @@ class _GateProduct:
         return maximum(minimum(self.rows // LEAST_BLOCK_ROWS, MOST_L2_BLOCKS), 1)
 
     def pack(self, b: Array, name: str) -> Array:
-        """b copied to [panel, k, part, unit], with zeros past the last unit."""
-        out = self.lo.temp(self.dtype, (self.panels, self.depth, self.vectors, LANES))
+        """b copied to [panel, share, k, vector, unit], with zeros past the last unit."""
+        out = self.lo.temp(self.dtype, (self.panels, self.shares, self.depth, self.together, LANES))
         k = self.lo.kernel(f"{name}_pack")
         blocks = -(-self.depth // numerics.CHUNK_TERMS)
         piece = k.split(self.panels * blocks)
@@ -144,12 +147,12 @@ class _GateProduct:
         src, dst, step = k.read(b), k.write(out), b.strides[1]
         whole = self.units % (self.wide * LANES) == 0
         with k.loop(start, minimum(start + numerics.CHUNK_TERMS, self.depth)) as i:
-            for v in range(self.vectors):  # out[panel, i, v, 16 units] = b[i, part of v, 16 units]
+            for v in range(self.vectors):  # out[panel, share of v, i, v, 16 units] = b[i, part of v, 16 units]
                 unit = k.let((panel * self.wide + v % self.wide) * LANES)
                 here = k.let(as_expr(b.index((i, v // self.wide * self.units + unit))))
                 index = here if as_int(step) == 1 else ramp() * step + here
                 x = k.load(src, index, LANES, None if whole else k.let(maximum(self.units - unit, 0)))
-                k.store(dst, out.index((panel, i, v, 0)), cast(x, self.dtype))
+                k.store(dst, out.index((panel, v // self.together, i, v % self.together, 0)), cast(x, self.dtype))
         self.lo.launch(k)
         return out
 
@@ -163,7 +166,7 @@ class _GateProduct:
         outer, inner = k.let(piece // beside), k.let(piece % beside)
         panel, block = (outer, inner) if along else (inner, outer)
         self.unit = k.let(panel * (self.wide * LANES))
-        self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
+        self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0, 0))))
         stop = k.let((block + 1) * tiles // blocks)
         with k.loop(k.let(block * tiles // blocks), stop, GROUP_TILES, name="group") as first:
             self.group(first, k.let(minimum(first + GROUP_TILES, stop)))
@@ -183,53 +186,59 @@ class _GateProduct:
             end = k.let(end if self.when is None else select(self.when, end, begin))
             with k.loop(0, size, LANES) as i:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
-            with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
-                span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                self.tile_of_least_height(self.heights, tile, span, sums)
+            with k.loop(begin, end, self.near(), name="near") as start:
+                span = start, k.let(minimum(start + self.near(), end))
+                with k.loop(0, self.shares, name="share") as share, k.loop(first, stop, name="tile") as tile:
+                    sums = k.let((tile - first) * (self.high * self.width) + share * (self.together * LANES))
+                    self.tile_of_least_height(self.heights, tile, span, share, sums)
             if self.chunks > 1:
                 self.add_to_totals(chunk, size)
         with k.loop(first, stop, name="tile") as tile:
             self.finish_tile(tile, k.let((tile - first) * (self.high * self.width)))
 
     def near(self) -> int:
-        """How many positions of k are multiplied at a time: so many that this part of a panel stays in L1."""
+        """How many positions of k are multiplied at a time: so many that this part of a share of a panel stays in L1."""
         run = numerics.CHUNK_TERMS
-        while run > LANES and run * self.width * self.dtype.size > L1_PANEL_BYTES:
+        while run > LANES and run * self.together * LANES * self.dtype.size > L1_PANEL_BYTES:
             run //= 2
         return run
 
-    def tile_of_least_height(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
+    def tile_of_least_height(
+        self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], share: Expr, sums: Expr
+    ) -> None:
         """`tile` with the least of these heights (highest first) that holds the tile's rows, decided when the kernel runs."""
         k = self.k
         if len(heights) == 1:
-            return self.tile(tile, heights[0], span, sums)
+            return self.tile(tile, heights[0], span, share, sums)
         with k.if_(self.row(tile + 1) - self.row(tile) > heights[1]):
-            self.tile(tile, heights[0], span, sums)
+            self.tile(tile, heights[0], span, share, sums)
         with k.else_():
-            self.tile_of_least_height(heights[1:], tile, span, sums)
+            self.tile_of_least_height(heights[1:], tile, span, share, sums)
 
-    def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
-        """Adds the terms of the positions span[0] <= k < span[1] to the sums of a tile of `high` rows, which begin at index
-        `sums` of the scratch memory. Rows past the tile's last one read that one again."""
+    def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], share: Expr, sums: Expr) -> None:
+        """Adds the terms of the positions span[0] <= k < span[1] to the sums of one share of a tile of `high` rows, which begin at
+        index `sums` of the scratch memory. Rows past the tile's last one read that one again."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
         last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
         starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
-        places = [(j, v) for j in range(high) for v in range(self.vectors)]
+        places = [(j, v) for j in range(high) for v in range(self.together)]
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
-        near = max(1, min(self.near(), self.depth))
-        part = -(-near // (2 * high))  # positions of k between prefetches: two parts of `near` for each row of the tile
+        near, panel = max(1, min(self.near(), self.depth)), k.let(self.at + share * (self.depth * self.together * LANES))
+        # Positions of k between prefetches: over all shares, two parts of `near` for each row of the tile.
+        part = min(near, -(-near * self.shares // (2 * high)))
         parts, spans = -(-near // part), -(-self.depth // near)
-        each = 2 * spans  # parts, over all spans of `near` positions, in which one row's elements are prefetched
+        each = 2 * spans  # parts, over all spans of `near` positions and all shares, in which one row's elements are prefetched
         with k.loop(*span, part, name="part") as first:
-            number = k.let(span[0] // near * parts + (first - span[0]) // part)  # of this part among all of the tile's
-            for share, lines in enumerate(self.prefetched(min(each, PREFETCH_SHARES))):
-                with k.if_(equal(number % each, share)):
+            # number: of this part among all of the tile's
+            number = k.let((span[0] // near * self.shares + share) * parts + (first - span[0]) // part)
+            for turn, lines in enumerate(self.prefetched(min(each, PREFETCH_SHARES))):
+                with k.if_(equal(number % each, turn)):
                     self.prefetch(row + number // each, lines)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:
-                here = k.let(self.at + i * self.width)
-                bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
+                here = k.let(panel + i * (self.together * LANES))
+                bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.together)]
                 for j, start in enumerate(starts):
                     x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
                     for v, y in enumerate(bs):

@@ -9,7 +9,7 @@
 
 In: `projected`, what the input contributes to the gates of all steps; the recurrent weights; the state (h, c) before the first
 step. Out: states and gates of all steps (`lstm`), from which `lstm_grad` computes gradients, backwards in time. A step, forward
-or back, is one kernel where the registers hold the sums of all gates (`gate_product.py`); else it is a contraction and a
+or back, is one kernel where the registers hold enough sums of a gate (`gate_product.py`); else it is a contraction and a
 pointwise kernel. The gates may be stored over `projected`, and the gradients of their sums over the gates. Read next:
 `lowering.py` (`Lowering.loop`).
 """

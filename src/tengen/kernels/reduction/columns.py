@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, product
-from tengen.kernels.machine import ENOUGH_PIECES
+from tengen.kernels.machine import ENOUGH_PIECES, PAGE_BYTES
 from tengen.kernels.reduction.folding import (
     LANE_UNROLLED_ELEMENTS,
     UNROLLED_COSTLY_ELEMENTS,
@@ -39,7 +39,6 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, maximum, minimum, ramp, select, splat
 from tengen.loops.statements import Buffer
 
-PAGE_BYTES = 4096  # bytes of a page of memory
 PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own
 MOST_FLAT_COLUMNS = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
 

@@ -29,7 +29,7 @@ class GroupedWeight(Module):
     """A matrix as integers.
 
     Args:
-        codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32, (rows, groups).
+        codes: int8, (rows, columns); columns are filled up to whole groups with zeros. scale: float32 or float16, (rows, groups).
         bits: 8, 4 or 2. group: columns that share a scale. activations: what products are made of, "float32" or "int8": see
             `linear_grouped`.
 
@@ -56,7 +56,8 @@ class GroupedWeight(Module):
             whole = (whole + (1 << bits - 1)).view(np.uint8)
             whole = functools.reduce(np.bitwise_or, [whole[:, i::each] << bits * i for i in range(each)])
         self.tiled = len(codes) >= COLUMNS and fits(group)
-        scale = np.asarray(scale, np.float32)
+        scale = np.asarray(scale)
+        scale = scale if scale.dtype == np.float16 else scale.astype(np.float32, copy=False)
         self.codes, self.scale = map(Tensor, (tiles_of_codes(whole), tiles_of_rows(scale)) if self.tiled else (whole, scale))
 
     def values(self, rows: Tensor | None = None) -> Tensor:
@@ -66,7 +67,7 @@ class GroupedWeight(Module):
             q = taken_apart(q, self.bits)
         groups = scale.shape[-1]
         q = q[..., : groups * self.group].reshape(*scale.shape, self.group)
-        w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1))
+        w = F.dequantize_linear(q, scale.reshape(*scale.shape, 1).astype("float32"))
         return w.reshape(*q.shape[:-2], -1)[..., : self.shape[1]]
 
     def _rows(self, t: Tensor, rows: Tensor | None) -> Tensor:
@@ -92,7 +93,7 @@ class GroupedWeight(Module):
     @property
     def bytes(self) -> int:
         """Of the integers and their scales."""
-        return self.codes.size + 4 * self.scale.size
+        return self.codes.size + self.scale.dtype.itemsize * self.scale.size
 
 
 class _WeightOnly(Module):

@@ -264,3 +264,33 @@ def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, 
     front = F.moveaxis(x, (first, second), (0, 1))
     made = index_put(front, [places + max(-offset, 0), places + max(offset, 0)], F.moveaxis(source, -1, 0))
     return F.moveaxis(made, (0, 1), (first, second))
+
+
+@op("as_strided_scatter")
+def as_strided_scatter(x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """A copy of x with the source's elements at places that strides name; where some are named twice, the last one counts."""
+    places = F.as_strided(F.arange(x.size, dtype="int64").reshape(x.shape), tuple(size), tuple(stride), offset)
+    return F.scatter(x.reshape(-1), 0, places.reshape(-1), source.reshape(-1)).reshape(x.shape)
+
+
+@op("segment_reduce")
+def segment_reduce(
+    x: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0,
+    unsafe: bool = False, initial: Any = None,
+) -> Tensor:  # fmt: skip
+    """Runs of slices along an axis, each reduced to one: as many slices as `lengths` says, or from an offset to the next. The axes before it
+    are those of lengths and offsets too. An empty run gives `initial`, or what the reduction begins with; its mean is NaN."""
+    if lengths is None:
+        assert offsets is not None
+        lengths = offsets[..., 1:] - offsets[..., :-1]
+    if axis:
+        return F.stack([segment_reduce(x[i], reduce, lengths=lengths[i], axis=axis - 1, initial=initial) for i in range(x.shape[0])], 0)
+    mode = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    run = F.searchsorted(F.cumsum(lengths, 0), F.arange(x.shape[0], dtype="int64"), True)  # of each slice; past the last, what no run has
+    first = _neutral(x, mode) if initial is None else initial
+    start = F.full((lengths.shape[0] + 1, *x.shape[1:]), first, dtype=x.dtype)
+    made = (index_add(start, 0, run, x) if mode in ("sum", "mean") else F.index_reduce(start, 0, run, x, mode, True))[:-1]
+    if mode != "mean":
+        return made
+    count = lengths.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+    return F.where(F.equal(count, 0), float("nan") if initial is None else made, made / F.maximum(count, 1))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import tengen.functional as F
 from tengen.base.dtype import bool_, int32, uint8
-from tengen.interop.torch.dtypes import alike, of
+from tengen.interop.torch.dtypes import alike, of, tensor
+from tengen.interop.torch.ops.indexing import index_add
 from tengen.interop.torch.registry import op
 from tengen.tensor import Tensor
 
@@ -157,3 +159,28 @@ def unique_consecutive(x: Tensor, inverse: bool = False, counts: bool = False, d
 def unique_along_consecutive(x: Tensor, dim: int, inverse: bool = False, counts: bool = False) -> tuple[Tensor, ...]:
     """`unique_consecutive` of slices along an axis."""
     return unique_consecutive(x, inverse, counts, dim)
+
+
+@op("histogram.bins_tensor")
+def histogram(x: Tensor, edges: Tensor, *, weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Tensor]:
+    """(How many elements, or the sum of the weights of those, that lie from one edge to the next, the edges). The last part has both ends."""
+    x, parts = x.reshape(-1), edges.shape[0] - 1
+    at = F.minimum(F.searchsorted(edges, x, True) - 1, parts - 1)
+    inside = F.logical_and(F.greater_equal(x, edges[0]), F.less_equal(x, edges[-1]))
+    one = F.ones_like(x) if weight is None else weight.reshape(-1)
+    found = index_add(F.zeros((parts,), x.dtype), 0, F.where(inside, at, 0), F.where(inside, one, 0))
+    return (found / (F.sum(found) * (edges[1:] - edges[:-1])) if density else found), edges
+
+
+@op("histogram.bin_ct")
+def histogram_of_range(
+    x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The same for parts of equal width, of the range or from the least element to the largest."""
+    ends = [F.min(x), F.max(x)] if range is None else [tensor(e, x.dtype) for e in range]
+    flat = F.equal(ends[0], ends[1])
+    low, high = F.where(flat, ends[0] - 0.5, ends[0]), F.where(flat, ends[1] + 0.5, ends[1])
+    step = (high - low) / bins
+    at = F.arange(bins + 1, dtype="int64").astype(x.dtype)
+    edges = F.where(F.less(at, (bins + 1) // 2), low + step * at, high - step * (bins - at))  # from both ends, as torch.linspace
+    return histogram(x, edges, weight=weight, density=density)

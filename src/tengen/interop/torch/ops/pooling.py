@@ -96,3 +96,11 @@ def _adaptive_max(x: Tensor, size: Any, rank: int, wanted: frozenset[int]) -> tu
     if 1 not in wanted:
         return y, None
     return y, windows.adaptive_places(x, y, rank)
+
+
+@op("fractional_max_pool2d")
+def fractional_max_pool2d(x: Tensor, kernel: Sequence[int], size: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
+    """(The largest of windows whose steps the samples say, where it lies in its plane)."""
+    made = F.fractional_max_pool2d(x, tuple(kernel), tuple(size), return_indices=True, _random_samples=samples)
+    assert isinstance(made, tuple)
+    return made
