@@ -22,6 +22,7 @@ In: a matrix, and one whose columns are several parts of equally many units. Out
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import bool_
@@ -188,7 +189,8 @@ class _GateProduct:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start:
                 span = start, k.let(minimum(start + self.near(), end))
-                with k.loop(0, self.shares, name="share") as share, k.loop(first, stop, name="tile") as tile:
+                shares = k.loop(0, self.shares, name="share") if self.shares > 1 else contextlib.nullcontext(const(0))
+                with shares as share, k.loop(first, stop, name="tile") as tile:
                     sums = k.let((tile - first) * (self.high * self.width) + share * (self.together * LANES))
                     self.tile_of_least_height(self.heights, tile, span, share, sums)
             if self.chunks > 1:
