@@ -76,13 +76,15 @@ def kept(made: Sequence[ref[Tensor]], others: Set[int], known: Mapping[int, int]
         objects that the call returns. owners: ids of tensors that hold gradients of the call.
     """
     tensors = _traced(made, others)
-    if not results and all(n <= known.get(id(t), 0) for n, t in zip(references(tensors), tensors)):
+    if not results and _ends_with_call(tensors, known):
+        return None
+    gc.collect(1)  # cycles of the recording itself
+    if not results and _ends_with_call(tensors, known):
         return None
     line = next((w for w in (_description(t._data)[1] for t in tensors) if w), None)
     passing, own = _locals_of_calls(sys._getframe(1))
-    passing |= owners
+    passing, own = passing | owners, own | known.keys()
     returned = set(map(id, results))
-    gc.collect(1)  # cycles of the recording itself
     frontier: list[Any] = tensors
     seen = {id(tensors)}
     while frontier:
@@ -103,9 +105,14 @@ def references(objects: list[Any]) -> list[int]:
     return [n - none - 1 for n in counts]
 
 
+def _ends_with_call(tensors: list[Tensor], known: Mapping[int, int]) -> bool:
+    """Whether all references to the tensors are known."""
+    return all(n <= known.get(id(t), 0) for n, t in zip(references(tensors), tensors))
+
+
 def _traced(made: Sequence[ref[Tensor]], others: Set[int]) -> list[Tensor]:
-    alive = (r() for r in made)
-    return [t for t in alive if t is not None and id(t) not in others and isinstance(t._data, Value)]
+    alive = {id(t): t for t in (r() for r in made) if t is not None}
+    return [t for key, t in alive.items() if key not in others and isinstance(t._data, Value)]
 
 
 def _locals_of_calls(frame: FrameType | None) -> tuple[set[int], set[int]]:

@@ -267,6 +267,7 @@ class PartsRecorder(Recorder):
         objects = objects_of(flatten(box, leaves))
         known = Counter(map(id, leaves))  # references of each tensor
         known.update({id(s): n for (_, s), n in zip(self._arguments, before)})
+        known.update(id(t._grad) for t, *_ in self.grads.values() if getattr(t, "_grad", None) is not None)
         del leaves
         written = {id(t) for t, *_ in self._written.values()}
         return kept(self._seen, written, known, objects, {id(t) for t, *_ in self.grads.values()})
