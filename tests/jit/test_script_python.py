@@ -350,3 +350,18 @@ def test_ifs_inside_of_vmap():
 
 def of_all_rows(x):
     return vmap(halved_or_refused)(x)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_errors_in_a_function_that_asks_for_values(rows):
+    run, x = (vmap(script(halved_or_refused)), X) if rows else (script(halved_or_refused), X[0] * 0 + 1)
+
+    @trace
+    def asks(x):
+        x.sum().item()
+        return run(x)
+
+    for _ in range(3):
+        asks(x / 100)
+        with pytest.raises(ValueError, match="too large"):
+            asks(x * 100)

@@ -25,7 +25,6 @@ from tengen.base.dtype import dtype, float32, float64, int32, int64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError, ShapeError, TengenError, tell, user_line
 from tengen.custom_ops.c_functions import c_function_of, check_parameters
 from tengen.custom_ops.signature import Signature, read_signature
-from tengen.ir.graph import Check
 from tengen.ir.types import TensorType
 from tengen.jit.recordings import forget_recordings
 from tengen.kernels.lowering import Array, Lowering
@@ -421,13 +420,12 @@ def _report(op: CustomOp, status: Tensor) -> None:
     for code, text in told.items():
         bad = REGISTRY["equal"](status, code)
         unknown = REGISTRY["logical_and"](unknown, REGISTRY["not_equal"](status, code))
-        recorder.graph.checks.append(_check(recorder, bad, text))
-    recorder.graph.checks.append(_check(recorder, unknown, other))
+        _check(recorder, bad, text)
+    _check(recorder, unknown, other)
 
 
-def _check(recorder: Any, bad: Tensor, text: str) -> Check:
-    some = REGISTRY["any"](bad) if bad.ndim else bad
-    return Check(recorder.value(some), CustomOpError.__name__, text, user_line())
+def _check(recorder: Any, bad: Tensor, text: str) -> None:
+    recorder.check(REGISTRY["any"](bad) if bad.ndim else bad, CustomOpError.__name__, text, user_line())
 
 
 # ---- gradients -----------------------------------------------------------------------------------------------------------

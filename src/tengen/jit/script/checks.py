@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from tengen.base import errors
 from tengen.base.errors import user_line
-from tengen.ir.graph import Check
 from tengen.ir.verify import CHECK_ERRORS
 from tengen.jit.script.texts import Text, given, static, taken
 from tengen.tensor import Tensor, tracing
@@ -107,4 +106,4 @@ def record_check(bad: Tensor, raised: Raised, where: str) -> None:
         return
     told = tuple(map(static, e.args))
     text = told[0] if len(told) == 1 and isinstance(told[0], str) else ", ".join(map(str, told))  # the text of a KeyError has quotes
-    recorder.graph.checks.append(Check(recorder.value(bad), _named(e), text or type(e).__name__, where))
+    recorder.check(bad, _named(e), text or type(e).__name__, where)
