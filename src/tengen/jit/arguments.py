@@ -26,6 +26,10 @@ def _containers(structure: Any, x: Any) -> list[tuple[str, Any, dict[Any, Any]]]
     return [(kind, x, inside), *(found for p, v in zip(parts, inside.values()) for found in _containers(p, v))]
 
 
+def _differs(before: dict[Any, Any], after: dict[Any, Any]) -> bool:
+    return list(after) != list(before) or any(v is not before[k] for k, v in after.items())
+
+
 class Copies:
     """The arguments that a function is called with, copies of the caller's, as they are before. structure: of `flatten`.
 
@@ -42,6 +46,10 @@ class Copies:
         self._structure, self._before = structure, _containers(structure, arguments)
         self._twins: dict[int, Any] = {}
 
+    def changed(self) -> bool:
+        """Whether one of them holds other things than before."""
+        return any(_differs(before, _inside(kind, copy)) for kind, copy, before in self._before)
+
     def give_back(self, arguments: Any) -> None:
         """Changes the caller's arguments as the copies were changed. What was in the copies and has gone to another place is the caller's own
         there."""
@@ -51,7 +59,7 @@ class Copies:
             self._twins.update((id(v), inside[k]) for k, v in before.items())
         for (kind, copy, before), (_, own, _) in pairs:
             after = _inside(kind, copy)
-            if list(after) != list(before) or any(v is not before[k] for k, v in after.items()):
+            if _differs(before, after):
                 _set(own, {k: self._own(v) for k, v in after.items()})
 
     def _own(self, x: Any) -> Any:

@@ -69,7 +69,7 @@ class PartsRecorder(Recorder):
     variable that the function has changed, a tensor that it has kept, a random number of Python's.
 
     Attributes:
-        whole: whether nothing was asked for yet in such a call. cuts: the lines that asked, in order.
+        whole: whether nothing was asked for yet in such a call. copies: the arguments of such a call. cuts: the lines that asked, in order.
     """
 
     answers = True
@@ -80,6 +80,7 @@ class PartsRecorder(Recorder):
         self.observer = None if watch is None else watch.observer
         self._is_recorded = self.whole  # and not called because it is known to ask for values
         self.cuts: list[str | None] = []
+        self.copies: Copies | None = None
         self._calls = Calls()
         self._templates = templates(device)
         self._numbers: dict[Value, tuple[Any, DType]] = {}  # Python numbers, of what was recorded as a whole
@@ -261,6 +262,8 @@ class PartsRecorder(Recorder):
         """The line of what the call, which was recorded as a whole, has done that runs of a program would not repeat; None: nothing. box: its
         result. before: references to the arguments' stand-ins before the call."""
         assert self._watch is not None
+        if self.copies is not None and self.copies.changed():
+            return user_line() or "unknown:0"
         if (where := self._watch.effect([*self.captured, *self.baked.values()], self.numbers)) is not None:
             return where
         leaves: list[Tensor] = []

@@ -329,6 +329,8 @@ class Recordings:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
             copies = Copies(structure, (args, kwargs)) if answers else None
+            if isinstance(rec, PartsRecorder):
+                rec.copies = copies
             try:
                 with deciding(decided) as conditions:
                     result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)

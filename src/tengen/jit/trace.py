@@ -54,7 +54,7 @@ class trace(Checked, Recordings):
         symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. So is a function that does what a program would not repeat: that changes a variable by
-            itself (``self.n += 1``), keeps a tensor (``self.mean = 0.9 * self.mean + ...``, ``history.append(loss)``), or reads a random
+            itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``, ``history.append(loss)``), or reads a random
             number of Python's or NumPy's, or the clock. One that does nothing of this is one program, and Python is not run again. True: a
             question is a `TraceError`, as it is always where a function is recorded for `dump`, `graph` or `trace`. `stats()` lists parts
             and the lines that asked; `exclude_from_trace` cuts on purpose.
@@ -93,9 +93,9 @@ class trace(Checked, Recordings):
         than `max_programs` with ``on_excess="error"``.
         `BudgetError` where `memory_budget` cannot be met; it names the smallest that can.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) with symbolic=True when a
-        value of the recording is kept outside of it, in a list or an attribute, when the function changes other variables by itself,
-        and when it reads a random number of Python's or NumPy's, or the clock; always when it changes what a list, dict or dataclass among
-        its arguments holds, which runs leave as it is; when it reads what cannot be guarded (a NumPy array that is no argument);
+        value of the recording is kept outside of it, in a list or an attribute, when the function changes other variables by itself, or
+        what a list, dict or dataclass among its arguments holds, which runs leave as it is, and when it reads a random number of Python's
+        or NumPy's, or the clock; always when it reads what cannot be guarded (a NumPy array that is no argument);
         when it is recorded more than `max_programs` times; when an axis in which calls differ cannot be opened.
     Errors: TypeError for what cannot be called and for options that there are not, ArgumentError for values that an option
         cannot have
