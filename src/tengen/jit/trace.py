@@ -54,9 +54,9 @@ class trace(Checked, Recordings):
         symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. So is a function that does what a program would not repeat: that changes a variable by
-            itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``, ``history.append(loss)``), or reads a random
-            number of Python's or NumPy's, or the clock. One that does nothing of this is one program, and Python is not run again. True: a
-            question is a `TraceError`, as it is always where a function is recorded for `dump`, `graph` or `trace`. `stats()` lists parts
+            itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``,
+            ``history.append(loss)``), or reads a random number of Python's or NumPy's, or the clock. One that does nothing of this is one
+            program, and Python is not run again. True: a question is a `TraceError`, as it is always where a function is recorded for `dump`, `graph` or `trace`. `stats()` lists parts
             and the lines that asked; `exclude_from_trace` cuts on purpose.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
