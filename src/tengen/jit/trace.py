@@ -56,8 +56,8 @@ class trace(Checked, Recordings):
             goes on from there, in every call. So is a function that does what a program would not repeat: that changes a variable by
             itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``,
             ``history.append(loss)``), or reads a random number of Python's or NumPy's, or the clock. One that does nothing of this is one
-            program, and Python is not run again. True: a question is a `TraceError`, as it is always where a function is recorded for `dump`, `graph` or `trace`. `stats()` lists parts
-            and the lines that asked; `exclude_from_trace` cuts on purpose.
+            program, and Python is not run again. True: a question is a `TraceError`, as it is always where a function is recorded for
+            `dump`, `graph` or `trace`. `stats()` lists parts and the lines that asked; `exclude_from_trace` cuts on purpose.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
         dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded
