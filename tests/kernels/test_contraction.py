@@ -520,17 +520,6 @@ def test_rows_that_are_packed_tile_by_tile(target, monkeypatch):
         check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
 
 
-def test_parts_of_packed_panels_do_not_share_the_sets_of_a_cache():
-    """Panels that would lie at a multiple of 32 KiB are apart by some rows more, and results are the same; others are as long as the sum."""
-    for k, more in ((1024, 64), (1000, 0), (256, 0)):
-        a, b = (array_of(np.zeros(s, "float32"), id)[0] for s, id in (((600, k), "a"), ((k, 256), "b")))
-        lo = Lowering(V3)
-        contract(lo, a, b, array_of(np.zeros((600, 256), "float32"), "out")[0], 0, 1, 1, 1)
-        assert [as_int(n) for _, n in lo.temps.values()] == [256 * (k + more)], k
-    a, b = data((200, 512)), data((512, 96), seed=1)
-    check(a, b, (0, 1, 1, 1), modes=(False,), target=V3)
-
-
 @pytest.mark.parametrize("kind", ["float16", "float32", "int64"])
 def test_filters_whose_channels_lie_outside_of_their_window(kind, monkeypatch):
     """Are packed in the order of memory: whole squares of positions and columns, and what is left of both."""

@@ -28,7 +28,6 @@ from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
 COPIED_AHEAD = 8  # positions of k, whose cache lines are far apart, that are prefetched before a copy of tiles reaches them
-ALIASED_BYTES = 32 << 10  # bytes: parts of memory at a multiple of this distance fall into few groups of an L2's sets
 PACKING_PIECES = 16  # pieces of a packing launch: enough to share among threads
 MOST_PIECE_PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
 
@@ -46,15 +45,6 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
     return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
 
 
-def _apart(p: Problem, t: Tile, depth: Index) -> Index:
-    """Rows of a packed panel with room for `depth`: more where panels would be a multiple of ALIASED_BYTES long. A chunk of b is the
-    same part of every panel, and stays in L2 only if these parts do not all fall into the same sets of it."""
-    rows = as_int(depth)
-    if rows is None or as_int(p.chunks.count) == 1 or rows * t.columns * p.packed.size % ALIASED_BYTES:
-        return depth
-    return rows + numerics.CHUNK_TERMS // 4
-
-
 def _as_stored(p: Problem) -> list[Axis] | None:
     """The axes of k in the order in which they lie in the memory of b, where b is dense along all of them in that order, but
     neither along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
@@ -69,7 +59,7 @@ def _as_stored(p: Problem) -> list[Axis] | None:
 def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     panels = as_expr(cdiv(p.columns, t.columns))
     count = p.chunks.count
-    out = lo.temp(p.packed, (*extents(axes), panels, _apart(p, t, p.packed_at(count, p.chunks.positions)), t.columns))
+    out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
     k = lo.kernel(f"{p.name}_pack")
     blocks = count if p.format.group > 1 else as_expr(cdiv(p.chunks.positions, numerics.CHUNK_TERMS))
     wide = _panels_of_piece(p, panels * blocks * product(extents(axes)))
