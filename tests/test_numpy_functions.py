@@ -163,7 +163,7 @@ def test_values_do_not_exist_in_a_trace():
 
 def test_format():
     x = Tensor(2.0 / 3)
-    assert f"{x:.3f}" == "0.667" and f"{Tensor([3]):4d}" == "   3" and f"{x}" == str(x) == format(x, "")
+    assert f"{x:.3f}" == "0.667" and f"{Tensor([3]):4d}" == "   3" and f"{x}" == format(x, "") == str(x.item())
     assert f"{Tensor([1.0, 2.0])}" == "Tensor([1., 2.], dtype=float32)"
     with pytest.raises(TypeError, match=r"one number.*f32\[2\]"):
         format(Tensor([1.0, 2.0]), ".3f")

@@ -76,7 +76,7 @@ def test_every_name_is_tried():
     assert plain - CALLS.keys() == {
         "backward", "bfloat16", "cuda", "pinv", "qr", "svd", "detach_", "dim", "element_size", "is_complex", "is_contiguous",
         "is_floating_point", "is_signed", "istft", "stft",
-        "masked_select", "nelement", "nonzero", "numel", "register_hook", "retain_grad", "unique",
+        "masked_select", "nelement", "new", "nonzero", "numel", "register_hook", "retain_grad", "unique",
         "bernoulli", "stride", "type",  # tests/pytorch/test_dialect_places.py
         "register_post_accumulate_grad_hook",  # tests/pytorch/test_autograd_graph.py
     }  # fmt: skip
@@ -88,6 +88,8 @@ def test_every_name_is_tried():
     assert not u.is_signed() and not u.is_floating_point() and u.element_size() == 1
     assert x.is_contiguous() and x[:, 1].contiguous().is_contiguous() and not x.transpose().is_contiguous()
     assert x.masked_select(x > 21).tolist() == [22.0, 23.0] and x.masked_select(x[:1, :1] > 2).tolist() == X[X % 4 > 2].tolist()
+    assert x.new(2, 3).tolist() == [[0.0] * 3] * 2 and x.new([1, 2]).tolist() == [1.0, 2.0]
+    assert x.new().shape == (0,) and x.new(2).dtype is x.dtype and x.new((3, 1)).shape == (3, 1)
     assert x.nonzero().tolist() == np.argwhere(X).tolist() and Tensor([2, 1, 2]).unique().tolist() == [1, 2]
 
 

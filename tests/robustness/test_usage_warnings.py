@@ -219,7 +219,7 @@ def one_of_two(x):
 
 
 def frozen(f):
-    return lambda: trace(f)(Tensor([1.0]))
+    return lambda: trace(f, symbolic=True)(Tensor([1.0]))
 
 
 STATE = np.random.default_rng(0)

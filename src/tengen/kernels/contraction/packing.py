@@ -27,7 +27,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, cdiv, c
 from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
-COPIED_AHEAD = 8  # positions of k, whose cache lines are far apart, that are prefetched before a copy of tiles reaches them
+COPIED_AHEAD_POSITIONS = 8  # positions of k, whose cache lines are far apart, that are prefetched before a copy of tiles reaches them
 PACKING_PIECES = 16  # pieces of a packing launch: enough to share among threads
 MOST_PIECE_PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
 
@@ -318,7 +318,7 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
             k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype), whole)
 
         with k.loop(*rows, LANES, name="line") as row:
-            k.prefetch(src, here + row + COPIED_AHEAD * kk.step)
+            k.prefetch(src, here + row + COPIED_AHEAD_POSITIONS * kk.step)
         with k.loop(*tiles, name="tile") as number:
             left = k.let(p.rows - t.row(number))
             with k.if_(left >= lanes):
