@@ -9,15 +9,17 @@ the function changes it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import sys
 import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
-from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
+from types import CellType, CoroutineType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any
 from weakref import ref
 
-from tengen.autodiff import GradManager
+from tengen.autodiff import Function, GradManager
 from tengen.base.errors import TraceWarning, user_line
 from tengen.ir.graph import Value
 from tengen.jit.arguments import Copies
@@ -25,13 +27,14 @@ from tengen.jit.dynamic import parameter_of_each, tensors_in
 from tengen.jit.room import warn
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import TapeNode
-from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten
 
 MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
 
 # What ends with the call that made it; the tape, which a kept tensor brings along; and who records it.
 _PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, TapeNode, GradManager)
+_CONTAINERS = {list, tuple, dict, set, frozenset, deque, CellType, MethodType, functools.partial}
+
 
 @contextlib.contextmanager
 def young_objects() -> Iterator[None]:
@@ -91,12 +94,26 @@ def kept(made: Sequence[ref[Tensor]], others: Set[int], known: Mapping[int, int]
         holders = [h for h in gc.get_referrers(*frontier) if h is not frontier]
         held = {id(x) for x in gc.get_referents(*holders)}
         unheld = any(id(x) not in held and id(x) not in own for x in frontier)
-        if unheld or any(id(h) in returned or isinstance(h, ModuleType) for h in holders):
+        holders = [h for h in holders if id(h) not in seen and id(h) not in passing and not isinstance(h, _PASSING) and not _ours(h)]
+        if unheld or any(id(h) in returned or not _holds_for_another(h) for h in holders):
             return line or "unknown:0"
-        frontier = [h for h in holders if id(h) not in seen and id(h) not in passing and not isinstance(h, (*_PASSING, Recorder))]
+        frontier = holders
         del holders
         seen.update(map(id, frontier))
     return None
+
+
+def _ours(x: Any) -> bool:
+    """Whether it belongs to a recording or to the tape, as objects of this package below `module` do."""
+    return type(x).__module__.startswith(("tengen.jit.", "tengen.tensor.", "tengen.autodiff.", "tengen.ir.", "tengen.ops."))
+
+
+def _holds_for_another(x: Any) -> bool:
+    """Whether what it holds is kept only as long as something else holds it: a container, a variable of a closure, a function of this package.
+    All others that still exist, now that the function has ended, are kept."""
+    if isinstance(x, FunctionType):
+        return (x.__module__ or "").startswith("tengen.")
+    return type(x) in _CONTAINERS or isinstance(x, Function)
 
 
 def references(objects: list[Any]) -> list[int]:
