@@ -176,6 +176,22 @@ def test_by_default_what_is_kept_has_the_values_of_eager_calls(make):
     assert run(True) == run(False)
 
 
+def test_the_line_of_what_is_kept_is_told():
+    seen = []
+
+    @trace
+    def f(x):
+        y = x * 2
+        seen.append(y + 1)
+        return y
+
+    f(Tensor(X))
+    line = f.function.__code__.co_firstlineno + 3
+    assert f.stats().effects == (f"{__file__}:{line}",)
+    with pytest.raises(TraceError, match=f"would not repeat .*:{line}.*return what is kept"):
+        _ = f.graph
+
+
 def _told(x):
     if isinstance(x, Tensor):
         return x.tolist()

@@ -1,9 +1,9 @@
 """Lost side effects: values of a recording that something outside of it still holds when it has ended.
 
-In: what the recorder made, when the trace has let go of its own references. Out: a `TraceWarning` for each place that made a
-value which a list, an attribute, a global or a closure keeps: runs of the program will not update it. A value that only a frame
-holds (a caller's local variable, an exception's traceback, a generator) gives none. So does one in an argument: another warning tells that
-the function changes it.
+`kept` looks at the end of a call that may still be run in parts, and gives the line that made such a value. `warn_of_leaks` looks when
+the trace has let go of its own references, and gives a `TraceWarning` for each place that made a value which a list, an attribute, a global or
+a closure keeps: runs of the program will not update it. A value that only a frame holds (a caller's local variable, an exception's
+traceback, a generator) gives none. So does one in an argument: another warning tells that the function changes it.
 """
 
 from __future__ import annotations
@@ -79,17 +79,15 @@ def kept(made: Sequence[ref[Tensor]], others: Set[int], known: Mapping[int, int]
         objects that the call returns. owners: ids of tensors that hold gradients of the call.
     """
     tensors = _traced(made, others)
-    if not results and _ends_with_call(tensors, known):
+    if not results and not _held_by_others(tensors, known):
         return None
     gc.collect(1)  # cycles of the recording itself
-    if not results and _ends_with_call(tensors, known):
-        return None
-    line = next((w for w in (_description(t._data)[1] for t in tensors) if w), None)
+    frontier: list[Any] = tensors if results else _held_by_others(tensors, known)
+    line = next((w for w in (_description(t._data)[1] for t in frontier) if w), None)
     passing, own = _locals_of_calls(sys._getframe(1))
     passing, own = passing | owners, own | known.keys()
     returned = set(map(id, results))
-    frontier: list[Any] = tensors
-    seen = {id(tensors)}
+    seen = {id(tensors), id(frontier)}
     while frontier:
         holders = [h for h in gc.get_referrers(*frontier) if h is not frontier]
         held = {id(x) for x in gc.get_referents(*holders)}
@@ -122,9 +120,9 @@ def references(objects: list[Any]) -> list[int]:
     return [n - none - 1 for n in counts]
 
 
-def _ends_with_call(tensors: list[Tensor], known: Mapping[int, int]) -> bool:
-    """Whether all references to the tensors are known."""
-    return all(n <= known.get(id(t), 0) for n, t in zip(references(tensors), tensors))
+def _held_by_others(tensors: list[Tensor], known: Mapping[int, int]) -> list[Tensor]:
+    """The tensors to which there are more references than are known."""
+    return [t for n, t in zip(references(tensors), tensors) if n > known.get(id(t), 0)]
 
 
 def _traced(made: Sequence[ref[Tensor]], others: Set[int]) -> list[Tensor]:

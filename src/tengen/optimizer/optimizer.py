@@ -409,7 +409,7 @@ class Optimizer(Checked, Watched):
         return self._states_as(Tensor.numpy)
 
     def _states_as(self, form: Callable[[Tensor], Any]) -> dict[str, Any]:
-        numbers = {id(p): i for i, (p, group) in enumerate(self._params())}
+        numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
         groups = [
             {k: v.item() if k == "lr" and isinstance(v, Tensor) else v for k, v in g.items() if k != "params"}
             | {"params": [numbers[id(p)] for p in g["params"]]}

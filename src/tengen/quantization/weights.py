@@ -49,8 +49,8 @@ def quantize_weights(
             network, a batch each.
         inplace: change the network; else a copy.
         activations: what linear layers multiply. "int8": each group of each input row is rounded to integers of 8 bits when a layer runs, and
-            products are exact integers, with an error about as large as that of weights of 8 bits: faster for many rows and with weights of
-            4 bits; of 8 bits, one row of a small network costs as much. The group is then 16, 32, 64, 128 or 256. "float32": inputs as they
+            products are exact integers, with an error about as large as that of weights of 8 bits: faster for many rows, and for one
+            row too (`docs/quantization.md` has figures). The group is then 16, 32, 64, 128 or 256. "float32": inputs as they
             are.
         scales: the dtype of the scales. "float16": half of their bytes, which are a fifth of all with 4 bits and groups of 32; a scale is
             rounded before its integers are chosen, to 11 bits where it is at least 2^-14, and to a multiple of 2^-24 below.

@@ -183,7 +183,7 @@ def is_part(x: Tensor) -> bool:
 
 
 def relay(x: Tensor, there: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> None:
-    """A part takes another shape, there(x), and stays a part: what is written to it goes on as back of it."""
+    """A part takes another shape, there(x), and stays a part: of what is written to it, back(value) is written on."""
     refresh(x)
     before = object.__new__(Tensor)
     before._data, before._layout, before._node, before._part = x._data, x._layout, x._node, x._part
