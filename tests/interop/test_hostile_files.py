@@ -240,6 +240,7 @@ FILES = {f"{kind}: {name}": case for kind, cases in KINDS.items() for name, case
 
 MEASURE = """
 import json, os, resource, sys
+from forked import apart
 import test_hostile_files as t
 from tengen import models
 from tengen.base.errors import FileFormatError
@@ -267,18 +268,6 @@ def read(name, path):
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
     size = sum(os.path.getsize(os.path.join(path, f)) for f in os.listdir(path)) if os.path.isdir(path) else os.path.getsize(path)
     print(json.dumps([name, what, peak, size]), flush=True)
-
-def apart(f, *args):
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            f(*args)
-            status = 0
-        finally:
-            os._exit(status)
-    status = os.waitpid(pid, 0)[1]
-    assert not status, (f.__name__, *args, status)
 
 onnx.load(t.text("(float[1] x) => (float[1] y) { y = Add(x, x) }"))  # what reading imports
 tflite.to_module(t.tflite(lambda b: ([], [], [])))

@@ -181,6 +181,7 @@ LARGE = {
 
 MEASURE = """
 import json, os, resource, sys
+from forked import apart
 import test_large_files as t
 import tengen
 
@@ -203,19 +204,6 @@ def read(kind, name):
         what = str(e)[:3000]
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
     print(json.dumps([kind, name, what, peak, os.path.getsize(sys.argv[1])]), flush=True)
-
-def apart(f, *args):
-    "In a process of its own: memory that one file has needed is not there for the next one."
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            f(*args)
-            status = 0
-        finally:
-            os._exit(status)
-    status = os.waitpid(pid, 0)[1]
-    assert not status, (f.__name__, *args, status)
 
 for reader in (tengen.load, tengen.load_graph):  # what reading imports
     with open(sys.argv[1], "wb") as f:
