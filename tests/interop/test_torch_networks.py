@@ -275,7 +275,7 @@ def test_scans():
 class Foreign(nn.Module):
     def forward(self, x):
         a = torch.linalg.ldl_factor(x)[1]
-        return a + torch.nn.functional.fractional_max_pool3d(x.expand(1, 3, 3, 3), 2, output_size=1).sum()
+        return a + torch.hash_tensor(x).to(x.dtype)
 
 
 class Solver(nn.Module):
@@ -335,9 +335,66 @@ def test_unknown_ops_are_told_at_once_with_the_users_lines():
     with pytest.raises(ArgumentError) as e:
         to_module(Foreign(), (torch.eye(3),))
     text = str(e.value)
-    assert "aten.linalg_ldl_factor_ex" in text and "aten.fractional_max_pool3d" in text
+    assert "aten.linalg_ldl_factor_ex" in text and "aten.hash_tensor" in text
     assert "nodes of the PyTorch program have no meaning here" in text
-    assert text.count("test_torch_networks.py") >= 2 and "fractional_max_pool3d(x.expand" in text
+    assert text.count("test_torch_networks.py") >= 2 and "torch.hash_tensor(x)" in text
+
+
+class Graph(nn.Module):
+    """A layer of a graph network: the edges as a sparse matrix, which is a buffer, an argument or made inside, or as lists."""
+
+    def __init__(self, edges=None):
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+        self.register_buffer("edges", edges)
+
+    def forward(self, x, *given):
+        x = self.inner(x)
+        if len(given) == 2:
+            rows, columns = given
+            return torch.zeros_like(x).index_add(0, rows, x[columns])
+        return (given[0] if given else self.edges if self.edges is not None else torch.eye(4).to_sparse()) @ x
+
+
+def test_sparse_tensors_are_errors_that_say_what_to_do():
+    x, edges = torch.randn(4, 3), torch.tensor([[0, 2, 2], [1, 3, 0]])
+    sparse = torch.sparse_coo_tensor(edges, torch.ones(3), (4, 4), check_invariants=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls its CSR tensors a trial
+        csr = sparse.to_sparse_csr()
+    for module, args, words in (
+        (Graph(sparse), (x,), r"edges \(torch.sparse_coo\): sparse tensors have no meaning here; help: keep the tensor dense"),
+        (Graph(), (x, sparse), r"argument 1 \(torch.sparse_coo\): sparse"), (Graph(), (x, csr), r"argument 1 \(torch.sparse_csr\): sparse"),
+        (Graph(), (x,), "(?s)aten._to_sparse.*sparse tensors have no meaning here; help: keep"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=words):
+            to_module(module, args)
+    lists = Graph()
+    close(to_module(lists, (x, *edges), training=False)(*from_torch((x, *edges))), sparse @ lists.inner(x))  # what the help says
+
+
+@pytest.mark.parametrize("given", [{}, {"reduction": "none"}, {"reduction": "sum", "ignore_index": 3, "weight": torch.rand(5)}], ids=str)
+def test_a_linear_layer_and_its_loss_in_one(given):
+    """PyTorch computes it in pieces by an operator of its own."""
+    if not hasattr(nn, "LinearCrossEntropyOptions"):
+        pytest.skip("this PyTorch has no linear_cross_entropy")
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+
+    class Head(nn.Linear):
+        def forward(self, x, y):
+            return nn.functional.linear_cross_entropy(x, self.weight, y, linear_bias=self.bias, options=options, **given)
+
+    module, args = Head(4, 5), (torch.randn(6, 4), torch.tensor([3, 0, 4, 3, 2, 1]))
+    net = to_module(module, args)
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        loss = net(*from_torch(args))
+        gm.backward((loss**2).sum())
+    want = module(*args)
+    close(loss, want)
+    want.square().sum().backward()
+    close(net.weight.grad, module.weight.grad)
+    close(net.bias.grad, module.bias.grad)
 
 
 def test_programs_of_torch_export():

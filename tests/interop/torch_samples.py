@@ -501,6 +501,15 @@ def ordered(m):
             yield "histogram.bin_ct", (m.x(4, 10), 7), {"range": [-1.03, 0.97], **given}
         yield "histogram.bin_ct", (m.x(30), 4), {}
         yield "histogram.bin_ct", (m.x(5) * 0 + 2, 3), {}
+        yield "histogram.bin_ct", (m.x(0), 3), {}
+        points, sides = m.x(40, 3), [edges, torch.tensor([-9.0, 0.5, 9.0], dtype=m.dtype), edges[1:3]]
+        for weight, density in ((None, False), (m.x(40), False), (None, True)):
+            given = {"weight": weight, "density": density}
+            yield "_histogramdd_from_bin_tensors", (points, sides), given
+            yield "_histogramdd_from_bin_cts", (points, [4, 1, 3]), {"range": [-1.03, 0.97, -0.5, 0.7, -2.1, 2.3], **given}
+        for args in ((points, [2, 3, 4]), (m.x(2, 5, 2), [3, 2]), (m.x(0, 2), [1, 2])):
+            yield "_histogramdd_bin_edges", args, {}
+            yield "_histogramdd_from_bin_cts", args, {}
         runs = torch.tensor([2, 0, 3])
         for reduce in ("sum", "mean", "max", "min", "prod"):
             yield "segment_reduce", (m.x(5, 3), reduce), {"lengths": runs}
@@ -508,6 +517,7 @@ def ordered(m):
         yield "segment_reduce", (m.x(2, 5, 3), "max"), {"lengths": torch.stack([runs, runs.flip(0)]), "axis": 1}
         yield "segment_reduce", (m.x(5, 2), "sum"), {"offsets": torch.tensor([0, 2, 5])}
         yield "fractional_max_pool2d", (m.x(2, 3, 7, 6), [2, 3], [3, 2], torch.rand(2, 3, 2, dtype=m.dtype)), {}
+        yield "fractional_max_pool3d", (m.x(2, 3, 7, 6, 5), [2, 3, 1], [3, 2, 4], torch.rand(2, 3, 3, dtype=m.dtype)), {}
     yield "tril_indices", (3, 5, 1), {}
     yield "triu_indices", (5, 3, -1), {"dtype": torch.int32}
     if m.dtype.is_floating_point:

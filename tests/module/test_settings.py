@@ -126,7 +126,7 @@ MODULES = {
 WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "Hardsigmoid", "Hardswish",
     "CTCLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "PoissonNLLLoss", "SoftMarginLoss",
-    *M.lazy.__all__, "FractionalMaxPool2d", "MaxUnpool2d", "MaxUnpool3d",  # test_lazy.py, test_pytorch_calls.py
+    *M.lazy.__all__, "FractionalMaxPool2d", "FractionalMaxPool3d", "MaxUnpool2d", "MaxUnpool3d",  # test_lazy.py, test_pytorch_calls.py
     "FillPoly", "Fold", "ParameterDict", "ParameterList", "Softmax2d", "Softsign", "Tanhshrink", "Transformer", "UpsamplingBilinear2d",
     "UpsamplingNearest2d",  # test_pytorch_layers.py
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",

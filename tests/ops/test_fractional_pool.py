@@ -1,4 +1,4 @@
-"""`fractional_max_pool2d`: windows, places and gradients beside the definition written out; drawn samples; errors."""
+"""`fractional_max_pool2d` and `3d`: windows, places and gradients beside the definition written out; drawn samples; errors."""
 
 import numpy as np
 import pytest
@@ -19,22 +19,32 @@ def starts(draw, extent, count, window):
 def defined(x, kernel, size, draws):
     """(values, places, for a gradient of ones the gradient)."""
     values, places, slopes = np.zeros((*x.shape[:2], *size)), np.zeros((*x.shape[:2], *size), int), np.zeros(x.shape)
+    space, order = x.shape[2:], (1, 0) if len(size) == 2 else (0, 1, 2)  # which draw is whose, as in PyTorch
     for n, c in np.ndindex(x.shape[:2]):
-        rows, columns = (starts(draws[n, c, 1 - i], x.shape[2 + i], size[i], kernel[i]) for i in (0, 1))
-        for p, q in np.ndindex(*size):
-            window = x[n, c, rows[p] : rows[p] + kernel[0], columns[q] : columns[q] + kernel[1]]
+        first = [starts(draws[n, c, j], d, o, k) for j, d, o, k in zip(order, space, size, kernel)]
+        for to in np.ndindex(*size):
+            corner = [f[i] for f, i in zip(first, to)]
+            window = x[n, c][tuple(slice(a, a + k) for a, k in zip(corner, kernel))]
             at = np.unravel_index(window.argmax(), window.shape)
-            values[n, c, p, q], places[n, c, p, q] = window[at], (rows[p] + at[0]) * x.shape[3] + columns[q] + at[1]
-            slopes[n, c, rows[p] + at[0], columns[q] + at[1]] += 1
+            found = tuple(a + i for a, i in zip(corner, at))
+            values[n, c][to], places[n, c][to] = window[at], np.ravel_multi_index(found, space)
+            slopes[n, c][found] += 1
     return values, places, slopes
 
 
-@each("space, kernel, size", [((7, 9), (2, 2), (3, 4)), ((7, 9), (3, 2), (1, 8)), ((5, 5), (5, 5), (1, 1)), ((6, 4), (1, 1), (6, 4))])
+SIZES = [
+    ((7, 9), (2, 2), (3, 4)), ((7, 9), (3, 2), (1, 8)), ((5, 5), (5, 5), (1, 1)), ((6, 4), (1, 1), (6, 4)),
+    ((5, 6, 7), (2, 1, 3), (4, 3, 2)), ((3, 3, 3), (3, 2, 3), (1, 2, 1)),
+]  # fmt: skip
+
+
+@each("space, kernel, size", SIZES)
 def test_values_places_and_gradients(space, kernel, size):
     rng = np.random.default_rng(0)
     for x in (rng.standard_normal((2, 3, *space)), rng.integers(0, 3, (2, 3, *space)).astype(float)):
-        for draws in (rng.random((2, 3, 2)), np.zeros((2, 3, 2))):
-            call = lambda t, d=Tensor(draws): F.fractional_max_pool2d(t, kernel, size, return_indices=True, _random_samples=d)
+        for draws in (rng.random((2, 3, len(size))), np.zeros((2, 3, len(size)))):
+            pool = getattr(F, f"fractional_max_pool{len(size)}d")
+            call = lambda t, d=Tensor(draws), pool=pool: pool(t, kernel, size, return_indices=True, _random_samples=d)
             for run in (call, trace(call)):
                 got = run(Tensor(x))
                 want = defined(x, kernel, size, draws)
@@ -61,3 +71,10 @@ def test_samples_are_drawn_and_what_does_not_fit_is_an_error():
             F.fractional_max_pool2d(x, 2, **how)
     with pytest.raises(ArgumentError, match="either output_size or output_ratio"):
         M.FractionalMaxPool2d(2)
+    volume = x.reshape(2, 3, 4, 4, 4)
+    random.seed(3)
+    want = F.fractional_max_pool3d(volume, 2, (3, 2, 1)).numpy().tobytes()
+    random.seed(3)
+    assert M.FractionalMaxPool3d(2, (3, 2, 1))(volume).numpy().tobytes() == want
+    with pytest.raises(ShapeError, match=r"must have the shape \(2, 3, 3\)"):
+        F.fractional_max_pool3d(volume, 2, 2, _random_samples=F.zeros((2, 3, 2)))

@@ -16,14 +16,14 @@ DRAWN = set(
 # results whose signs (or complex phases) are open
 PHASE = set("svd linalg.svd linalg.eigh linalg.eig linalg.qr qr symeig".split())
 
-MODULES_SKIPPED = {"nn.LinearCrossEntropyLoss", "nn.FractionalMaxPool3d"}
+MODULES_SKIPPED = {"nn.LinearCrossEntropyLoss"}
 # what PyTorch's own compiler and layers are made of, and what hardly a program calls
 RARE = set(
     "as_strided_scatter native_batch_norm native_layer_norm native_group_norm native_dropout_backward "
     "constant_pad_nd slice empty_permuted empty_strided new_empty_strided nonzero_static hash_tensor histogramdd grid_sampler_2d "
     "grid_sampler_3d fill chalf resize_as_ zero_ max_pool2d_with_indices_backward "
     "nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward fft.hfft2 fft.hfftn fft.ihfft2 fft.ihfftn "
-    "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve nn.functional.fractional_max_pool3d"
+    "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve"
     .split()
 )
 
@@ -84,6 +84,7 @@ EXPECTED: list[tuple[str, str, str, str]] = [
     ("nn.LSTM", "not raised", "", "dtypes are promoted; bias=0 is False"),
     ("nn.CircularPad1d", "not raised", "", "the last axis is padded, whatever axes stand before it"),
     ("Cell", "*", "must be True or False", "an activation in the place of bias is told first"),
+    ("nn.FractionalMaxPool3d", "structure", "", "Tengen's own layer, whose state dict holds arrays"),
     ("nn.FractionalMaxPool2d", "structure", "", "Tengen's own layer, whose state dict holds arrays"),
     ("optim.", "not raised", "invalid param type", "one parameter alone is taken, as in MegEngine"),
     ("nn.functional.conv", "not raised", "should be the same", "dtypes are promoted"),

@@ -218,36 +218,65 @@ def fractional_max_pool2d(
     >>> F.fractional_max_pool2d(x, 2, (3, 3), _random_samples=F.zeros((1, 1, 2))).tolist()
     [[[[6.0, 7.0, 9.0], [11.0, 12.0, 14.0], [21.0, 22.0, 24.0]]]]
     """
+    return _fractional(2, inp, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool3d(
+    inp: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+    """`fractional_max_pool2d` of volumes: (N, C, D, H, W) -> (N, C, O, P, Q), or both without N.
+
+    Args: _random_samples: (N, C, 3) in [0, 1), for O, P and Q in this order, as in PyTorch.
+
+    >>> from tengen import functional as F
+    >>> x = F.arange(64).reshape(1, 1, 4, 4, 4)
+    >>> F.fractional_max_pool3d(x, 2, (1, 1, 2), _random_samples=F.zeros((1, 1, 3))).tolist()
+    [[[[[61.0, 63.0]]]]]
+    """
+    return _fractional(3, inp, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def _fractional(
+    rank: int, inp: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Tensor | None
+) -> Tensor | tuple[Tensor, Tensor]:
     if (output_size is None) == (output_ratio is None):
-        raise ArgumentError("fractional_max_pool2d takes either output_size or output_ratio")
-    kernel = _two(kernel_size)
+        raise ArgumentError(f"fractional_max_pool{rank}d takes either output_size or output_ratio")
+    reshape, gather, kernel = REGISTRY["reshape"], REGISTRY["gather"], _each_axis(kernel_size, rank)
 
     def pool(x: Tensor) -> tuple[Tensor, Tensor]:
-        n, c, h, w = x.shape
-        p, q = _two(output_size) if output_size is not None else tuple(int(d * r) for d, r in zip((h, w), _two(output_ratio)))
-        if not (0 < p <= h - kernel[0] + 1 and 0 < q <= w - kernel[1] + 1 and min(kernel) > 0):
-            raise ShapeError(f"fractional_max_pool2d: {p} x {q} windows of {kernel[0]} x {kernel[1]} pixels do not fit an image of {h} x {w}")
-        draws = uniform(0.0, 1.0, (n, c, 2)) if _random_samples is None else _random_samples
-        if tuple(draws.shape) != (n, c, 2):
-            raise ShapeError(f"fractional_max_pool2d: _random_samples of shape {draws.shape} must have the shape {(n, c, 2)}")
+        (n, c), space = x.shape[:2], x.shape[2:]
+        size = (
+            _each_axis(output_size, rank) if output_ratio is None
+            else tuple(int(d * r) for d, r in zip(space, _each_axis(output_ratio, rank)))
+        )  # fmt: skip
+        if not all(0 < o <= d - k + 1 and k > 0 for o, d, k in zip(size, space, kernel)):
+            said = [" x ".join(map(str, v)) for v in (size, kernel, space)]
+            raise ShapeError(f"fractional_max_pool{rank}d: {said[0]} windows of {said[1]} pixels do not fit an image of {said[2]}")
+        draws = uniform(0.0, 1.0, (n, c, rank)) if samples is None else samples
+        if tuple(draws.shape) != (n, c, rank):
+            raise ShapeError(f"fractional_max_pool{rank}d: _random_samples of shape {draws.shape} must have the shape {(n, c, rank)}")
         draws = REGISTRY["astype"](draws.detach(), x.dtype.compute)
-        rows = _places(draws[..., 1:], h, p, kernel[0])
-        columns = _places(draws[..., :1], w, q, kernel[1])
-        flat = REGISTRY["reshape"](x, (n, c, h * w))
-        rows, columns = REGISTRY["reshape"](rows, (n, c, p, 1, kernel[0], 1)), REGISTRY["reshape"](columns, (n, c, 1, q, 1, kernel[1]))
-        places = REGISTRY["reshape"](rows * w + columns, (n, c, -1))
-        windows = REGISTRY["reshape"](REGISTRY["gather"](flat.detach(), 2, places), (n, c, p * q, -1))
+        at: Any = None
+        for i in range(rank):
+            j = i if rank == 3 else rank - 1 - i  # PyTorch's draws are for (Q, P) of an image, and for (O, P, Q) of a volume
+            along = _places(draws[..., j : j + 1], space[i], size[i], kernel[i])
+            spread = [1] * i + [size[i]] + [1] * (rank - 1) + [kernel[i]] + [1] * (rank - 1 - i)
+            along = reshape(along, (n, c, *spread)) * math.prod(space[i + 1 :])
+            at = along if at is None else at + along
+        flat, places = reshape(x, (n, c, math.prod(space))), reshape(at, (n, c, -1))
+        windows = reshape(gather(flat.detach(), 2, places), (n, c, math.prod(size), -1))
         best = REGISTRY["argmax"](windows, 3, True)
-        at = REGISTRY["gather"](REGISTRY["reshape"](places, windows.shape), 3, best)
-        found = REGISTRY["gather"](flat, 2, REGISTRY["reshape"](at, (n, c, p * q)))
-        return REGISTRY["reshape"](found, (n, c, p, q)), REGISTRY["reshape"](at, (n, c, p, q))
+        best = gather(reshape(places, windows.shape), 3, best)
+        found = gather(flat, 2, reshape(best, (n, c, -1)))
+        return reshape(found, (n, c, *size)), reshape(best, (n, c, *size))
 
-    made = _batched("fractional_max_pool", inp, 2, pool)
+    made = _batched("fractional_max_pool", inp, rank, pool)
     return made if return_indices else made[0]
 
 
-def _two(v: Any) -> tuple:
-    return (v, v) if isinstance(v, (int, float)) else tuple(v)
+def _each_axis(v: Any, rank: int) -> tuple:
+    return (v,) * rank if isinstance(v, (int, float)) else tuple(v)
 
 
 def _places(draws: Tensor, extent: int, count: int, window: int) -> Tensor:
@@ -334,7 +363,7 @@ for _f in (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adapti
     _f.aliases = {"output_size": "oshp"}  # PyTorch's name
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
-    "avg_pool1d", "avg_pool2d", "avg_pool3d", "fractional_max_pool2d",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool3d",
     "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
     "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip

@@ -177,24 +177,37 @@ class MaxUnpool3d(_MaxUnpool):
     pool = "max_unpool3d"
 
 
-class FractionalMaxPool2d(Module):
-    """Max pooling of (N, C, H, W) over windows whose steps are drawn in each call, to any output size. Arguments are those of
-    `functional.fractional_max_pool2d`.
-
-    Errors: ArgumentError for none or both of output_size and output_ratio
-    """
+class _FractionalMaxPool(Module):
+    rank: int
 
     def __init__(
         self, kernel_size, output_size=None, output_ratio=None, return_indices: bool = False, _random_samples: Tensor | None = None, **kwargs
     ):
         super().__init__(**kwargs)
         if (output_size is None) == (output_ratio is None):
-            raise ArgumentError("FractionalMaxPool2d takes either output_size or output_ratio")
+            raise ArgumentError(f"FractionalMaxPool{self.rank}d takes either output_size or output_ratio")
         self.kernel_size, self.output_size, self.output_ratio = kernel_size, output_size, output_ratio
         self.return_indices, self._random_samples = return_indices, _random_samples
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        return F.fractional_max_pool2d(x, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+        pool = F.fractional_max_pool2d if self.rank == 2 else F.fractional_max_pool3d
+        return pool(x, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Max pooling of (N, C, H, W) over windows whose steps are drawn in each call, to any output size. Arguments are those of
+    `functional.fractional_max_pool2d`.
+
+    Errors: ArgumentError for none or both of output_size and output_ratio
+    """
+
+    rank = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """`FractionalMaxPool2d` of volumes, (N, C, D, H, W). Arguments are those of `functional.fractional_max_pool3d`."""
+
+    rank = 3
 
 
 class _LPPool(_Pool):

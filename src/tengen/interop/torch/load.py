@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tengen.base import extras
 from tengen.base.errors import ArgumentError, FileFormatError
 from tengen.deploy.tensorfile import line_that_converts
-from tengen.interop.torch.network import Exported, TorchNetwork, Weight
+from tengen.interop.torch.network import DENSE, Exported, TorchNetwork, Weight
 from tengen.interop.torch.reader import Constants, Program, array_of, read
 from tengen.tensor import Tensor
 
@@ -159,6 +160,13 @@ def refuse_files(source: Any) -> None:
     )
 
 
+def refuse_sparse(torch: Any, named: Iterable[tuple[str, Any]]) -> None:
+    """Errors: ArgumentError that lists the tensors that are sparse, or have another layout without strides."""
+    found = [f"{name} ({t.layout})" for name, t in named if isinstance(t, torch.Tensor) and t.layout != torch.strided]
+    if found:
+        raise ArgumentError(f"{', '.join(found)}: {DENSE}")
+
+
 def state_of(programs: Mapping[bool, tuple[Program, dict[str, Any], Constants]], order: Any, trained: Any) -> dict[str, Weight]:
     """The parameters and buffers of a network by name, in PyTorch's order."""
     found: dict[str, Weight] = {}
@@ -233,6 +241,9 @@ def to_module(
         )
     with_caches(torch)
     examples = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    leaves = torch.utils._pytree.tree_leaves((examples, dict(kwargs or {})))
+    state = itertools.chain(module.named_parameters(), module.named_buffers())
+    refuse_sparse(torch, [*state, *((f"argument {i}", x) for i, x in enumerate(leaves))])
     programs = {}
     for mode in (False, True) if training else (False,):
         with in_mode(module, mode), quiet():
@@ -266,5 +277,6 @@ def load_program(program: Any) -> TorchNetwork:
         raise ArgumentError(
             f"load_program takes an ExportedProgram, got a {type(program).__name__}; help: to_module takes an nn.Module"
         )
+    refuse_sparse(torch, [*program.state_dict.items(), *program.constants.items()])
     trained = {name for name in program.graph_signature.parameters if program.state_dict[name].requires_grad}
     return network_of({False: program}, list(program.state_dict), trained, {})

@@ -19,6 +19,11 @@ from tengen.loops.lang import as_int
 from tengen.module import LoadedKeys, Module
 from tengen.tensor import Parameter, Tensor, from_numpy
 
+DENSE = (
+    "sparse tensors have no meaning here; help: keep the tensor dense (t.to_dense(), torch.mm), or keep what it lists, places and values, as "
+    "tensors of their own, and sum with index_add: y.index_add(0, rows, values[:, None] * x[columns]) for a matrix times x"
+)
+
 
 class TorchPart(Module):
     """A module inside of an imported network: it holds parameters and buffers under PyTorch's names, and computes nothing by itself."""
@@ -315,10 +320,12 @@ def refuse_unknown(graphs: Iterable[GraphOf]) -> None:
 
     Errors: ArgumentError with a line for each of them: its name, its op, and the line of the user's that it comes from.
     """
-    lines = list(dict.fromkeys(f"  {n.name}: {n.op}" + (f"  ({n.where})" if n.where else "")
-                               for g in graphs for n in every_node(g) if n.op not in OPS))  # fmt: skip
+    unknown = [n for g in graphs for n in every_node(g) if n.op not in OPS]
+    lines = list(dict.fromkeys(f"  {n.name}: {n.op}" + (f"  ({n.where})" if n.where else "") for n in unknown))
     if lines:
         more = [] if len(lines) <= 40 else [f"  and {len(lines) - 40} more"]
+        if any("sparse" in n.op or n.op == "aten._to_dense" for n in unknown):
+            more.append(DENSE)
         raise ArgumentError(
             "\n".join([f"{len(lines)} nodes of the PyTorch program have no meaning here:", *lines[:40], *more,
             "help: write these lines with other operations, or enter their ops in tengen.interop.torch.registry.OPS"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -161,26 +162,71 @@ def unique_along_consecutive(x: Tensor, dim: int, inverse: bool = False, counts:
     return unique_consecutive(x, inverse, counts, dim)
 
 
+def _counted(columns: Sequence[Tensor], edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    """How many points lie in each box of a grid, or the sum of their weights. columns: the points' coordinates, (N,) each. The last part
+    of an axis has both of its ends."""
+    count, size = columns[0].shape[0], tuple(e.shape[0] - 1 for e in edges)
+    at, inside = F.zeros((count,), "int64"), F.ones((count,), "bool")
+    for x, e, parts in zip(columns, edges, size):
+        at = at * parts + F.minimum(F.searchsorted(e, x, True) - 1, parts - 1)
+        inside = F.logical_and(inside, F.logical_and(F.greater_equal(x, e[0]), F.less_equal(x, e[-1])))
+    one = F.ones_like(columns[0]) if weight is None else weight.reshape(-1)
+    none = F.zeros((math.prod(size),), columns[0].dtype)
+    found = index_add(none, 0, F.where(inside, at, 0), F.where(inside, one, 0)).reshape(size)
+    if density:
+        found = found / F.sum(found)
+        for axis, e in enumerate(edges):
+            found = found / (e[1:] - e[:-1]).reshape(-1, *[1] * (len(size) - 1 - axis))
+    return found
+
+
+def _edges(x: Tensor, bins: int, limits: Sequence[float] | None) -> Tensor:
+    """The ends of parts of equal width, of the limits or from the least element to the largest."""
+    limits = (0.0, 1.0) if limits is None and not x.shape[0] else limits
+    ends = [F.min(x), F.max(x)] if limits is None else [tensor(e, x.dtype) for e in limits]
+    flat = F.equal(ends[0], ends[1])
+    low, high = F.where(flat, ends[0] - 0.5, ends[0]), F.where(flat, ends[1] + 0.5, ends[1])
+    step = (high - low) / bins
+    at = F.arange(bins + 1, dtype="int64").astype(x.dtype)
+    return F.where(F.less(at, (bins + 1) // 2), low + step * at, high - step * (bins - at))  # from both ends, as torch.linspace
+
+
 @op("histogram.bins_tensor")
 def histogram(x: Tensor, edges: Tensor, *, weight: Tensor | None = None, density: bool = False) -> tuple[Tensor, Tensor]:
-    """(How many elements, or the sum of the weights of those, that lie from one edge to the next, the edges). The last part has both ends."""
-    x, parts = x.reshape(-1), edges.shape[0] - 1
-    at = F.minimum(F.searchsorted(edges, x, True) - 1, parts - 1)
-    inside = F.logical_and(F.greater_equal(x, edges[0]), F.less_equal(x, edges[-1]))
-    one = F.ones_like(x) if weight is None else weight.reshape(-1)
-    found = index_add(F.zeros((parts,), x.dtype), 0, F.where(inside, at, 0), F.where(inside, one, 0))
-    return (found / (F.sum(found) * (edges[1:] - edges[:-1])) if density else found), edges
+    """(How many elements, or the sum of the weights of those, that lie from one edge to the next, the edges)."""
+    return _counted([x.reshape(-1)], [edges], weight, density), edges
 
 
 @op("histogram.bin_ct")
 def histogram_of_range(
     x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The same for parts of equal width, of the range or from the least element to the largest."""
-    ends = [F.min(x), F.max(x)] if range is None else [tensor(e, x.dtype) for e in range]
-    flat = F.equal(ends[0], ends[1])
-    low, high = F.where(flat, ends[0] - 0.5, ends[0]), F.where(flat, ends[1] + 0.5, ends[1])
-    step = (high - low) / bins
-    at = F.arange(bins + 1, dtype="int64").astype(x.dtype)
-    edges = F.where(F.less(at, (bins + 1) // 2), low + step * at, high - step * (bins - at))  # from both ends, as torch.linspace
-    return histogram(x, edges, weight=weight, density=density)
+    """The same for parts of equal width."""
+    return histogram(x, _edges(x.reshape(-1), bins, range), weight=weight, density=density)
+
+
+def _columns(x: Tensor) -> list[Tensor]:
+    """The coordinates of points, (..., D)."""
+    x = x.reshape(-1, x.shape[-1])
+    return [x[:, i] for i in range(x.shape[1])]
+
+
+@op("_histogramdd_bin_edges")
+def histogramdd_edges(
+    x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, ...]:
+    """The ends of the parts of each axis, of equal width."""
+    limits = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2]))
+    return tuple(map(_edges, _columns(x), bins, limits))
+
+
+@op("_histogramdd_from_bin_cts")
+def histogramdd_of_range(x: Tensor, bins: Sequence[int], *, weight: Tensor | None = None, density: bool = False, **more: Any) -> Tensor:
+    """How many points, or the sum of their weights, in each box of that grid."""
+    return _counted(_columns(x), histogramdd_edges(x, bins, **more), weight, density)
+
+
+@op("_histogramdd_from_bin_tensors")
+def histogramdd(x: Tensor, edges: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False) -> Tensor:
+    """The same for the edges of each axis."""
+    return _counted(_columns(x), edges, weight, density)

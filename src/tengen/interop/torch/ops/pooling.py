@@ -104,3 +104,11 @@ def fractional_max_pool2d(x: Tensor, kernel: Sequence[int], size: Sequence[int],
     made = F.fractional_max_pool2d(x, tuple(kernel), tuple(size), return_indices=True, _random_samples=samples)
     assert isinstance(made, tuple)
     return made
+
+
+@op("fractional_max_pool3d")
+def fractional_max_pool3d(x: Tensor, kernel: Sequence[int], size: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of volumes."""
+    made = F.fractional_max_pool3d(x, tuple(kernel), tuple(size), return_indices=True, _random_samples=samples)
+    assert isinstance(made, tuple)
+    return made

@@ -64,6 +64,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+@op("_linear_cross_entropy_batch_chunked", domain="torch_nn")
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, classes: Tensor | None, reduction: str, ignored: int, *rest: Any
+) -> tuple[Tensor, ...]:
+    """(The cross entropy of the scores that a linear layer makes, ...). PyTorch computes it in pieces of the batch, with gradients that it
+    keeps, the other results; here gradients are taken as of every op."""
+    loss = F.loss.cross_entropy(linear(x, weight, bias), target, ignore_index=ignored, reduction=reduction, weight=classes)
+    return (loss,)
+
+
+@op("_linear_cross_entropy_batch_chunked_no_reduction", domain="torch_nn")
+def linear_cross_entropies(
+    x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, classes: Tensor | None, ignored: int, *rest: Any
+) -> Tensor:
+    """The same of each row."""
+    return linear_cross_entropy(x, weight, target, bias, classes, "none", ignored)[0]
+
+
 @op("_grouped_mm")
 @op("grouped_mm_fallback", domain="transformers")
 def grouped(
