@@ -14,8 +14,10 @@ import gc
 import os
 import sys
 
+import hypothesis
 import pytest
 import which_code
+from hypothesis.internal.conjecture import providers
 
 LOST = pytest.StashKey[str]()
 
@@ -56,7 +58,11 @@ class Count:
 
 
 def pytest_configure(config) -> None:
+    """Files are written without waiting for the disk. Hypothesis draws the same examples in each run, since others are other programs, which
+    are compiled anew; `.ci/run` draws others, by `--hypothesis-profile default`."""
     os.fsync = lambda fd: None  # no test outlives the machine, and thousands of files are written
+    hypothesis.settings.register_profile("same examples", derandomize=True)
+    hypothesis.settings.load_profile("same examples")  # the profile of the command line is loaded after it
     reports = not hasattr(config, "workerinput")  # not a worker of xdist
     if reports:
         config.pluginmanager.register(Count(), "count-of-tests")
@@ -70,6 +76,15 @@ def pytest_configure(config) -> None:
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems() -> None:
+    """Hypothesis reads no sources. By itself it also draws constants that it finds in those of all modules that the process happens to have
+    loaded: to read them takes as long as to collect two thousand tests, and the examples would differ from process to process."""
+    found = providers.Constants()
+    assert callable(providers._get_local_constants), "Hypothesis finds constants in sources by another function now"
+    providers._get_local_constants = lambda: found
 
 
 def pytest_collection_finish(session) -> None:
