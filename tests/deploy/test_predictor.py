@@ -132,6 +132,82 @@ def test_requests_of_many_threads(file, threads, max_batch, wait):
     assert max_batch is not None or p.statistics.runs == 2 * len(requests)
 
 
+def test_a_call_that_need_not_wait_runs_in_its_own_thread(file, monkeypatch):
+    """No other thread is woken for it. What must wait, may be given up, or counts memory is put in line, and all share the runs at once."""
+    model, run, seen, now, most = load_graph(file), Model.__call__, [], [0], [0]
+    begun, go = threading.Event(), threading.Event()
+
+    def watched(self, *tensors):
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        seen.append(threading.current_thread())
+        begun.set()
+        go.wait(60)
+        try:
+            return run(self, *tensors)
+        finally:
+            now[0] -= 1
+
+    monkeypatch.setattr(Model, "__call__", watched)
+    x, own = noise(2, 5, 6), threading.current_thread()
+    go.set()
+    with Predictor(model) as p:
+        for given, mine in (({}, True), ({"timeout": 60}, False), ({}, True)):
+            p(x, **given)
+            assert (seen[-1] is own) == mine
+        seen.clear()
+        begun.clear()
+        go.clear()
+        asking = threading.Thread(target=p, args=(x,))
+        asking.start()
+        assert begun.wait(60)
+        queued = [p.predict_async(x) for _ in range(3)]  # a run is in their way, which is another thread's
+        assert p.waiting == 3 and [t is asking for t in seen] == [True]
+        go.set()
+        want = run(model, x)
+        for f in queued:
+            same(f.result(60), want)
+        asking.join()
+        assert most[0] == 1 and len({*seen}) == 2 and own not in seen
+        assert (p.statistics.requests, p.statistics.runs, p.statistics.failed, p._running) == (7, 7, 0, 0)
+    with pytest.raises(TengenError, match="is closed"):
+        p(x)
+    begun.clear()
+    go.clear()
+    p = Predictor(model)
+    asking = threading.Thread(target=p, args=(x,))
+    asking.start()
+    assert begun.wait(60)
+    closing = threading.Thread(target=p.close)
+    closing.start()
+    closing.join(0.02)
+    assert closing.is_alive()  # it ends behind the last run
+    go.set()
+    closing.join(60)
+    assert not closing.is_alive() and p.statistics.requests == 1
+    for how in ({"budget": "1GB"}, {"max_batch": 4, "wait": 0.001}):
+        with Predictor(model, **how) as p:
+            p(x)
+            assert seen[-1] is not own
+    with Predictor(model, max_batch=4) as p:
+        p(x)
+        assert seen[-1] is own
+        same(p(noise(0, 5, 6)), run(model, noise(0, 5, 6)))
+        p(noise(9, 5, 6))
+        assert seen[-1] is not own and p.statistics.runs == 5
+
+
+def test_a_run_that_fails_in_its_own_thread_is_counted(table):
+    with Predictor(table) as p:
+        for _ in range(2):
+            with pytest.raises(IndexOutOfRange):
+                p(np.array([9], "int64"))
+            assert p(np.array([4], "int64")).shape == (1, 4)
+        with pytest.raises(ShapeError):
+            p(np.array(4, "int64"))  # is no run
+        assert (p.statistics.failed, p.statistics.requests, p.statistics.runs, p._running) == (2, 2, 4, 0)
+
+
 def test_small_requests_share_a_run(file):
     with Predictor(file, max_batch=8, wait=5.0) as p:
         x = noise(8, 5, 6)

@@ -192,6 +192,11 @@ def one_scale(b):
     return many_tensors(b, 100, 1 << 18, Type=9, Quantization=q), [], []
 
 
+def four_bits(b):
+    data = b.CreateNumpyVector(np.ones(72 << 20, np.uint8))
+    return many_tensors(b, 1, 144 << 20, Type=17, Buffer=1), [], [table(b, "Buffer", Data=data)]
+
+
 def many_dimensions(b):
     shape = b.CreateNumpyVector(np.ones(N, np.int32))
     return [table(b, "Tensor", Shape=shape, Name=b.CreateString("t"))], [], []
@@ -199,6 +204,7 @@ def many_dimensions(b):
 
 TFLITE = {
     **{f"one buffer, kind {kind}": (one_buffer(kind, size), "loaded") for kind, size in ((0, 4), (1, 2), (2, 4), (6, 1))},
+    "large, of 4 bits": (lambda: tflite(four_bits), "loaded"),
     "inputs": (one_vector("Inputs", np.int32), "more tables and offsets"), "options": (one_vector("CustomOptions", np.uint8), "loaded"),
     "scales": (lambda: tflite(one_scale), "its arrays are more than"), "dimensions": (lambda: tflite(many_dimensions), "2097152 dimensions"),
 }  # fmt: skip
@@ -235,7 +241,78 @@ FOLDERS = {
         "describes a network",
     ),
 }  # fmt: skip
-KINDS = {"ONNX": ONNX, "program": RECORDED, "TFLite": TFLITE, "MegEngine": MEGENGINE, "folder": FOLDERS}
+
+
+# ---- safetensors, one file and shards with an index ------------------------------------------------------------------------
+
+
+def tensors(rows, data=b"", pad=0):
+    """A file of the safetensors format; rows: name -> (dtype, shape, begin, end)."""
+    table = {name: {"dtype": d, "shape": shape, "data_offsets": [a, b]} for name, (d, shape, a, b) in rows.items()}
+    text = json.dumps(table).encode() + b" " * pad
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def of_one_file(*args):
+    def write(path):
+        os.makedirs(path)
+        with open(os.path.join(path, "model.safetensors"), "wb") as f:
+            f.write(tensors(*args))
+
+    return write
+
+
+def shards(table, files):
+    """A folder of shards. table: name -> file; files: name -> bytes."""
+
+    def write(path):
+        os.makedirs(path)
+        with open(os.path.join(path, "model.safetensors.index.json"), "w") as f:
+            json.dump({"weight_map": table}, f)
+        for name, data in files.items():
+            with open(os.path.join(path, name), "wb") as f:
+                f.write(data)
+
+    return write
+
+
+def long_rows(size, pad=0):
+    """Floats behind a header after which none is where its dtype may be, so that they are copied."""
+    text = tensors({"w": ("F32", [size // 4], 0, size)}, b"", pad)
+    return long_rows(size, pad + 1) if len(text) % 4 == 0 else text + bytes(size)
+
+
+def written(data):
+    def write(path):
+        os.makedirs(path)
+        with open(os.path.join(path, "model.safetensors"), "wb") as f:
+            f.write(data())
+
+    return write
+
+
+EMPTY = {f"t{i}": ("U8", [0], 0, 0) for i in range(100_000)}
+ONE = tensors({"w": ("F32", [4], 0, 16)}, bytes(16))
+SAFETENSORS = {
+    "tensors": (of_one_file(EMPTY), "its header: .*too many values"),
+    "large, at odd places": (written(lambda: long_rows(72 << 20)), "loaded"),
+    "large, of bools": (of_one_file({"w": ("BOOL", [72 << 20], 0, 72 << 20)}, bytes(72 << 20)), "loaded"),
+    "one extent": (of_one_file({"w": ("F32", [1 << 62, 1 << 62], 0, 16)}, bytes(16)), "its tensor 'w': .* more than"),
+    "extents": (of_one_file({"w": ("F32", [1 << 62] * 64, 0, 16)}, bytes(16)), "its tensor 'w'"),
+    "one over another": (
+        of_one_file({f"t{i}": ("U8", [1 << 20], 0, 1 << 20) for i in range(100)}, bytes(1 << 20)), "belong to no tensor, or to two"
+    ),
+    "names of an index": (shards({f"w{i}": "a.safetensors" for i in range(500_000)}, {"a.safetensors": ONE}), "too many values"),
+    "files of an index": (shards({f"w{i}": f"{i}.safetensors" for i in range(20_000)}, {}), "it names 20000 files"),
+    "shards": (
+        shards({f"w{i}": f"{i}.safetensors" for i in range(3000)},
+               {f"{i}.safetensors": tensors({f"w{i}": ("F32", [4], 0, 16)}, bytes(16)) for i in range(3000)}), "loaded"
+    ),
+    "one tensor in two shards": (
+        shards({"w": "a.safetensors", "v": "b.safetensors"}, {"a.safetensors": ONE, "b.safetensors": ONE}), "does not place there"
+    ),
+}  # fmt: skip
+KINDS = {"safetensors": SAFETENSORS, "ONNX": ONNX, "program": RECORDED, "TFLite": TFLITE, "MegEngine": MEGENGINE, "folder": FOLDERS}
 FILES = {f"{kind}: {name}": case for kind, cases in KINDS.items() for name, case in cases.items()}
 
 MEASURE = """
@@ -246,13 +323,14 @@ from tengen import models
 from tengen.base.errors import FileFormatError
 from tengen.interop import onnx, tflite
 from tengen.interop.migrate import load_megengine
+from tengen.interop.weights.store import read_state
 
-READERS = {"ONNX": onnx.to_module, "program": onnx.load, "TFLite": tflite.to_module, "MegEngine": load_megengine,
+READERS = {"safetensors": read_state, "ONNX": onnx.to_module, "program": onnx.load, "TFLite": tflite.to_module, "MegEngine": load_megengine,
            "folder": models.from_pretrained}
 
 def write(name, path):
     made = t.FILES[name][0]
-    if name.split(":")[0] in ("MegEngine", "folder"):
+    if name.split(":")[0] in ("MegEngine", "folder", "safetensors"):
         return made(path)
     with open(path, "wb") as f:
         f.write(made())

@@ -79,6 +79,29 @@ def test_floats_half_way_between_two_integers(asymmetric):
     assert got.tolist() == [[ends[0], *range(-9, 0), *range(1, 11), ends[1]]] == theirs(data, x)[0].tolist()
 
 
+@pytest.mark.parametrize("units, width", [(3, 7), (5, 1001)])  # few stay known; of many two lie in each byte, in the network too
+def test_integers_of_four_bits(units, width, tmp_path):
+    """A layer of integers has the reference kernel's bytes, one of floats its numbers; and a program of both has the bits of the calls."""
+    rng = np.random.default_rng(units)
+    q = rng.integers(-8, 8, (units, width)).astype(np.int8)
+    scales = rng.uniform(0.01, 0.02, units).astype(np.float32)
+    weight = T(q, fixed=True, dtype="int4", quant=(scales, 0, 0))
+    codes = rng.integers(-128, 128, (2, width)).astype(np.int8)
+    x = rng.standard_normal((2, width)).astype(np.float32)
+    how = {"op": "FULLY_CONNECTED", "of": "FullyConnectedOptions", "version": 12}
+    integers = Case(inputs=[T(codes, quant=(0.05, 3)), weight, None], outputs=[T(dtype="int8", quant=(width**0.5 / 80, -2))], **how)
+    floats = Case(inputs=[T(x), weight, None], outputs=["float32"], **how)
+    want = [theirs(to_bytes(c), given)[0] for c, given in ((integers, codes), (floats, x))]
+    data = network([integers, floats])
+    net, model = to_module(data).eval(), load(data)
+    have = arrays(net(codes, x))
+    assert have[0].tobytes() == want[0].tobytes() and len(set(have[0].ravel().tolist())) > 3
+    np.testing.assert_allclose(have[1], want[1], rtol=2e-6, atol=2e-6 * np.abs(want[1]).max())
+    dump_model(model, tmp_path / "net.tgn")
+    for made in (model(codes, x), tengen.load_graph(tmp_path / "net.tgn")(codes, x)):
+        assert [a.tobytes() for a in arrays(made)] == [a.tobytes() for a in have]
+
+
 def calls(name):
     """(inputs, outputs) of the calls of a file, one after the other."""
     c = 0

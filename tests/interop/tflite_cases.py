@@ -12,7 +12,7 @@ from tengen.interop.tflite import flat, schema
 KINDS = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
     "bool": "BOOL", "complex64": "COMPLEX64", "uint32": "UINT32", "uint16": "UINT16", "float64": "FLOAT64",
-    "text": "STRING", "table": "RESOURCE",
+    "text": "STRING", "table": "RESOURCE", "int4": "INT4",
 }  # fmt: skip
 
 
@@ -88,7 +88,11 @@ def network(cases, description="operators side by side"):
     def add(t, name):
         data = {}
         if t.fixed:
-            buffers.append({"Data": np.frombuffer(np.ascontiguousarray(t.array).tobytes(), np.uint8)})
+            data = np.frombuffer(np.ascontiguousarray(t.array).tobytes(), np.uint8)
+            if t.dtype == "int4":  # two in a byte, the first in the low bits
+                pairs = np.concatenate([data & 15, np.zeros(data.size % 2, np.uint8)]).reshape(-1, 2)
+                data = pairs[:, 0] | pairs[:, 1] << 4
+            buffers.append({"Data": data})
             data = {"Buffer": len(buffers) - 1}
         shape = t.array.shape if t.value is not None else t.shape
         extra = {"IsVariable": True} if t.variable else {}

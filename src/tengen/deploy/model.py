@@ -188,6 +188,8 @@ class Model:
 
     def ordered(self, args: tuple, kwargs: dict) -> list:
         """The arguments of a call in the order of `inputs`. Errors: TypeError where some are missing, or too many."""
+        if not kwargs and len(args) == len(self.inputs):
+            return list(args)
         names = [p.name for p in self.inputs]
         given = dict(zip(names, args))
         twice = [k for k in kwargs if k in given]
@@ -209,7 +211,10 @@ class Model:
             common_device([cpu, t.device])
         if t.dtype is not p.dtype:
             raise DTypeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; help: x.astype('{p.dtype}')")
-        fits = t.ndim == len(p.shape) and all(isinstance(d, Expr) or d == n for d, n in zip(p.shape, t.shape))
+        if self.extents:
+            fits = t.ndim == len(p.shape) and all(isinstance(d, Expr) or d == n for d, n in zip(p.shape, t.shape))
+        else:
+            fits = t.shape == p.shape
         if not fits:
             only = "only what has a name is open" if self.extents else "it was recorded for this one shape"
             raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; {only}")

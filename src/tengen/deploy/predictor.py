@@ -66,7 +66,8 @@ class Predictor:
     Args:
         model: a file that `trace.dump` wrote, or a `Model` without states.
         threads: how many runs may happen at the same time, each in scratch memory of its own. All share Tengen's threads, so one run at
-            a time is quickest for models with much work; more are for small ones.
+            a time is quickest for models with much work; more are for small ones. A call of `predict` that need not wait, for others, for a
+            time or for memory, runs in the thread that calls; others run in threads of the predictor.
         max_batch: where axis 0 of each input and output is one open extent: requests that wait are joined up to so many examples,
             and larger ones are split into parts of so many. Each example must not depend on others of its batch, as it does in a mean
             over the batch. Default: each request is a run of its own.
@@ -138,8 +139,12 @@ class Predictor:
         Errors: as the model's; TimeoutError; `Overloaded`; `ConfigError` for a timeout that is no number of seconds.
         """
         _check_timeout(timeout)
-        future = self.predict_async(*args, **kwargs)
         patience = self.timeout if timeout is None else timeout
+        tensors = self._checked(args, kwargs)
+        size = _examples(tensors)
+        if patience is None and (self.max_batch is None or size <= self.max_batch) and self._may_run_here():
+            return self._run_here(tensors, size)
+        future = self._future(tensors, size)
         try:
             return future.result(None if patience is None or patience > threading.TIMEOUT_MAX else float(patience))
         except TimeoutError:
@@ -152,15 +157,8 @@ class Predictor:
     def predict_async(self, *args: Any, **kwargs: Any) -> Future:
         """The same without waiting: a `concurrent.futures.Future`. Inputs are checked now; their memory is read when
         the run comes, and must not change until it is done."""
-        model = self.model
-        tensors = [model.argument(p, _tensor(x)) for p, x in zip(model.inputs, model.ordered(args, kwargs))]
-        extents = model.extents_of(tensors)
-        size = tensors[0].shape[0] if tensors and tensors[0].ndim else 1
-        if self.max_batch is None or size <= self.max_batch:
-            return self._ask([_Request(tensors, extents, size)])[0].future
-        starts = range(0, size, self.max_batch)
-        parts = [[t[i : i + self.max_batch] for t in tensors] for i in starts]
-        return _joined([r.future for r in self._ask([_Request(p, model.extents_of(p), p[0].shape[0]) for p in parts])])
+        tensors = self._checked(args, kwargs)
+        return self._future(tensors, _examples(tensors))
 
     def warm_up(self, **extents: int) -> None:
         """Runs the model once on zeros, so that the first request waits for no compiling.
@@ -180,6 +178,8 @@ class Predictor:
             self._changed.notify_all()
         for t in self._threads:
             t.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
 
     def __enter__(self) -> Predictor:
         return self
@@ -197,7 +197,49 @@ class Predictor:
         """How many requests wait for a run now."""
         return len(self._waiting)
 
-    # -- running ---------------------------------------------------------------------------------------------------------
+    def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Tensor]:
+        """Arguments in the order of the model's inputs. Errors: the model's, for what it does not take."""
+        model = self.model
+        return [model.argument(p, _tensor(x)) for p, x in zip(model.inputs, model.ordered(args, kwargs))]
+
+    def _future(self, tensors: list[Tensor], size: int) -> Future:
+        """What becomes of a request that is put in line, in parts where it is larger than `max_batch`."""
+        model = self.model
+        if self.max_batch is None or size <= self.max_batch:
+            return self._ask([_Request(tensors, model.extents_of(tensors), size)])[0].future
+        starts = range(0, size, self.max_batch)
+        parts = [[t[i : i + self.max_batch] for t in tensors] for i in starts]
+        return _joined([r.future for r in self._ask([_Request(p, model.extents_of(p), p[0].shape[0]) for p in parts])])
+
+    # -- running in the thread that asks: no other thread is woken, which takes longer than a small network's run ----------
+    def _may_run_here(self) -> bool:
+        """Whether a request need not wait: a run begins in this thread, which `_run_here` ends. With a budget, or where others may be joined,
+        it is put in line."""
+        if self.budget is not None or self.wait:
+            return False
+        if os.getpid() != self._process:
+            self._begin()
+        with self._changed:
+            if self._waiting or self._running >= self.threads or self._closed:
+                return False
+            self._running += 1
+            return True
+
+    def _run_here(self, tensors: list[Tensor], size: int) -> Answer:
+        """The answer to a request that has a run of its own."""
+        start, answered = time.perf_counter(), 0
+        try:
+            outs = _answers(self.model(*tensors), tensors)
+            answered = 1
+            return outs[0] if len(outs) == 1 else tuple(outs)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._count(start, answered, size * answered, not answered)
+                if self._waiting or self._closed:
+                    self._changed.notify_all()
+
+    # -- running by threads of its own ---------------------------------------------------------------------------------------------------------
     def _ask(self, requests: list[_Request]) -> list[_Request]:
         """Puts requests in line."""
         if os.getpid() != self._process:
@@ -254,7 +296,8 @@ class Predictor:
                     self._linger()
                 group = self._group()
                 need = self.model.bytes_of_run(self._extents_of(group)) if self.budget is not None and group else 0
-                if group and (self.budget is None or not self._running or self._used + need <= self.budget):
+                room = self.budget is None or not self._running or self._used + need <= self.budget
+                if group and room and self._running < self.threads:
                     for r in group:
                         self._waiting.remove(r)
                     self._used += need
@@ -305,16 +348,17 @@ class Predictor:
                 tensors = [_tensor(np.concatenate([r.tensors[i].numpy() for r in group])) for i in range(len(tensors))]
             made = self.model(*tensors)
         except Exception as e:
-            self._count(start, failed=len(group) == 1)
+            with self._changed:
+                self._count(start, failed=len(group) == 1)
             if len(group) > 1:
                 for r in group:
                     self._run([r])
             else:
                 group[0].future.set_exception(e)
             return
-        self._count(start, len(group), sum(r.size for r in group))
-        given = [t._data for t in tensors]  # memory of the caller's, who may change it; a result may be an argument as it is
-        outs = [_apart(t, given) for t in (made if isinstance(made, tuple) else (made,))]
+        with self._changed:
+            self._count(start, len(group), sum(r.size for r in group))
+        outs = _answers(made, tensors)
         at = 0
         for r in group:
             own = outs if len(group) == 1 else [o[at : at + r.size] for o in outs]
@@ -322,10 +366,10 @@ class Predictor:
             r.future.set_result(own[0] if len(own) == 1 else tuple(own))
 
     def _count(self, start: float, requests: int = 0, examples: int = 0, failed: bool = False) -> None:
+        """Counts a run. The caller holds the lock, since several threads count."""
         s, seconds = self.statistics, time.perf_counter() - start
-        with self._changed:  # several threads count
-            s.runs, s.seconds, s.failed = s.runs + 1, s.seconds + seconds, s.failed + failed
-            s.requests, s.examples = s.requests + requests, s.examples + examples
+        s.runs, s.seconds, s.failed = s.runs + 1, s.seconds + seconds, s.failed + failed
+        s.requests, s.examples = s.requests + requests, s.examples + examples
 
 
 def _tensor(x: Any) -> Any:
@@ -335,9 +379,18 @@ def _tensor(x: Any) -> Any:
     return from_dlpack(x) if not isinstance(x, Tensor) and hasattr(x, "__dlpack__") else x
 
 
-def _apart(t: Tensor, given: list[Any]) -> np.ndarray:
-    """A result as an array, with memory of its own where it is an argument's."""
-    return t.numpy().copy() if any(t._data is x for x in given) else t.numpy()
+def _examples(tensors: list[Tensor]) -> int:
+    """How many examples a request has."""
+    return tensors[0].shape[0] if tensors and tensors[0].ndim else 1
+
+
+def _answers(made: Any, tensors: list[Tensor]) -> list[np.ndarray]:
+    """Results as arrays, with memory of their own where it is an argument's: its owner may change it."""
+    given = [t._data for t in tensors]
+    return [
+        t.numpy().copy() if any(t._data is x for x in given) else t.numpy()
+        for t in (made if isinstance(made, tuple) else (made,))
+    ]
 
 
 def _fits(a: _Request, b: _Request) -> bool:

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
+import tengen.functional as F
 from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, TengenError
 from tengen.interop.networks.values import as_tensor, recording
 from tengen.interop.tflite.ops import meaning, why_not
-from tengen.interop.tflite.reader import GraphOf, OpOf, Source, TensorOf, called, unique
+from tengen.interop.tflite.reader import SMALL, GraphOf, OpOf, Source, TensorOf, called, unique
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
 
 LEAST_ROOM = 1 << 25  # bytes that variables may have, whatever the file's size
 MOST_OPERATORS = 100_000  # that a program may have, with loops written out
 FIRST = ("VAR_HANDLE", "ASSIGN_VARIABLE", "RESHAPE", "DEQUANTIZE")  # of a graph that is run once
-SMALL = 4096  # integers of an array that may be a shape, axes or indices, which stay known
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class TfliteNetwork(Module):
     """A TFLite graph as a module.
 
     Its inputs are the graph's, in order or by name: tensors, or what a tensor is made of. It returns the output, or a tuple of several.
-    Float arrays of the file are parameters, under their names with "weights." before them; integers are buffers "constants.", variables
-    that the network keeps from call to call are buffers "variables.".
+    Float arrays of the file are parameters, under their names with "weights." before them; integers are buffers "constants." (those of 4 bits
+    as bytes, two of them in each), variables that the network keeps from call to call are buffers "variables.".
 
     Attributes:
         source: what was read. weights, constants: tensors by name. variables: the state.
@@ -61,7 +61,7 @@ class TfliteNetwork(Module):
         tensors = [(g, t) for g, graph in enumerate(source.graphs) for t in graph.tensors if t.data is not None]
         for (g, t), name in zip(tensors, unique(t.name or f"tensor_{t.index}" for _, t in tensors)):
             assert t.data is not None and t.dtype is not None
-            if t.dtype.kind not in "fc" and t.data.size <= SMALL and t.quant is None:
+            if t.dtype.kind not in "fc" and t.data.size <= SMALL and t.quant is None and not t.packed:
                 continue  # it stays known
             same = made[id(t.data)] if id(t.data) in made else made.setdefault(id(t.data), Tensor(t.data))
             if t.dtype.kind == "f":
@@ -170,13 +170,10 @@ class Scope:
         if t.variable and t.data is None:
             return self.network.variables[variable_name(self.number, t)]
         name = self.network.names.get((self.number, i))
-        return (
-            t.data
-            if name is None
-            else self.network.weights[name]
-            if name in self.network.weights
-            else self.network.constants[name]
-        )
+        if name is None:
+            return t.data
+        found = self.network.weights[name] if name in self.network.weights else self.network.constants[name]
+        return unpacked(found, t.shape) if t.packed else found
 
     def handle(self, n: OpOf) -> Handle:
         """What a VAR_HANDLE gives.
@@ -248,6 +245,12 @@ class Scope:
         if len(made) < len(n.outputs):
             raise FileFormatError(f"operator {n.index}, {n.op}, has {len(made)} outputs; the file says {len(n.outputs)}")
         return made
+
+
+def unpacked(pairs: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Integers of 4 bits, two of which lie in each byte, as int8 of a shape."""
+    parts = [((half ^ 8).astype("int8") - Tensor(np.int8(8))) for half in (pairs & 15, pairs >> 4)]
+    return F.stack(parts, 1).reshape(-1)[: math.prod(shape)].reshape(shape)
 
 
 def shown(v: Value) -> str:

@@ -27,6 +27,7 @@ DEEPEST = 16  # graphs that operators run in graphs
 MOST_OPERATORS = 1_000_000  # with those of graphs that operators run, once for each of them
 MOST_DIMENSIONS = 8
 LARGEST = 1 << 60  # bytes of a tensor
+SMALL = 4096  # integers of an array that may be a shape, axes or indices, which stay known
 SPARE = 1 << 25  # bytes by which arrays may be more than the file: sparse and packed ones, and those that lie over one another
 DTYPES = {
     "FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
@@ -61,7 +62,8 @@ class TensorOf:
 
     Attributes:
         shape: as the file says. opened: the same, with -1 where the extent is open. dtype: NumPy's; None for texts and resources.
-        kind: the schema's name of its dtype. data: the array that it is; None for one that is computed. quant: None without scales.
+        kind: the schema's name of its dtype. data: the array that it is; None for one that is computed. Of many integers of 4 bits these are
+            the bytes of the file, two integers each, the first in the low bits. quant: None without scales.
         variable: whether it keeps its value from call to call.
     """
 
@@ -74,6 +76,11 @@ class TensorOf:
     data: np.ndarray | None
     quant: Quant | None
     variable: bool
+
+    @property
+    def packed(self) -> bool:
+        """Whether `data` are bytes of two integers each."""
+        return self.kind == "INT4" and self.data is not None and self.data.dtype == np.uint8
 
 
 @dataclass(frozen=True)
@@ -269,7 +276,8 @@ class Reader:
             return None
         key = (t["Buffer"], kind, shape, id(t["Sparsity"]))  # a table is one object
         if key not in self.arrays:
-            self.take(prod(shape) * dtype.itemsize, what)
+            unpacked = kind != "INT4" or t["Sparsity"] is not None or prod(shape) <= SMALL
+            self.take(prod(shape) * dtype.itemsize if unpacked else 0, what)
             self.arrays[key] = self.made(t["Sparsity"], data, shape, dtype, kind, what)
         return self.arrays[key]
 
@@ -280,6 +288,8 @@ class Reader:
         want = (prod(shape) + 1) // 2 if kind == "INT4" else prod(shape) * dtype.itemsize
         if data.size != want:
             raise FileFormatError(f"{what} of shape {shape} and {kind} needs {want} bytes, its buffer has {data.size}")
+        if kind == "INT4" and prod(shape) > SMALL:
+            return data
         if kind == "INT4":
             return np.stack([data << 4, data], -1).reshape(-1)[: prod(shape)].view(np.int8).__rshift__(4).reshape(shape)
         if dtype.kind == "b":
