@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -20,6 +21,7 @@ import which_code
 from hypothesis.internal.conjecture import providers
 
 LOST = pytest.StashKey[str]()
+FILE = pytest.StashKey[Path]()  # of the test that is run
 
 
 class Count:
@@ -90,8 +92,7 @@ def pytest_collection_modifyitems() -> None:
 def pytest_collection_finish(session) -> None:
     """No plan becomes hot by the time that its calls take here: that made other programs in each run, and more of them the more
     processes there were (`runtime/test_specialise_when_hot.py` sets the limit). Python's garbage collector looks less often than by
-    itself: to write a program's text makes many objects, which live briefly. What there is before the first test (modules, and thousands
-    of tests) it does not look at again: a test that collects would wait half a second for that each time."""
+    itself: to write a program's text makes many objects, which live briefly."""
     if "tengen" in sys.modules:
         from tengen.compiler import plans
 
@@ -100,8 +101,6 @@ def pytest_collection_finish(session) -> None:
         import remembered
 
         remembered.keep_generated_code()
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
@@ -121,15 +120,14 @@ def _keep_no_schedules() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item) -> None:
-    which_code.use_for(item.path)  # before fixtures of any scope, which compile too
-
-
-@pytest.fixture(scope="module")
-def collector_of_this_file():
-    """Python's garbage collector looks at no object from before this file's tests, of which other tests leave many: for files whose
-    tests collect garbage."""
-    gc.collect()
-    gc.freeze()
+    """Before fixtures of any scope, which compile too. Python's garbage collector looks at no object from before a file's first test, of which
+    modules, thousands of tests and the other files' tests leave many: a test that collects, or a recording that looks for who holds
+    its tensors, would look at all of them."""
+    which_code.use_for(item.path)
+    if item.config.stash.get(FILE, None) != item.path:
+        item.config.stash[FILE] = item.path
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
