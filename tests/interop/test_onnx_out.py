@@ -141,7 +141,7 @@ def test_open_extents_and_the_way_back(tmp_path):
     proto = onnx.load(tmp_path / "net.onnx")
     assert [d.dim_param or d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim] == ["batch", 3, "height", 6]
     assert {p.key: p.value for p in proto.metadata_props} == {"author": "us"}
-    assert {"0/Conv", "5/Add"} <= {n.name for n in proto.graph.node}  # the module whose weights they read
+    assert {"0/Conv", "5/Gemm"} <= {n.name for n in proto.graph.node}  # the module whose weights they read
     back = load(tmp_path / "net.onnx")
     for n, h in ((1, 5), (3, 8)):
         x = RNG.standard_normal((n, 3, h, 6)).astype(np.float32)
@@ -322,3 +322,52 @@ def test_weights_that_no_file_holds_are_in_a_second_one(tmp_path, monkeypatch):
     if ort:
         session = ort.InferenceSession(str(tmp_path / "net.onnx"))
         close(session.run(None, {session.get_inputs()[0].name: x}), [net(Tensor(x)).numpy()])
+
+
+class Biased(M.Module):
+    """Layers with biases, of which two are read by something else too, and two are equal."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.grouped, self.plain, self.twin = M.Conv2d(4, 6, 3, groups=2), M.Conv2d(6, 6, 1), M.Conv2d(6, 6, 1)
+        self.line, self.fc, self.rows = M.Conv1d(6, 5, 2), M.Linear(5, 3), M.Linear(3, 3)
+        for p in self.parameters():
+            p[:] = rng.standard_normal(p.shape).astype(np.float32)
+        self.twin.bias[:] = self.plain.bias
+
+    def forward(self, x):
+        y = F.relu(self.grouped(x))
+        y = self.plain(y) * self.twin(y) + self.grouped.bias.reshape(1, 6, 1, 1)
+        y = self.fc(self.line(y.reshape(y.shape[0], 6, -1)).mean(2))
+        both = F.matmul(y, self.rows.weight, transpose_b=True)  # is read twice, so that its sum is no layer
+        return both + self.rows.bias, both, self.rows(F.stack([y, y]))
+
+
+def test_layers_have_their_biases(tmp_path):
+    """A Conv or Gemm each, with no Reshape of a bias and no Transpose of a weight, for runtimes that fold no constants; the bits are kept."""
+    net, x = Biased(), np.random.default_rng(1).standard_normal((2, 4, 5, 5)).astype(np.float32)
+    run = trace(net, example_input=Tensor(x))
+    path = tmp_path / "net.onnx"
+    save(run, path)
+    proto = onnx.load(path)
+    nodes = [n for n in proto.graph.node if n.op_type in ("Conv", "Gemm")]
+    assert [(n.op_type, len(n.input)) for n in nodes] == [("Conv", 3)] * 4 + [("Gemm", 3)]
+    shapes = {t.name: tuple(t.dims) for t in proto.graph.initializer}
+    assert all(len(shapes[n.input[2]]) == 1 for n in nodes) and "fc.bias" in nodes[-1].input and shapes["fc.bias"] == (3,)
+    assert shapes["line.bias"] == (5,)  # a name that was one array's stays its name
+    assert sum(n.op_type == "Transpose" for n in proto.graph.node) == 2  # of the weight of the rows, which Gemm does not take
+    again = load(path)
+    assert [a.numpy().tobytes() for a in again(x)] == [a.numpy().tobytes() for a in run(Tensor(x))]
+    with pytest.raises(ArgumentError, match="Conv_node: its Conv has 1 or as many groups as filters, with a channel each; this has 2"):
+        to_proto(trace(net.grouped, example_input=Tensor(x)), runtime="mace")
+    back = M.ConvTranspose2d(4, 4, 3, stride=2, output_padding=1)
+    for runtime, taken in (("mace", False), ("tengine", True)):
+        try:
+            assert to_proto(trace(back, example_input=Tensor(x)), runtime=runtime) and taken
+        except ArgumentError as error:
+            assert not taken and "output_padding" in str(error)
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: what it computes is not compared")
+    have = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {proto.graph.input[0].name: x})
+    for a, b in zip(have, run(Tensor(x))):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-5 * np.abs(a).max())

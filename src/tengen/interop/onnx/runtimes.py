@@ -23,7 +23,8 @@ class Runtime:
     Attributes:
         oldest, newest: opsets. only: its operators; None: all but `without`. open: whether extents may be open. space: for how many
             axes of space it has convolutions and pools. symmetric: whether integers of pairs are int8 with zero points of 0 alone.
-        unreduced: operators that write at places, and take no sums there.
+        unreduced: operators that write at places, and take no sums there. plain: whether filters of convolutions are arrays of the
+            file, with one group or a channel for each, and transposed ones have neither gaps nor padding of their results.
     """
 
     oldest: int
@@ -34,6 +35,7 @@ class Runtime:
     space: tuple[int, ...] = (1, 2, 3)
     symmetric: bool = False
     unreduced: frozenset[str] = frozenset()
+    plain: bool = False
 
     def has(self, op: str) -> bool:
         """Whether it has an operator."""
@@ -69,7 +71,7 @@ TENSORRT_LACKS = frozenset(
     SplitToSequence StringNormalizer TfIdfVectorizer Unique BitwiseAnd BitwiseOr BitwiseXor BitwiseNot DFT""".split()
 )
 RUNTIMES = {
-    "mace": Runtime(7, 9, MACE, open=False, space=(2,)), "tengine": Runtime(7, 12, TENGINE, open=False, space=(2,)),
+    "mace": Runtime(7, 9, MACE, open=False, space=(2,), plain=True), "tengine": Runtime(7, 12, TENGINE, open=False, space=(2,)),
     "tensorrt": Runtime(9, 25, without=TENSORRT_LACKS, space=(2, 3), symmetric=True, unreduced=frozenset({"ScatterND"})),
     "openvino": Runtime(7, 23, without=frozenset({"Det", "DeformConv", "Bernoulli"})),
     "coreml": Runtime(7, 10, COREML, space=(1, 2)),
@@ -87,6 +89,7 @@ def misfits(proto: Any, r: Runtime) -> Iterator[tuple[str, str]]:
         if not r.open and not all(d.HasField("dim_value") for d in dims):
             yield p.name, f"the input has open extents, {[d.dim_param or d.dim_value for d in dims]}; help: trace with numbers"
     zeros = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer if t.data_type in (t.INT8, t.UINT8)} if r.symmetric else {}
+    filters = {t.name: tuple(t.dims) for t in proto.graph.initializer} if r.plain else {}
     for g in graphs(proto.graph):
         for n in g.node:
             if r.symmetric and n.op_type in PAIRS:
@@ -98,5 +101,22 @@ def misfits(proto: Any, r: Runtime) -> Iterator[tuple[str, str]]:
             if n.op_type in r.unreduced and any(a.name == "reduction" and a.s != b"none" for a in n.attribute):
                 yield n.name, f"its {n.op_type} takes no reduction"
             kernel = [a.ints for a in n.attribute if a.name in ("kernel_shape", "strides")]
+            if r.plain and n.op_type in WINDOWS[:2]:
+                yield from ((n.name, why) for why in _not_plain(n, filters))
             if n.op_type in WINDOWS and kernel and len(kernel[0]) not in r.space:
                 yield n.name, f"it has no {n.op_type} over {len(kernel[0])} axes of space"
+
+
+def _not_plain(n: Any, filters: dict[str, tuple[int, ...]]) -> Iterator[str]:
+    """Why a convolution is none that `plain` runtimes take. filters: the shapes of the file's arrays."""
+    has = {a.name: list(a.ints) if a.ints else a.i for a in n.attribute}
+    shape, groups = filters.get(n.input[1]), has.get("group", 1)
+    if shape is None:
+        yield f"the filters of its {n.op_type} are arrays of the file; these are computed"
+    elif groups not in (1, shape[0]) or (groups > 1 and shape[1] != 1):
+        yield f"its {n.op_type} has 1 or as many groups as filters, with a channel each; this has {groups}"
+    if n.op_type == "ConvTranspose":
+        if any(d != 1 for d in has.get("dilations", [1])):
+            yield f"its ConvTranspose has no dilations; this has {has['dilations']}"
+        if odd := [k for k in ("output_padding", "output_shape") if any(has.get(k, ()))]:
+            yield f"its ConvTranspose has no {odd[0]}; this has {has[odd[0]]}"

@@ -14,6 +14,7 @@ from tengen.base.version import VERSION
 from tengen.deploy.model import Model
 from tengen.interop.networks.written import as_model
 from tengen.interop.onnx import integers, writing  # noqa: F401  (enter what each op is in ONNX)
+from tengen.interop.onnx.layers import layers
 from tengen.interop.onnx.opsets import LIGHT, OLDEST, WRITTEN, any_operator, in_opset, lowest, without_weights
 from tengen.interop.onnx.qdq import forms
 from tengen.interop.onnx.runtimes import RUNTIMES, Runtime, misfits
@@ -121,7 +122,7 @@ def _proto(
     for v in graph.inputs:
         w.names[v] = w.fresh(v.name)
     outputs = [w.fresh(name) for name in graph.output_names]
-    w.write_nodes(forms(w, coded=reader is None or not reader.symmetric) if quantized == "qdq" else None)
+    w.write_nodes({**layers(w), **(forms(w, coded=reader is None or not reader.symmetric) if quantized == "qdq" else {})})
     for name, v in zip(outputs, graph.outputs):
         w.nodes.append(onnx.helper.make_node("Identity", [w.name(v)], [name], name=w.fresh(f"{name}_output")))
     tensor = onnx.numpy_helper.from_array if outside is None else outside.tensor

@@ -89,6 +89,18 @@ class Writer:
             self._known[key] = name
         return self._known[key]
 
+    def reshape_array(self, name: str, shape: tuple[int, ...]) -> str:
+        """An array of the file in another shape: itself where it is one constant's, and no node reads it yet, else another one."""
+        a, shared = self.arrays[name], list(self.names.values()).count(name) != 1
+        if a.shape == shape:
+            return name
+        if shared or self.outer is not None or any(name in n.input for n in self.nodes):
+            return self.array(a.reshape(shape), name)
+        for key in [k for k, v in self._known.items() if v == name]:
+            del self._known[key]
+        self.arrays[name] = a.reshape(shape)
+        return name
+
     # -- nodes -----------------------------------------------------------------------------------------------------------
     def emit(self, op: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
         """Adds a node. Returns the name of its output, or a tuple of names for a `count` of several."""

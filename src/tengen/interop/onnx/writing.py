@@ -420,11 +420,12 @@ def filters(w: Writer, n: Node, weight: str, groups: int) -> str:
 
 
 @writes("conv")
-def conv(w: Writer, n: Node, x: str, weight: str) -> str:
+def conv(w: Writer, n: Node, x: str, weight: str, *bias: str) -> str:
     """A cross-correlation."""
     a = n.attrs
     kernel = filters(w, n, weight, a["groups"])
-    return w.emit("Conv", x, kernel, strides=list(a["stride"]), pads=[*a["padding"]] * 2, dilations=list(a["dilation"]), group=a["groups"])
+    pads = [*a["padding"]] * 2
+    return w.emit("Conv", x, kernel, *bias, strides=list(a["stride"]), pads=pads, dilations=list(a["dilation"]), group=a["groups"])
 
 
 @writes("conv_transposed")
