@@ -53,13 +53,24 @@ def plain(e):
 
 
 def expected(e, env):
-    match e:
-        case ("const", c): return np.full_like(next(iter(env.values())), c)  # fmt: skip
-        case ("var", v): return env[v]  # fmt: skip
-        case ("add", a, b): return expected(a, env) + expected(b, env)  # fmt: skip
-        case ("mul", a, b): return expected(a, env) * expected(b, env)  # fmt: skip
-        case ("sin", a): return np.sin(expected(a, env))  # fmt: skip
-        case ("cos", a): return np.cos(expected(a, env))  # fmt: skip
+    """The value of an expression without derivatives. The rules of products use an expression many times: it is computed once."""
+    values = {}
+
+    def value(e):
+        if id(e) not in values:
+            values[id(e)] = of(e)
+        return values[id(e)]
+
+    def of(e):
+        match e:
+            case ("const", c): return np.full_like(next(iter(env.values())), c)  # fmt: skip
+            case ("var", v): return env[v]  # fmt: skip
+            case ("add", a, b): return value(a) + value(b)  # fmt: skip
+            case ("mul", a, b): return value(a) * value(b)  # fmt: skip
+            case ("sin", a): return np.sin(value(a))  # fmt: skip
+            case ("cos", a): return np.cos(value(a))  # fmt: skip
+
+    return value(e)
 
 
 def computed(e, env):

@@ -13,7 +13,7 @@ from tengen import Tensor, random, trace
 from tengen.autodiff import grad, jacobian
 from tengen.base.errors import ArgumentError, ShapeError
 
-stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+scipy = pytest.importorskip("scipy", reason="scipy is not installed")  # which loads its parts when they are used
 mp = pytest.importorskip("mpmath")
 N = 20000
 
@@ -33,7 +33,7 @@ def test_a_normal_distribution_of_low_rank():
     covariance = factor @ factor.transpose(0, 2, 1) + np.stack([np.diag(v) for v in diag])
     assert (d.batch_shape, d.event_shape, d.rsample((5,)).shape) == ((3, 2), (4,), (5, 3, 2, 4))
     for i, j in np.ndindex(3, 2):
-        one = stats.multivariate_normal(loc[i, 0], covariance[j])
+        one = scipy.stats.multivariate_normal(loc[i, 0], covariance[j])
         close(d.log_prob(Tensor(x))[i, j].item(), one.logpdf(x[i, j]))
         close(d.entropy()[i, j].item(), one.entropy())
     close(d.covariance_matrix[0], covariance)
@@ -56,7 +56,7 @@ def test_wishart():
     for given, matrix in (("covariance_matrix", s), ("precision_matrix", np.linalg.inv(s)), ("scale_tril", np.linalg.cholesky(s))):
         d = D.Wishart(Tensor(df), **{given: Tensor(matrix)})
         for i in range(2):
-            one = stats.wishart(df[i], s[i])
+            one = scipy.stats.wishart(df[i], s[i])
             close(d.log_prob(Tensor(s[::-1] * 2))[i].item(), one.logpdf(s[1 - i] * 2))
             close(d.entropy()[i].item(), one.entropy())
             close(d.mean[i], one.mean())
