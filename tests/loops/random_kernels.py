@@ -3,14 +3,14 @@
 from hypothesis import strategies as st
 
 from tengen.base.dtype import ALL, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
-from tengen.loops.lang import FOLDS, HALVES, LANES, OPS, const, expr, var
+from tengen.loops.lang import FOLDS, LANES, OPS, SHUFFLES, const, expr, var
 from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Store
 from tengen.loops.verify import ROUNDING, typed
 
 DTYPES = (float32, float64, float16, bfloat16, int64, int32, uint8, bool_)
 STORAGE = (float16, bfloat16)
 HINTS = ["x", "i", "true", "f32", "math", "f32.inf", "a b", "é", "0", "load", "x.y", "ramp", "for"]
-OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "splat", "interleave"]
+OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "splat", "shuffle"]
 
 
 def values(d):
@@ -61,8 +61,8 @@ class Scope:
         if kind == "fold" and lanes == 1:
             ops = [o for o in FOLDS if d.kind in OPS[o][1] and not (d in STORAGE and o in ROUNDING)]
             return typed("fold", (sub(d, LANES),), draw(st.sampled_from(ops)))
-        if kind == "interleave" and lanes > 1:
-            return typed("interleave", (sub(d), sub(d)), draw(st.sampled_from(HALVES)))
+        if kind == "shuffle" and lanes > 1:
+            return typed("shuffle", (sub(d), sub(d)), draw(st.sampled_from(list(SHUFFLES))))
         if kind == "splat" and lanes > 1:
             return expr("ramp", (), int64, LANES) if d is int64 and draw(st.booleans()) else typed("splat", (sub(d, 1),))
         if kind == "call" and d in (float32, float64):

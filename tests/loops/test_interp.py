@@ -21,12 +21,12 @@ from tengen.loops.lang import (
     const,
     fma,
     fold,
-    interleave,
     lane,
     maximum,
     minimum,
     ramp,
     select,
+    shuffle,
     splat,
     unary,
     var,
@@ -368,13 +368,17 @@ def test_sum_with_a_vector_variable_and_a_fold():
     assert same(y[0], lanes[0])
 
 
-def test_interleaved_halves_and_a_transposed_square():
+def test_shuffled_quads_and_a_transposed_square():
     a, b = var("a", float32, 16), var("b", float32, 16)
     x, y = np.arange(16, dtype=np.float32), np.arange(100, 116, dtype=np.float32)
-    both = np.stack((x, y), -1)
-    assert same(evaluate(interleave("low", a, b), {a: x, b: y}), both[:8].reshape(-1))
-    assert same(evaluate(interleave("high", a, b), {a: x, b: y}), both[8:].reshape(-1))
-    assert evaluate(interleave("high", ramp(), splat(const(-1)))).tolist() == [v for i in range(8, 16) for v in (i, -1)]
+    pairs = np.stack((x, y), -1).reshape(4, 4, 2)  # [quad, lane of the quad, vector]
+    quads = np.stack((x, y)).reshape(2, 4, 4)  # [vector, quad, lane]
+    shuffled = {
+        "low_of_quads": pairs[:, :2], "high_of_quads": pairs[:, 2:], "even_quads": quads[:, ::2], "odd_quads": quads[:, 1::2],
+    }  # fmt: skip
+    for name, want in shuffled.items():
+        assert same(evaluate(shuffle(name, a, b), {a: x, b: y}), want.reshape(-1)), name
+    assert evaluate(shuffle("odd_quads", ramp(), splat(const(-1)))).tolist() == [4, 5, 6, 7, 12, 13, 14, 15] + [-1] * 8
     k = Builder("square")
     source, dest = k.input("x", float32), k.output("y", float32)
     for i, column in enumerate(k.transpose([k.load(source, i * 16, 16) for i in range(16)])):
@@ -382,8 +386,8 @@ def test_interleaved_halves_and_a_transposed_square():
     square, out = np.random.default_rng(5).standard_normal(256).astype(np.float32), np.zeros(256, np.float32)
     interpret(k.build(), [square, out])
     assert same(out.reshape(16, 16), square.reshape(16, 16).T)
-    with pytest.raises(VerifyError, match="interleave left needs"):
-        interleave("left", a, b)
+    with pytest.raises(VerifyError, match="shuffle left needs"):
+        shuffle("left", a, b)
 
 
 def test_gather_and_scatter_in_lane_order():

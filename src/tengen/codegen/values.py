@@ -22,7 +22,7 @@ from tengen.codegen import lacking
 from tengen.codegen.targets.architecture import VectorForm
 from tengen.codegen.types import is_storage, literal, mangled, scalar_type, type_of, vector
 from tengen.loops.calls import expand
-from tengen.loops.lang import LANES, OPS, Expr
+from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 
 _PLAIN = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -185,9 +185,8 @@ class Values:
                 return args[0] if source == target else self.convert("bitcast", args[0], source, target)
             case "lane":
                 return self.pure(f"extractelement {type_of(dt, LANES)} {args[0]}, i64 {e.attr}")
-            case "interleave":
-                ty, first = type_of(dt, LANES), 0 if e.attr == "low" else LANES // 2
-                mask = ", ".join(f"i32 {first + i // 2 + i % 2 * LANES}" for i in range(LANES))
+            case "shuffle":
+                ty, mask = type_of(dt, LANES), ", ".join(f"i32 {i}" for i in SHUFFLES[str(e.attr)])
                 return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{mask}>")
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from tengen.base.dtype import DType, int32, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.calls import expand
-from tengen.loops.lang import GROUPS, HALVES, LANES, Expr, Index, const, interleave, is_const, map_expr, rebuild, splat, var
+from tengen.loops.lang import GROUPS, LANES, QUAD, Expr, Index, const, is_const, map_expr, rebuild, shuffle, splat, var
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 
@@ -154,14 +154,23 @@ class Builder:
             self.emit(Let(s.var, value))
 
     def transpose(self, rows: Sequence[Expr]) -> list[Expr]:
-        """The columns of LANES vectors: lane j of row i becomes lane i of column j. Each of four rounds interleaves row i with
-        row i + 8, which rotates the bits of an element's place (row, lane) by one. Of four vectors, two of these rounds: rows
-        g, g + 4, g + 8 and g + 12 of a square meet only each other in them, and become rows 4 g to 4 g + 3."""
-        half = len(rows) // 2
-        rows = list(rows)
-        for _ in range(len(rows).bit_length() - 1):
-            rows = [self.let(interleave(h, rows[i], rows[i + half])) for i in range(half) for h in HALVES]
-        return rows
+        """The columns of LANES vectors: lane j of row i becomes lane i of column j. In a square of quads by quads (four lanes of
+        four rows) the quads change places, then each is transposed: no lane leaves its quad but with all of it, which registers
+        of 16 bytes, and parts of longer ones, do in one instruction."""
+        quads = [self.transpose_quads(rows[i::QUAD]) for i in range(QUAD)]
+        return [column for some in zip(*quads) for column in self.transpose_within_quads(some)]
+
+    def transpose_within_quads(self, rows: Sequence[Expr]) -> list[Expr]:
+        """Of four vectors, each quad transposed: lane 4 q + j of row i becomes lane 4 q + i of vector j."""
+        a, b, c, d = rows
+        evens, odds = ([self.let(shuffle(x, *pair)) for x in ("low_of_quads", "high_of_quads")] for pair in ((a, c), (b, d)))
+        return [self.let(shuffle(x, *pair)) for pair in zip(evens, odds) for x in ("low_of_quads", "high_of_quads")]
+
+    def transpose_quads(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The columns of four vectors of four quads: quad j of row i becomes quad i of column j."""
+        a, b, c, d = rows
+        evens, odds = ([self.let(shuffle(x, *pair)) for pair in ((a, b), (c, d))] for x in ("even_quads", "odd_quads"))
+        return [self.let(shuffle(x, *pair)) for x in ("even_quads", "odd_quads") for pair in (evens, odds)]
 
     def load(self, buffer: Buffer, index: Index, lanes: int = 1, count: Index | None = None, other=0, name: str = "v") -> Expr:
         """buffer[index]; `lanes=LANES`, or a vector index, gives a vector. See `statements.Load`."""

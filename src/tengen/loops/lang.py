@@ -22,6 +22,7 @@ from tengen.base.tables import Interned, intern
 from tengen.loops.decisions import decisions
 
 LANES = 16
+QUAD = 4  # lanes that lie in one register of 16 bytes where they are float32
 T = TypeVar("T")
 
 # op -> (number of operands, operand kinds, result): kinds are a string of dtype kinds ("f", "i", "u", "b").
@@ -42,7 +43,13 @@ OPS: dict[str, tuple[int, str, str]] = {
     # fmt: on
 }
 FOLDS = ("add", "mul", "min", "max", "and", "or")
-HALVES = ("low", "high")
+# name -> for each lane of the result, a lane of the first of two vectors (0 to 15) or of the second (16 to 31). A quad is four lanes.
+SHUFFLES = {
+    "low_of_quads": tuple(i // 4 * 4 + i % 4 // 2 + i % 2 * LANES for i in range(LANES)),
+    "high_of_quads": tuple(i // 4 * 4 + i % 4 // 2 + 2 + i % 2 * LANES for i in range(LANES)),
+    "even_quads": tuple(i // 4 * 8 + i % 4 for i in range(LANES)),
+    "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
+}
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
@@ -54,7 +61,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), or one of `DOTS` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -512,11 +519,12 @@ def fold(op: str, a: Expr) -> Expr:
     return expr("fold", (a,), a.dtype, 1, op)
 
 
-def interleave(half: str, a: Expr, b: Expr) -> Expr:
-    """Lanes of two vectors in turn, a's first: of their low halves (lanes 0 to 7), or of their high ones."""
-    if half not in HALVES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
-        raise VerifyError(f"interleave {half} needs two vectors of one dtype and one of {HALVES}")
-    return expr("interleave", (a, b), a.dtype, LANES, half)
+def shuffle(name: str, a: Expr, b: Expr) -> Expr:
+    """Lanes of two vectors. "low_of_quads": of each quad (four lanes) the first two lanes of a and of b in turn, a's first;
+    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3."""
+    if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
+        raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
+    return expr("shuffle", (a, b), a.dtype, LANES, name)
 
 
 def minimum(a, b) -> Expr:
@@ -583,7 +591,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "splat": return splat(args[0])  # fmt: skip
         case "lane": return lane(args[0], e.attr) # fmt: skip
         case "fold": return fold(e.attr, args[0]) # fmt: skip
-        case "interleave": return interleave(e.attr, *args) # fmt: skip
+        case "shuffle": return shuffle(e.attr, *args) # fmt: skip
     if e.op in DOTS:
         return _dot(e.op, *args)
     raise VerifyError(f"cannot rebuild {e.op}")

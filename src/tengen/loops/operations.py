@@ -7,7 +7,7 @@ any shape. A vector's last axis holds the lanes, of which equal ones may be held
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from tengen.loops.exact import (
     shift_left,
     shift_right,
 )
-from tengen.loops.lang import LANES, OPS, Expr
+from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 
 
 def _beats(compare):
@@ -79,12 +79,11 @@ def _fold(f: Callable) -> Callable:
     return tree
 
 
-def _interleave(half: slice) -> Callable:
-    def join(a, b):
-        a, b = np.broadcast_arrays(_lanes(a)[..., half], _lanes(b)[..., half])
-        return np.stack((a, b), -1).reshape(*a.shape[:-1], LANES)
+def _shuffle(lanes: Sequence[int]) -> Callable:
+    def taken(a, b):
+        return np.concatenate(np.broadcast_arrays(_lanes(a), _lanes(b)), -1)[..., list(lanes)]
 
-    return join
+    return taken
 
 
 def function(e: Expr) -> Callable:
@@ -112,8 +111,8 @@ def function(e: Expr) -> Callable:
             return lambda: np.arange(LANES, dtype=np.int64)
         case "lane":
             return lambda x: _lanes(x)[..., e.attr]
-        case "interleave":
-            return _interleave(slice(0, LANES // 2) if e.attr == "low" else slice(LANES // 2, LANES))
+        case "shuffle":
+            return _shuffle(SHUFFLES[str(e.attr)])
         case "fold":
             return _fold(_plain(str(e.attr), e.dtype))
     raise VerifyError(f"{e.op} has no value")

@@ -219,7 +219,7 @@ class ExprParser:
         if t.text in DTYPES:
             return self.make(line, t, "cast", tuple(args), DTYPES[t.text])
         op, _, attr = t.text.partition(".")
-        if op in ("bitcast", "math", "lane", "fold", "interleave"):
+        if op in ("bitcast", "math", "lane", "fold", "shuffle"):
             if op == "bitcast":
                 return self.make(line, t, op, tuple(args), DTYPES.get(attr))
             value = int(attr) if op == "lane" and re.fullmatch("[0-9]{1,2}", attr) else attr

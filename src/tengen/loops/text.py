@@ -162,7 +162,7 @@ def _spell(x: Expr, texts: dict[Expr, tuple[str, int, int]]) -> tuple[str, int]:
             head = f"bitcast.{x.dtype.short}"
         case "call":
             head = f"math.{x.attr}"
-        case "lane" | "fold" | "interleave":
+        case "lane" | "fold" | "shuffle":
             head = f"{x.op}.{x.attr}"
         case _:
             head = x.op

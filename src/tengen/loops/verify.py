@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import DOTS, FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
+from tengen.loops.lang import DOTS, FOLDS, GROUPS, LANES, OPS, SHUFFLES, Expr, expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
@@ -61,7 +61,7 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "interleave": 2} | dict.fromkeys(DOTS, 3)
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "shuffle": 2} | dict.fromkeys(DOTS, 3)
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
@@ -94,9 +94,9 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         return a.dtype, LANES
     if any(x.lanes != LANES for x in args):
         raise VerifyError(f"{op} takes a vector")
-    if op == "interleave":
-        if attr not in HALVES:
-            raise VerifyError(f"interleave {attr!r} is not one of {', '.join(HALVES)}")
+    if op == "shuffle":
+        if attr not in SHUFFLES:
+            raise VerifyError(f"shuffle {attr!r} is not one of {', '.join(SHUFFLES)}")
         return _common(op, args)
     if op == "lane":
         if type(attr) is not int or not 0 <= attr < LANES:

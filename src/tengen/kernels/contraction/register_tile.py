@@ -222,7 +222,7 @@ class _Kernel:
             packed = (tile - tiles[0]) * t.tile_pitch(self.work.depth)
             base = k.let(packed if t.tiled else begin[1] + (row - begin[0]) * self.a.by_row)
             next_rows = None if self.a.prefetched or t.brief else self.next_rows(panel, tile, tiles)
-            prefetch = partial(self.prefetch, row, tile, panel, next_rows)
+            prefetch = partial(self.prefetch, row, panel, next_rows)
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], prefetch=prefetch, row=row, c=c)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
             if not self.out.straight:
@@ -304,9 +304,7 @@ class _Kernel:
 
     # ---- prefetches: a few in each part of a tile's loop over k, so that the tile's own loads do not queue behind them
 
-    def prefetch(
-        self, row: Expr, tile: Expr, panel: _Panel, next_rows: Callable[[Expr], Lines] | None, i: Expr, vectors: int
-    ) -> None:
+    def prefetch(self, row: Expr, panel: _Panel, next_rows: Callable[[Expr], Lines] | None, i: Expr, vectors: int) -> None:
         """The prefetches of the i-th part of a tile: some of the rows of out that the tile will add to or store, what the
         epilogue reads there, and a share of the operands that are used next."""
         p, k = self.p, self.k
