@@ -13,11 +13,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from pathlib import Path
 
+import hypothesis
 import pytest
 import which_code
+from hypothesis.internal.conjecture import providers
 
 LOST = pytest.StashKey[str]()
+FILE = pytest.StashKey[Path]()  # of the test that is run
 
 
 class Count:
@@ -56,7 +60,11 @@ class Count:
 
 
 def pytest_configure(config) -> None:
+    """Files are written without waiting for the disk. Hypothesis draws the same examples in each run, since others are other programs, which
+    are compiled anew; `--hypothesis-profile default` draws others."""
     os.fsync = lambda fd: None  # no test outlives the machine, and thousands of files are written
+    hypothesis.settings.register_profile("same examples", derandomize=True)
+    hypothesis.settings.load_profile("same examples")  # the profile of the command line is loaded after it
     reports = not hasattr(config, "workerinput")  # not a worker of xdist
     if reports:
         config.pluginmanager.register(Count(), "count-of-tests")
@@ -72,11 +80,19 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems() -> None:
+    """Hypothesis reads no sources. By itself it also draws constants that it finds in those of all modules that the process happens to have
+    loaded: to read them takes as long as to collect two thousand tests, and the examples would differ from process to process."""
+    found = providers.Constants()
+    assert callable(providers._get_local_constants), "Hypothesis finds constants in sources by another function now"
+    providers._get_local_constants = lambda: found
+
+
 def pytest_collection_finish(session) -> None:
     """No plan becomes hot by the time that its calls take here: that made other programs in each run, and more of them the more
     processes there were (`runtime/test_specialise_when_hot.py` sets the limit). Python's garbage collector looks less often than by
-    itself: to write a program's text makes many objects, which live briefly. What there is before the first test (modules, and thousands
-    of tests) it does not look at again: a test that collects would wait half a second for that each time."""
+    itself: to write a program's text makes many objects, which live briefly."""
     if "tengen" in sys.modules:
         from tengen.compiler import plans
 
@@ -85,8 +101,6 @@ def pytest_collection_finish(session) -> None:
         import remembered
 
         remembered.keep_generated_code()
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
@@ -106,15 +120,14 @@ def _keep_no_schedules() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item) -> None:
-    which_code.use_for(item.path)  # before fixtures of any scope, which compile too
-
-
-@pytest.fixture(scope="module")
-def collector_of_this_file():
-    """Python's garbage collector looks at no object from before this file's tests, of which other tests leave many: for files whose
-    tests collect garbage."""
-    gc.collect()
-    gc.freeze()
+    """Before fixtures of any scope, which compile too. Python's garbage collector looks at no object from before a file's first test, of which
+    modules, thousands of tests and the other files' tests leave many: a test that collects, or a recording that looks for who holds
+    its tensors, would look at all of them."""
+    which_code.use_for(item.path)
+    if item.config.stash.get(FILE, None) != item.path:
+        item.config.stash[FILE] = item.path
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@ with the reason, which pytest prints at the end with the number of tests, so tha
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -10,6 +11,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from tengen.codegen.targets import Target
 from tengen.deploy.run import CannotRun, linker
@@ -25,6 +27,15 @@ def needs(*what: str) -> pytest.MarkDecorator:
     """A mark that skips a test where something is missing: "qemu", "ziglang", or a target whose code this processor cannot run."""
     reasons = [f"{w}: {why}" for w in what if (why := _WITHOUT[w] if w in _WITHOUT else Target.named(w).why_not_here())]
     return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons))
+
+
+def since(package: str, version: str, why: str) -> pytest.MarkDecorator:
+    """A mark that skips a test where an older version of a package is installed. why: what that does otherwise."""
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        found = version
+    return pytest.mark.skipif(Version(found) < Version(version), reason=f"{package} {found} is older than {version}: {why}")
 
 
 def of_zigs_libraries(target: str) -> None:

@@ -59,9 +59,13 @@ def files():
             yield where, path.read_text()
 
 
+NAMES_IN_LOWER_CASE, SIDE_BY_SIDE = re.compile(NAMES.pattern), re.compile(r"""["'][\s\\]*[rbf]*["']""")
+
+
 def may_name(source):
     """Whether a source holds a name at all, also one that is cut into strings side by side. Few do, and to parse all takes seconds."""
-    return any(map(NAMES.search, (source, re.sub(r"[rbf]?[\"'\s\\]+", "", source, flags=re.IGNORECASE))))
+    lower = source.lower()  # a search that ignores case takes three times as long
+    return any(map(NAMES_IN_LOWER_CASE.search, (lower, SIDE_BY_SIDE.sub("", lower))))
 
 
 def test_architectures_are_named_at_home_alone():

@@ -265,6 +265,8 @@ def test_sums_of_the_library_are_a_choice_that_is_recorded(ranks):
     n = len(ranks)
     for found in [r["library"] for r in ranks]:
         for t in ("float32", "float64", "complex64", "float16"):
+            if t == "float16" and "MPI has no sum of float16" in str(found[t]):  # MPICH has one, Open MPI has none
+                continue
             want = sum(values(r, 1000).astype(t).astype(np.complex128) for r in range(n))
             eps = np.finfo(np.dtype(t)).eps * sum(np.abs(values(r, 1000)) for r in range(n))
             assert found[t].dtype == t and (np.abs(found[t] - want) <= n * eps).all()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from tengen.base.config import config
 from tengen.base.errors import DistributedError
 from tengen.base.version import VERSION
 from tengen.transport import mpiexec
+
+sys.path.insert(0, str(Path(__file__).parent))
+import jobs
 
 PROGRAM = """
 import os, signal, sys, time
@@ -182,11 +186,11 @@ def test_mpiexec_that_leaves_the_others_waiting_is_told_to_end_them(tmp_path, mo
 
 def test_ranks_of_other_environments_do_not_work_together(job):
     """Their bits would differ, or their programs. MPI's names of shared memory are gone when they end."""
-    before = set(os.listdir("/dev/shm"))
+    before = jobs.shared_memory()
     rank = [sys.executable, "-m", "tengen.distributed.rank", "--program", job[0], "x"]
     done = _ended([*job[1], "-n", "1", sys.executable, "-c", _with("TENGEN_WINOGRAD", "0", rank), ":", "-n", "1", *rank])
     assert done.returncode and "winograd=False" in done.stderr and "winograd=True" in done.stderr, done.stderr
-    assert not [name for name in set(os.listdir("/dev/shm")) - before if os.stat(f"/dev/shm/{name}").st_uid == os.getuid()]
+    assert not jobs.shared_memory() - before
 
 
 def _with(name, value, command):

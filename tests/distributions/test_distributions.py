@@ -374,7 +374,11 @@ def test_pytorch_agrees(name):
         if name == "Binomial":
             theirs["total_count"] = 9
         d, t, x = make(name, parameters), getattr(torch.distributions, name)(**theirs), points(name, parameters)
-        np.testing.assert_allclose(d.log_prob(Tensor(x)).numpy(), t.log_prob(torch.tensor(x)).numpy(), rtol=1e-9, atol=1e-12)
+        try:
+            want = t.log_prob(torch.tensor(x)).numpy()
+        except RuntimeError as e:
+            pytest.skip(f"PyTorch {torch.__version__} computes no {name} in float64: {e}")
+        np.testing.assert_allclose(d.log_prob(Tensor(x)).numpy(), want, rtol=1e-9, atol=1e-12)
         for what in ("mean", "variance"):
             np.testing.assert_allclose(getattr(d, what).numpy(), getattr(t, what).numpy(), rtol=1e-9)
         if name not in ("Poisson", "Binomial", "FisherSnedecor"):  # PyTorch has none

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
+from needs import since
 
 import tengen
 import tengen.functional as F
@@ -205,6 +206,7 @@ def test_the_lowest_opset_that_can_say_it():
         to_proto(trace(lambda x: x[:, : x.shape[0]], dynamic_axes={"x": {0: "n"}}, symbolic=True, example_input=Tensor(x)), opset=9)
 
 
+@since("onnxruntime", "1.31", "it has no kernel for some of these operators")
 def test_operators_that_older_opsets_say_by_several():
     """Bits stay, of NaN and infinities, of negative numbers and the ends of integers."""
     x = np.array([[0.0, -0.0, 1.5, -2.0, np.nan, np.inf, -np.inf, 3e38], [0.0, 0.0, np.nan, 2.0, np.nan, np.inf, np.inf, -3e38]], np.float32)

@@ -70,6 +70,7 @@ def functions():
     yield "sums that two nodes read", lambda x: [
         F.requantize_linear(s, m) for s in [F.matmul_int(q8(x), w)] for m in (one, scale)
     ]
+    yield "attention", lambda x: F.attention_int(q8(x), q8(x * 2), q8(x + 1), Tensor(np.float32(0.001)), scale)
     yield "pools", lambda x: F.max_pool2d(F.max_pool2d(q(x), 3, 2, 1), 2, 1)
     table = Tensor(RNG.integers(0, 256, 256).astype(np.uint8))
     yield "table", lambda x: F.lookup_codes(q(x), table)

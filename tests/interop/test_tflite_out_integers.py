@@ -143,6 +143,28 @@ def test_networks_quantised_after_training():
         assert np.abs(theirs(data, x, reference=False)[0] - want).max() < bound * np.abs(want).max()
 
 
+def test_attention():
+    """Its products are of floats that are whole numbers: the same bits, but for the exponential's."""
+    scale = Tensor(np.float32(0.05))
+
+    def f(x):
+        q, k, v = (F.quantize_linear(x[:, i], scale) for i in range(3))
+        return F.attention_int(q, k, v, Tensor(np.float32(0.001)), scale)
+
+    x = RNG.standard_normal((2, 3, 5, 8)).astype(np.float32)
+    run = trace(f, symbolic=True)
+    want = run(Tensor(x)).numpy()
+    assert not differ(theirs(to_bytes(run), x, reference=False), [want], 0, 1e-6)
+    net = lambda x: F.scaled_dot_product_attention(*(y.reshape(-1, 5, 8) for y in F.split(x @ w, 3, axis=-1)))  # with requantised sums
+    w, x = Tensor(RNG.standard_normal((8, 24)).astype(np.float32)), RNG.standard_normal((2, 5, 8)).astype(np.float32)
+    made = Q.ptq(net, Tensor(x), None)
+    want = made(Tensor(x)).numpy()
+    made.graph.set_batch(len(x))
+    data = to_bytes(made)
+    assert "FULLY_CONNECTED" in operators(data) and codes(data)
+    assert np.abs(theirs(data, x, reference=False)[0] - want).max() < 0.01 * np.abs(want).max()
+
+
 def test_what_cannot_be_said_of_integers():
     x = Tensor(np.ones((2, 3), np.float32))
     w = Tensor(np.ones((3, 3), np.int8))

@@ -16,7 +16,7 @@ from tengen.ir.types import TensorType, parse_type
 from tengen.ir.verify import verify
 from tengen.loops.lang import var
 
-QUICK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 N = var("N")
 
 

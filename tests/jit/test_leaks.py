@@ -16,8 +16,6 @@ from tengen.autodiff import GradManager
 from tengen.base.errors import TraceError, TraceWarning
 from tengen.optimizer import Adam
 
-pytestmark = pytest.mark.usefixtures("collector_of_this_file")
-
 X = np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
 GLOBAL = None
 

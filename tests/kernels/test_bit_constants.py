@@ -21,6 +21,7 @@ from tengen.codegen.targets import Target
 from tengen.compiler.program import build
 from tengen.kernels import numerics
 from tengen.kernels.attention.forward import attention
+from tengen.kernels.attention.integers import attention_int
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.convolution import (
     depthwise,
@@ -48,7 +49,7 @@ FOLDERS = ("kernels", "ops", "passes")  # those whose constants could decide wha
 UNITS = """BYTES ELEMENTS ROWS COLUMNS TILES VECTORS PIECES BLOCKS CHANNELS LANES TERMS POSITIONS PIXELS RESULTS GRADIENTS
     CHUNKS TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS
     STEPS MULTIPLIERS WORD WORDS DIGITS BITS CHARACTERS DRAWS EXTENT FEATURES COUNTS INPUTS ROOTS NODES BEFORE DERIVATIVES EXPONENTIALS
-    ITERATIONS GROWTH STRETCHES SWEEPS FLOPS REGISTERS""".split()
+    ITERATIONS GROWTH STRETCHES SWEEPS FLOPS REGISTERS KEYS""".split()
 NO_UNIT = {"NOWHERE", "GREATEST_PACKED", "LARGEST", "LARGEST_EXTENT", "LARGEST_SIZE", "SIXTEEN"}  # values, not amounts
 NO_UNIT |= {"LARGEST_FACTOR", "TINY", "UNFINISHED", "KEPT", "TURN", "LIMIT", "FLAT", "LARGE", "SMALL", "UP", "DOWN", "LARGE_DIVISORS", "NEVER"}
 NO_UNIT |= {"LEAST_SCALE", "MOST_SCALE"}  # of integers that stand for numbers: ratios
@@ -138,6 +139,10 @@ def noise(*shape, dtype="float32"):
     return np.random.default_rng(len(shape)).normal(size=shape).astype(dtype)
 
 
+def codes(rows, features):
+    return np.random.default_rng(rows).integers(-128, 128, (2, rows, features)).astype("int8")
+
+
 def zeros(*shape):
     return np.zeros(shape, "float32")
 
@@ -178,6 +183,8 @@ KERNELS = {  # name -> (arrays, the result last; launches)
     "transposed": ([noise(300, 200).T, zeros(200, 300)], lambda lo, x, out: copy(lo, x, out, "t")),
     "attention": ([noise(2, 150, 24), noise(2, 170, 24) + 1, noise(2, 170, 20) - 1, zeros(2, 150, 20), zeros(2, 150)],
                   lambda lo, q, k, v, out, lse: attention(lo, q, k, v, None, out, lse, 0.3, None)),
+    "attention_int": ([*map(codes, (150, 170, 170), (24, 24, 20)), np.float32([1e-4])[0, ...], np.float32([0.1])[0, ...],
+                       zeros(2, 150, 20)], attention_int),
     "causal": ([noise(1, 100, 16), noise(1, 100, 16) + 1, noise(1, 100, 16) - 1, zeros(1, 100, 16), zeros(1, 100)],
                lambda lo, q, k, v, out, lse: attention(lo, q, k, v, None, out, lse, 0.3, 0)),
     "winograd": ([last(noise(2, 40, 14, 14)), noise(36, 40, 3, 3), last(zeros(2, 36, 14, 14))],
@@ -257,6 +264,10 @@ FREE = {  # kernel -> (module, constant, another legal value)
         ("attention.sizes", "ENOUGH_PIECES", 64), ("attention.tiles", "MOST_FEATURE_VECTORS", 1),
         ("attention.forward", "EXPONENTIALS_ABREAST", 1),
     ],
+    "attention_int": [
+        ("attention.integers", "PACKED_KEYS", 16), ("attention.integers", "MOST_LANE_BLOCK_BYTES", 0),
+        ("attention.integers", "MOST_FEATURE_REGISTERS", 1),
+    ],
     "winograd": [
         ("convolution.winograd", "MOST_PIECE_TILES", 3), ("convolution.winograd", "MOST_PRODUCT_ROWS", 2),
         ("convolution.winograd", "UNROLLED_CHANNELS", 1), ("convolution.winograd", "MOST_IMAGE_BYTES", 1 << 17),
@@ -287,6 +298,7 @@ DECIDE = [
     ("SUMMED_TILES", {2: 32, 4: 8}, "winograd_weights"), ("GRADIENT_RUNS", 2, "winograd_weights"),
     ("GRADIENT_RUN_TILES", 1, "winograd_weights"),
     ("BLOCK_CHANNELS", 16, "winograd_weights"), ("LEAST_EXPONENT", {4: -1.0}, "attention"),
+    ("LARGEST_WEIGHT", 127.0, "attention_int"),
 ]  # fmt: skip
 
 

@@ -94,6 +94,33 @@ def test_pairs_of_pixels_in_one_kernel_with_three_outputs():
             assert (out == light[..., None] + colour[..., None] * np.arange(3, dtype="u1")).all()
 
 
+@pytest.mark.parametrize(("dtype", "channels"), [("u1", 3), ("u1", 2), ("i1", 4), ("?", 3), ("i2", 3)])
+def test_turned_pictures(dtype, channels):
+    """Turned by a quarter to the left and to the right, and with rows for columns: around the 16 rows and columns of a square, and where
+    the last piece has more rows than the others."""
+    sizes = ((17, 20), (15, 16)) if (dtype, channels) != ("u1", 3) else ((16, 16), (17, 33), (16, 15), (130, 18), (2, 30))
+    for height, width in sizes:
+        x = picture(1 if height == 130 else 2, height, width, channels, dtype=dtype).transpose(0, 2, 1, 3)
+        by_squares = min(height, width) >= 16 and dtype != "i2"
+        for some in (x, x[:, ::-1], x[:, :, ::-1]) if height != 130 else (x[:, ::-1],):
+            assert ("scratch before" in copied(some, np.zeros(x.shape, dtype))) == by_squares, (height, width)
+
+
+def test_a_turned_picture_is_computed_with():
+    """The difference of a turned picture and a crop of another that is turned back, as floats."""
+    x, y = picture(33, 20, 3), picture(40, 24, 3)[2:35, 1:21][:, ::-1]
+    (a, am), (b, bm) = array_of(x.transpose(1, 0, 2), "x"), array_of(y.transpose(1, 0, 2), "y")
+    out = np.zeros((20, 33, 3), "f4")
+    (o, om) = array_of(out, "o")
+    lo = Lowering(Target.host())
+    pointwise(lo, [Elementwise(lambda v, w: cast(v, o.dtype) - cast(w, o.dtype), [Leaf(a), Leaf(b)], out.shape, o.dtype)], [o])
+    assert print_kernel(lo.launches[0].kernel).count("scratch before") == 2
+    for how in (run, compile_and_run):
+        om[:] = 7
+        how(lo, {"x": am, "y": bm, "o": om})
+        assert (out == x.transpose(1, 0, 2).astype("f4") - y.transpose(1, 0, 2)).all()
+
+
 def test_which_axes_are_channels():
     n = var("n")
     dense = lambda *shape: Array("o", uint8, shape, tuple(np.cumprod([1, *[d for d in shape[:0:-1]]])[::-1].tolist()))

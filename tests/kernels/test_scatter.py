@@ -10,6 +10,7 @@ from test_reduce import data
 from tengen.kernels.indexing.scatter import index_put, scatter
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.source import Leaf
+from tengen.loops.lang import as_int
 
 UPDATE = {"set": lambda a, b: b, "add": np.add, "max": np.maximum, "mul": np.multiply}
 
@@ -65,6 +66,16 @@ def test_index_put(mode, symbolic, layout):
             want[tuple(where)] = UPDATE[mode](want[tuple(where)], moved[at])
         lower = lambda lo, v, o, axes=axes, p=position: index_put(lo, None, dict(zip(axes, v[:-1])), p, v[-1], o, mode)
         np.testing.assert_array_equal(launch(lower, [*idx, upd], shape, np.float32, layout, symbolic), want)
+
+
+@pytest.mark.parametrize(("rows", "updates", "pieces"), [(12, 1, 1), (256, 1, 1), (257, 1, 2), (12, 16, 1), (12, 300, 12)])
+def test_few_updates_are_one_piece(rows, updates, pieces):
+    """A cache of keys that gets one token: threads that meet take longer than the stores."""
+    index, upd = np.arange(updates), np.zeros((rows, updates, 64), np.float32)
+    lo = Lowering(None, [])
+    (i, _), (u, _), (o, _) = (array_of(a, n) for a, n in ((index, "i"), (upd, "u"), (np.zeros((rows, 400, 64), np.float32), "out")))
+    index_put(lo, Leaf(o), {1: Leaf(i)}, 1, Leaf(u), o, "set")
+    assert [as_int(launch.kernel.pieces) for launch in lo.launches] == [pieces]
 
 
 def test_half_floats_add_in_float32():

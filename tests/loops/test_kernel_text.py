@@ -20,7 +20,7 @@ from tengen.loops.statements import Buffer, Kernel
 from tengen.loops.text import parse_expr, parse_kernel, print_expr, print_kernel
 from tengen.loops.verify import typed, verify
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def alike(a, b) -> bool:

@@ -148,7 +148,9 @@ def theirs(folder, name):
 
     kind = {"bert": "BertModel", "vit": "AutoModelForImageClassification", "resnet": "AutoModelForImageClassification"}
     kind |= {f"bert {task}": f"BertFor{task}" for task in HEADED}
-    net = getattr(transformers, kind.get(name, "AutoModelForCausalLM")).from_pretrained(folder).eval()
+    # Before 5.24 transformers took PyTorch's attention for Gemma 2 by itself, which leaves out the bound on its scores.
+    more = {"attn_implementation": "eager"} if name == "gemma2" else {}
+    net = getattr(transformers, kind.get(name, "AutoModelForCausalLM")).from_pretrained(folder, **more).eval()
     x = torch.from_numpy(sample(name))
     with torch.no_grad():
         y = net(x.long() if x.dtype == torch.int32 else x)

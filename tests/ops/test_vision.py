@@ -125,6 +125,24 @@ def test_whole_steps_have_the_bits_of_all_others():
             assert np.abs(got - want).max() <= 0.5 + 2**-6  # weights and terms of float32 are rounded
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_means_of_few_bytes_are_exact_and_halves_go_to_even(dtype):
+    """Every sum that four bytes can have, and so every remainder beside every quotient, odd and even; blocks of other sizes from the same."""
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    sums = np.arange(4 * low, 4 * high + 1)
+    quads = np.stack([(sums + i) // 4 for i in range(4)], -1)  # four bytes of each sum
+    assert quads.min() == low and quads.max() == high
+    x = np.zeros((1, 2, 2 * 1024, 3), dtype)
+    x[0, :, : 2 * len(sums)] = quads.reshape(-1, 2, 2).transpose(1, 0, 2).reshape(2, -1)[..., None]
+    for rows, columns in ((2, 2), (1, 2), (2, 1), (1, 1), (1, 4)):
+        size = 2 // rows, x.shape[2] // columns
+        exact = x.reshape(1, size[0], rows, size[1], columns, 3).astype("f8").mean((2, 4))
+        for format, order in (("NHWC", (0, 1, 2, 3)), ("NCHW", (0, 3, 1, 2))):
+            a = Tensor(np.ascontiguousarray(x.transpose(order)))
+            got = trace(lambda a, size=size, f=format: F.vision.resample(a, size, "area", f))(a).numpy()
+            assert got.dtype == dtype and np.array_equal(got, np.rint(exact).transpose(order)), (rows, columns, format)
+
+
 def test_every_second_pixel_is_a_view():
     x = np.random.default_rng(0).integers(0, 256, (2, 6, 68, 3)).astype(np.uint8)
     for (sy, sx), exact in (((2, 2), False), ((1, 2), True), ((3, 4), False), ((3, 17), True)):

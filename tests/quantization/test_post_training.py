@@ -260,7 +260,7 @@ def test_integers_that_are_all_zero_have_a_ratio_of_one():
     """Inputs that are rounded away: the noise is the signal, 0 dB."""
     net = M.Sequential(M.Linear(1, 2)).eval()
     road = Road(net, np.array([[0.001], [1.0]], "float32"), None, None, "minmax", False, False, 0)
-    road.layers[0].compare(np.full((1, 1), 0.001, "float32"), False)
+    road.layers[0].compare(False, np.full((1, 1), 0.001, "float32"))
     assert (road.layers[0].sqnr, road.layers[0].cosine) == (0.0, 0.0)
 
 

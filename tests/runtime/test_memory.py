@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import re
 import resource
 import sys
 import weakref
@@ -12,6 +13,11 @@ import pytest
 
 from tengen.runtime import native
 from tengen.runtime.memory import CLASSES, MAX_BYTES, size_class
+
+
+def _resident():
+    """Bytes of this process that are in memory, counted (what statm has may lag behind by some pages)."""
+    return int(re.search(r"^Rss: *(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.M)[1]) << 10
 
 
 def test_size_classes_waste_at_most_a_quarter():
@@ -77,33 +83,27 @@ def test_statistics_and_trim():
 
 
 def test_trim_gives_large_blocks_back_to_the_system():
-    def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
     b = native.new_buffer(64 << 20)
     ctypes.memset(native.address(b), 1, 64 << 20)
     del b
-    full = resident()
+    full = _resident()
     native.trim()
-    assert full - resident() > 60 << 20
+    assert full - _resident() > 60 << 20
 
 
 def test_a_large_block_is_backed_once_and_as_far_as_asked():
-    def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
     native.trim()
     populate = native._locked("populate", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     b, asked = native.new_buffer(64 << 20), (31 << 20) + 5
-    before = resident()
+    before = _resident()
     populate(native.address(b), asked, native.PARALLEL)
-    backed = resident() - before
+    backed = _resident() - before
     if backed < 1 << 20:
         pytest.skip("this Linux does not back memory when it is asked to (before 5.14)")
     assert asked - (2 << 20) <= backed <= asked + (4 << 20)  # whole huge pages; some that others gave back
     native.write(b, bytes([7]) * asked)
     populate(native.address(b), 64 << 20, native.PARALLEL)  # it has been, and is not looked at again
-    assert resident() - before <= asked + (4 << 20) and native.read(b, asked) == bytes([7]) * asked
+    assert _resident() - before <= asked + (4 << 20) and native.read(b, asked) == bytes([7]) * asked
     small = native.new_buffer(100_000)
     native.write(small, bytes([7]) * 100_000)
     populate(native.address(small), 100_000, native.PARALLEL)
@@ -121,18 +121,57 @@ print(s.cached <= 2 * s.peak + (64 << 20), s.cached // s.peak)
     assert out.split()[0] == "True"
 
 
-def test_large_blocks_ask_for_huge_pages():
-    b = native.new_buffer(16 << 20)
-    at = native.address(b)
-    flags = {}
+def _mapping(address):
+    """(Begin, end, flags) of the mapping of this process around an address."""
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0] and not line.split()[0].endswith(":"):
             low, high = (int(x, 16) for x in line.split()[0].split("-"))
-        elif line.startswith("VmFlags"):
-            flags[low, high] = line.split()[1:]
-    (found,) = [f for (low, high), f in flags.items() if low <= at < high]
-    assert "hg" in found
+        elif line.startswith("VmFlags") and low <= address < high:
+            return low, high, line.split()[1:]
+    raise AssertionError(f"nothing is mapped at {address}")
+
+
+def test_large_blocks_ask_for_huge_pages():
+    b = native.new_buffer(16 << 20)
+    at = native.address(b)
+    assert "hg" in _mapping(at)[2]
     assert (at - 64) % (2 << 20) == 0
+
+
+def test_blocks_of_slabs_lie_beside_each_other_in_huge_pages(run_python):
+    """Weights of less than 2 MiB each, as most networks have: with small pages, finding addresses takes as long as reading the weights."""
+    out = run_python("""
+from tengen.runtime.memory import HEADER_BYTES
+n = 7 << 17
+blocks = [native.new_buffer(n) for _ in range(40)]  # a slab of 16 MiB holds 18
+at = [native.address(b) for b in blocks]
+print(sum(b - a == n + HEADER_BYTES for a, b in zip(at, at[1:])), *at)
+for line in open("/proc/self/smaps"):
+    if "-" in line.split()[0] and not line.split()[0].endswith(":"):
+        low, high = (int(x, 16) for x in line.split()[0].split("-"))
+    elif line.startswith("VmFlags") and "hg" in line.split():
+        at = [a for a in at if not low <= a <= a + n <= high]
+print(len(at))
+""")
+    beside, without = out.splitlines()
+    assert int(beside.split()[0]) >= 36 and without == "0"
+
+
+@pytest.mark.parametrize("n", [64 << 10, (64 << 10) + 1, 1 << 20, 7 << 18])
+def test_what_a_block_of_a_slab_holds_goes_back_and_its_place_stays(n):
+    native.trim()
+    b = native.new_buffer(n)
+    where = native.address(b)
+    native.write(b, bytes([7]) * n)
+    before = _resident()
+    del b
+    assert native.trim() >= n
+    page = resource.getpagesize()
+    assert before - _resident() >= n - 2 * page
+    b = native.new_buffer(n)
+    assert native.address(b) == where
+    native.write(b, bytes([9]) * n)
+    assert native.read(b, n) == bytes([9]) * n
 
 
 def test_zero_bytes():

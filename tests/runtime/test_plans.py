@@ -23,7 +23,7 @@ def array_of(buffer, dtype, n):
 
 
 @pytest.fixture(autouse=True)
-def nothing_leaks(collector_of_this_file):
+def nothing_leaks():
     gc.collect()
     before = native.memory_statistics().in_use
     yield

@@ -9,7 +9,7 @@ import numpy as np
 from tengen.backends.by_onnx import ByOnnx
 from tengen.base.config import config
 from tengen.deploy.backends import Refused, Run
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Graph, Node
 
 
 class OnnxRuntime(ByOnnx):
@@ -23,6 +23,11 @@ class OnnxRuntime(ByOnnx):
         import onnxruntime
 
         self.package = onnxruntime
+        self.sorts = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 31)
+
+    def takes(self, node: Node, graph: Graph) -> bool:
+        """As `ByOnnx`'s, without sorting by versions before 1.31, which end the process by a division by zero where nothing is to be sorted."""
+        return (node.op not in ("sort", "k_first") or self.sorts) and super().takes(node, graph)
 
     def load(self, blob: bytes, graph: Graph) -> Run:
         """A session for the part."""

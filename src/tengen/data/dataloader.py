@@ -10,7 +10,8 @@ import operator
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -218,9 +219,11 @@ class DataLoader(Checked):
     def __iter__(self) -> Iterator[Any]:
         return self._position.follow(self._ahead if self.preload else self._batches)
 
-    def _ahead(self, epoch: int, start: int) -> Iterator[Any]:
+    def _ahead(self, epoch: int, start: int) -> Generator[Any]:
         """The batches as Tensors, one prepared ahead."""
-        return map(to_tensors, _one_ahead(self._batches(epoch, start)))
+        with closing(self._batches(epoch, start)) as batches:
+            for batch in _one_ahead(batches):
+                yield to_tensors(batch)
 
     # -- resuming ----------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, int | None]:
@@ -256,7 +259,7 @@ class DataLoader(Checked):
         }
 
     # -- making batches ----------------------------------------------------------------------------------------------------
-    def _batches(self, epoch: int, start: int) -> Iterator[Any]:
+    def _batches(self, epoch: int, start: int) -> Generator[Any]:
         fetch = Fetch(self.dataset, self.transform, self.collator)
         tasks = self._tasks(epoch, start)
         name = type(self.dataset).__name__

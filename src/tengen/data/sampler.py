@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -41,10 +41,15 @@ class Position:
         return self._moving(begin, *start, token)
 
     def _moving(self, begin: Callable[[int, int], Iterator[Any]], epoch: int, start: int, token: object) -> Iterator[Any]:
-        for k, item in enumerate(begin(epoch, start), start + 1):
-            if token is self._newest:
-                self.epoch, self.batch = epoch, k
-            yield item
+        items = begin(epoch, start)
+        try:
+            for k, item in enumerate(items, start + 1):
+                if token is self._newest:
+                    self.epoch, self.batch = epoch, k
+                yield item
+        finally:
+            if isinstance(items, Generator):  # Python 3.12.3 does not let go of it when this generator is closed
+                items.close()
         if token is self._newest:
             self.epoch, self.batch = epoch + 1, 0
 

@@ -200,8 +200,8 @@ __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "addcdiv", "addcmul", "addmm", "affine_grid", "all", "allclose",
     "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arange", "argmax", "argmin", "argsort", "as_strided", "asin",
-    "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "baddbmm", "bartlett_window", "batch_norm", "bilinear", "binary_cross_entropy",
+    "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "attention_int", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "baddbmm", "bartlett_window", "batch_norm", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
     "blackman_window", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cbrt",
     "cdist", "ceil", "celu", "centre_codes", "channel_shuffle", "chunk", "clip", "column_stack", "combinations", "complex",
@@ -291,6 +291,11 @@ def atan2(y: TensorLike, x: TensorLike) -> Tensor:
     """The angle of the point (x, y) in [-pi, pi], at most 2 ULP off; zeros and infinities as in C99."""
 def atanh(x: TensorLike) -> Tensor:
     """The inverse hyperbolic tangent, at most 2 ULP off (float64: 4); infinite at -1 and 1, NaN beyond."""
+def attention_int(
+    query: TensorLike, key: TensorLike, value: TensorLike, multiplier: TensorLike, value_scale: TensorLike,
+) -> Tensor:
+    """Attention of numbers that int8 stands for, as float32: softmax(multiplier q k^T) v value_scale, with weights of 8
+    bits."""
 def bincount(inp: TensorLike, weights: TensorLike | None = None, minlength: Count = 0) -> Tensor:
     """How often each of the integers 0, 1, ... occurs in a vector, as int64; with weights their sums. Not inside a trace: how
     long the result is depends on the largest."""

@@ -1,6 +1,7 @@
 """The ops of `nn.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
 from tengen.functional import affine_grid as affine_grid
+from tengen.functional import attention_int as attention_int
 from tengen.functional import centre_codes as centre_codes
 from tengen.functional import conv_int as conv_int
 from tengen.functional import correlation as correlation
@@ -44,10 +45,10 @@ from tengen.functional import warp_affine as warp_affine
 from tengen.functional import warp_perspective as warp_perspective
 
 __all__ = [
-    "affine_grid", "centre_codes", "conv_int", "correlation", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling",
-    "dequantize_linear", "fake_quantize", "gelu", "grid_sample", "hsigmoid", "hswish", "interpolate", "leaky_relu",
-    "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "lookup_codes", "matmul_int",
-    "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6", "remap", "requantize_linear",
-    "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "straight_through",
-    "warp_affine", "warp_perspective"
+    "affine_grid", "attention_int", "centre_codes", "conv_int", "correlation", "cvt_color", "deformable_conv2d",
+    "deformable_psroi_pooling", "dequantize_linear", "fake_quantize", "gelu", "grid_sample", "hsigmoid", "hswish",
+    "interpolate", "leaky_relu", "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp",
+    "lookup_codes", "matmul_int", "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6",
+    "remap", "requantize_linear", "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose",
+    "softmax", "straight_through", "warp_affine", "warp_perspective"
 ]

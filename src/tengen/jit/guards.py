@@ -172,12 +172,13 @@ def _is(was: Any, x: Any) -> bool:
 class Watch:
     """Sees one recording being made, in a ``with`` block around it, and then says what guards it.
 
-    Attributes:
-        observer: what ran in the block.
+    Args: function, objects: what is recorded, and arguments that it may look into. told: keys of warnings that were given. appends: whether
+        it is an effect that the function only appends plain values to a list that outlives the call.
+    Attributes: observer: what ran in the block.
     """
 
-    def __init__(self, function: Any, objects: Sequence[Any], told: set[str]):
-        self.function, self.objects, self.told = function, objects, told
+    def __init__(self, function: Any, objects: Sequence[Any], told: set[str], appends: bool = False):
+        self.function, self.objects, self.told, self._appends = function, objects, told, appends
         self.observer = Observer()
         self._found: tuple[Reads, object, Reach] | None = None
 
@@ -201,7 +202,7 @@ class Watch:
     def guards(self, captured: Sequence[Tensor], numbers: set[int]) -> Guards:
         """The guards of the recording that was made, after the warnings of what they cannot see."""
         reads, now, there = self._walked(captured, numbers)
-        skip, written = self._written(there)
+        skip, written, _ = self._written(there)
         for path, name in written:
             self._warn_of_write(path, name)
         if skip:
@@ -238,14 +239,16 @@ class Watch:
     def effect(self, captured: Sequence[Tensor], numbers: set[int]) -> str | None:
         """The line of the function, which has just been recorded, that runs of its program would not repeat: where it changes a variable by
         itself, or reads a random number of Python's or NumPy's. None: there is none."""
-        for path, name in self._written(self._walked(captured, numbers)[2])[1]:
+        _, lost, grown = self._written(self._walked(captured, numbers)[2])
+        for path, name in [*lost, *grown] if self._appends else lost:
             return self._line_of(name) or path
         return next((where or what for what, where in self._chances()), None)
 
-    def _written(self, there: Reach) -> tuple[set[str], list[tuple[str, str]]]:
+    def _written(self, there: Reach) -> tuple[set[str], list[tuple[str, str]], list[tuple[str, str]]]:
         """Paths of variables that the function changed while it was recorded, which are not guarded: each recording would make the guards of
-        the others fail. And paths and names of those whose changes are lost."""
-        skip, lost = set(), []
+        the others fail. Paths and names of those whose changes are lost, and of containers to which it only appends plain values, which it
+        does not read."""
+        skip, lost, grown = set(), [], []
         for key, x in there.values.items():
             if is_a(x, Tensor) and is_a(x._data, Value):
                 skip.add(there.paths[key])  # `leaks.py` tells of it
@@ -260,9 +263,10 @@ class Watch:
             if _all_same([*was_keys, *was], [*keys, *elements]):
                 continue
             skip.add(path)
-            if not _only_objects_came(was, elements) and any(use.then not in _GROWING for use, _ in self._uses(name)):
-                lost.append((path, name))
-        return skip, lost
+            if not _only_objects_came(was, elements):
+                read = any(use.then not in _GROWING for use, _ in self._uses(name))
+                (lost if read else grown).append((path, name))
+        return skip, lost, grown
 
     def _uses(self, name: str, stored: bool = False) -> list[tuple[Use, str]]:
         return list(lines(self.observer.executed or (), name, stored))

@@ -64,10 +64,12 @@ class Recordings:
     Attributes:
         function, name: what is recorded, and what it is called in messages. capture_as_const, dynamic_axes, budget: as `trace` has
             them; the axes of a table, None where axes open by themselves or not at all.
-        calls_python: what a script calls in every run, which no program can; set while it is recorded.
+        calls_python: what a script calls in every run, which no program can; set while it is recorded. repeats_appends: whether the
+            function is run in parts where it only appends plain values to a list that outlives the call, so that each call does it.
     """
 
     calls_python = ""
+    repeats_appends = False
 
     def __init__(
         self, function: Any, name: str, capture_as_const: bool, dynamic_axes: Mapping | Literal["auto"] | None, budget: Budget | None,
@@ -259,7 +261,7 @@ class Recordings:
         structure, types, _, device = key
         cause = self._cause(key, cause, extents)
         self._room.check(cause)
-        watch = Watch(self.function, objects_of(structure, classes=True), self._told)
+        watch = Watch(self.function, objects_of(structure, classes=True), self._told, self.repeats_appends)
         with young_objects():
             try:
                 with watch:

@@ -170,7 +170,7 @@ class trace(Checked, Recordings):
         }  # fmt: skip
 
     def _again(self, function) -> trace:
-        return trace(function, **self._options())
+        return type(self)(function, **self._options())
 
     def __copy__(self):
         return self._again(self.function)
@@ -182,7 +182,7 @@ class trace(Checked, Recordings):
         name = getattr(self.function, "__qualname__", None)
         if name and getattr(sys.modules.get(self.function.__module__), name, None) is self:
             return name  # a decorated function, which is found by its name, as functions are
-        return functools.partial(trace, **self._options()), (self.function,)
+        return functools.partial(type(self), **self._options()), (self.function,)
 
     def __repr__(self) -> str:
         """The function, the options that differ from the defaults, and what was recorded so far."""

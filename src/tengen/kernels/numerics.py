@@ -43,6 +43,9 @@ LEAST_SCORE = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e30
 # The argument, by bytes of the dtype, at and below which e^x is 0 in `attention.tiles.weight`.
 LEAST_EXPONENT = {4: -88.0, 8: -709.2}
 
+# `attention_int`: the integer that the softmax's largest weight becomes, as uint8.
+LARGEST_WEIGHT = 255.0
+
 # `F.scaled_dot_product_attention` is the op of `kernels/attention/` where a key and a value together have at most so many
 # features (a piece's memory lies on a thread's stack); where they have more, two products around a softmax: other roundings.
 ATTENTION_MOST_FEATURES = 1024

@@ -9,6 +9,19 @@
 
 Vectors along the channels would have three lanes in use. Along the pixels they are full, and what lies at a stride of few elements is
 read and written as whole vectors (`codegen/strided.py`), as all channels are read, and written, one right after the other.
+
+Pixels of a turned picture of bytes lie beside each other along another axis than the result's:
+
+    for each piece = about STRIP_ROWS rows of the result:
+        for LANES columns at a time, LANES rows of the piece at a time:
+            for each operand, column of these:
+                before[channel, column, rows] = operand[rows, column, channel]
+            after[channel] = before[channel], transposed in registers
+            for row of these:
+                out[row, columns, channel] = source[row, columns, channel]            # in which `after` stands for the operand
+
+Walked as the result lies, each of its pixels would be read alone, from a row of its own. The last rows of a piece and the last columns
+are begun so early that they are LANES: some are then written twice, with the same numbers.
 """
 
 from __future__ import annotations
@@ -17,13 +30,18 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
+from tengen.base.record import record
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.source import At, Elementwise, Leaf, Source, invariant_parts
+from tengen.kernels.source import At, Elementwise, Leaf, Source, invariant_parts, leaves_of
+from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, equal, maximum, minimum, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 MOST_CHANNELS = 8  # elements of the innermost axes together, and from one pixel to the next where all are read or written, at most
+STRIP_ROWS = 4 * LANES  # rows of a piece, at least where there are so many: their pixels of a column fill whole cache lines
+MOST_TURNED_CHANNELS = 4
 MOST_READ_ELEMENTS = 4  # elements from one pixel to the next of what is read, at most, unless all between are read, too
 
 
@@ -133,3 +151,75 @@ class _Pixels:
 def _leaves(s: Source) -> list[Leaf]:
     """The arrays that a source reads, each as often as it does."""
     return [s] if isinstance(s, Leaf) else [x for o in s.operands for x in _leaves(o)] if isinstance(s, Elementwise) else []
+
+
+# ---- turned pictures ------------------------------------------------------------------------------------------------
+@record(frozen=True)
+class Turned:
+    """Operands of a result whose innermost axes are (columns, channels). rows: the axis along which their pixels lie beside each other."""
+
+    rows: int
+    arrays: tuple[Array, ...]
+
+
+def turned(sources: Sequence[Source], outs: Sequence[Array]) -> Turned | None:
+    """What is turned, if that is every operand, in the same way, of bytes, and there are LANES rows and columns of few channels: pixels of
+    larger elements are quicker walked as the result lies. The arrays have one shape, in the order of the output's memory, whose
+    neighbouring axes are merged."""
+    arrays, shape = tuple(dict.fromkeys(leaves_of(sources) or ())), outs[0].shape
+    if len(outs) > 1 or not arrays or len(shape) < 3:
+        return None
+    columns, channels = (as_int(d) or 0 for d in shape[-2:])
+    if not 2 <= channels <= MOST_TURNED_CHANNELS or columns < LANES or as_int(outs[0].strides[-2]) != channels:
+        return None
+    if any(as_int(a.strides[-1]) != 1 or a.dtype.size > 1 for a in arrays) or as_int(outs[0].strides[-1]) != 1:
+        return None
+    beside = lambda a, i: as_int(a.strides[i]) in (channels, -channels) and (as_int(shape[i]) or 0) >= LANES
+    rows = next((i for i in range(len(shape) - 2) if all(beside(a, i) for a in arrays)), None)
+    return None if rows is None else Turned(rows, arrays)
+
+
+def turned_pixels(lo: Lowering, t: Turned, sources: Sequence[Source], out: Array, name: str) -> None:
+    """Launches one kernel that stores the source in its output."""
+    k, shape = lo.kernel(name), out.shape
+    high, wide = as_int(shape[t.rows]) or 0, as_int(shape[-2]) or 0
+    outer = [i for i in range(len(shape) - 2) if i != t.rows]
+    strips = max(high // STRIP_ROWS, 1)  # the last one has the rest, too
+    piece = k.split(as_expr(product([shape[i] for i in outer])) * strips)
+    strip = k.let(piece % strips)
+    lead = dict(zip(outer, unflatten(k, k.let(piece // strips), [shape[i] for i in outer])))
+    first = k.let(strip * STRIP_ROWS)
+    stop = k.let(select(equal(strip, strips - 1), const(high), first + STRIP_ROWS))
+    squares = [[k.scratch(part, a.dtype, LANES * LANES * shape[-1]) for part in ("before", "after")] for a in t.arrays]
+    with k.loop(0, wide, LANES, name="column") as c, k.loop(first, stop, LANES, name="row") as r:
+        column, row = k.let(minimum(c, wide - LANES)), k.let(minimum(r, stop - LANES))
+        corner: list[Index] = [lead.get(i, row) for i in range(len(shape) - 2)]
+        table: dict = {}
+        for a, (before, after) in zip(t.arrays, squares):
+            _turn(k, a, t.rows, [*corner, column], before, after)
+            k.local[after.name] = after
+            strides = [0] * (len(shape) - 2) + [1, LANES * LANES]
+            strides[t.rows] = LANES
+            table[a] = Array(after.name, a.dtype, shape, tuple(strides), 0 - row * LANES - column)
+        (source,) = (s.rebind(table) for s in sources)
+        with k.loop(0, LANES, name="turned") as j:
+            corner[t.rows] = k.let(row + j)
+            places = [At((*corner, column, channel), len(shape) - 2) for channel in range(as_int(shape[-1]) or 0)]
+            for at, value in zip(places, [k.let(source.at(k, at)) for at in places]):
+                store_at(k, out, at, value)
+    lo.launch(k)
+
+
+def _turn(k: KernelBuilder, a: Array, rows: int, corner: Sequence[Index], before: Buffer, after: Buffer) -> None:
+    """Writes after[channel, row, column] = a[..., row, ..., column, channel] of LANES rows and columns from `corner` on."""
+    src, channels = k.read(a), as_int(a.shape[-1]) or 0
+    with k.loop(0, LANES, name="beside") as j:
+        start = k.let(as_expr(a.index([*corner[:-1], corner[-1] + j, 0])))
+        pixels = [k.load(src, ramp() * a.strides[rows] + (start + c), LANES) for c in range(channels)]
+        for c, v in enumerate(pixels):
+            k.store(before, (j + c * LANES) * LANES, v)
+    for c in range(channels):
+        transpose_square(
+            k, a.dtype, lambda i, c=c: k.load(before, (i + c * LANES) * LANES, LANES),
+            lambda i, v, c=c: k.store(after, (i + c * LANES) * LANES, v),
+        )  # fmt: skip

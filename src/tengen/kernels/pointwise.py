@@ -18,7 +18,7 @@ from functools import partial
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine, registers_of
-from tengen.kernels.pixels import channel_axes, pixelwise
+from tengen.kernels.pixels import channel_axes, pixelwise, turned, turned_pixels
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import (
     At,
@@ -117,6 +117,8 @@ def pointwise(
     shape = outs[0].shape
     if channels:
         return pixelwise(lo, sources, outs, channels, name, grain(lo, name, shape, outs, elements))
+    if (turn := turned(sources, outs)) is not None:
+        return turned_pixels(lo, turn, sources, outs[0], name)
     k = lo.kernel(name)
     if not shape:
         at = At(())

@@ -6,7 +6,7 @@ In: padded sequences (T, N, ...) and their lengths. Out: a `PackedSequence`, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,19 @@ class PackedSequence(NamedTuple):
     def with_data(self, data: Tensor) -> PackedSequence:
         """Other elements of the same sequences."""
         return self._replace(data=data)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences with their elements as `Tensor.to` makes them: another dtype, say."""
+        return self.with_data(self.data.to(*args, **kwargs))
+
+    def cpu(self) -> PackedSequence:
+        """The same sequences."""
+        return self
+
+    @property
+    def is_cuda(self) -> bool:
+        """False: the processor is the only device."""
+        return False
 
 
 def places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Attention: softmax(q k^T) v as one op that keeps no matrix of scores (`kernels/attention/`), and its gradient."""
+"""Attention: softmax(q k^T) v as one op that keeps no matrix of scores (`kernels/attention/`), its gradient, and that of int8."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen import kernels
-from tengen.base.dtype import bool_, promote
+from tengen.base.dtype import bool_, float32, int8, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels import numerics
@@ -32,6 +32,8 @@ from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
+
+MOST_KEYS = ((1 << 31) - 1) // (255 * 128)  # of which sums of products of uint8 and int8 fit int32
 
 
 
@@ -98,10 +100,10 @@ def _(arrays, out, **_):
     q, n = arrays[0], len(out.shape)
     if n != q.ndim or out.shape[:-1] != q.shape[:-1]:  # the log-sum-exp has an axis less
         return list(range(n))
-    return _rows_first(q, n)
+    return rows_first(q, n)
 
 
-def _rows_first(a, n: int) -> list[int]:
+def rows_first(a, n: int) -> list[int]:
     """The axes of `a` as they lie, but for the last one, which becomes dense."""
     return [*(i for i in memory_order(a) if i != n - 1), n - 1]
 
@@ -180,7 +182,7 @@ attention_grad.known(lambda arrays, **_: {arrays[2].shape[-1], arrays[4].shape[-
 @attention_grad.layout
 def _(arrays, out, **_):
     same = next((a for a in arrays[2:5] if a.shape == out.shape), None)
-    return list(range(len(out.shape))) if same is None else _rows_first(same, len(out.shape))
+    return list(range(len(out.shape))) if same is None else rows_first(same, len(out.shape))
 
 
 @attention_grad.lower
@@ -275,6 +277,75 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
 attention_weights.canon(_scaled)
 
 
+@primitive(functional="nn", whole_batch=True, own=(0, 1, 2, 3, 4))
+def attention_int(query: Tensor, key: Tensor, value: Tensor, multiplier: Tensor, value_scale: Tensor) -> Tensor:
+    """Attention of numbers that int8 stands for, as float32: softmax(multiplier q k^T) v value_scale, with weights of 8 bits.
+
+    Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E) -> (*G, T, E); leading axes are broadcast; multiplier and value_scale ();
+              D + E at most 1024, S at most 65,793
+    Dtypes:   int8 (zero point 0), floats for multiplier and value_scale, which become float32 -> float32
+    Args:
+        multiplier: of a product of integers, to give the score: (scale of the queries) (scale of the keys) (scale of the softmax); above 0
+            and finite, which is not checked here. value_scale: scale of the values.
+    Returns:  0 where there are no keys
+    Numerics: c = the sum of q k over d, in int32; p = rint(255 exp(float32(c - max of c over the keys) multiplier)), halves to even, an
+        integer of 0..255; the result is float32(sum of p v) (value_scale / float32(sum of p)). Sums are exact in int32 and have no order;
+        each operation of float32 is rounded once. Without the rounding of p, which is at most 1/510 of the largest weight, it is the
+        attention of what the integers stand for
+
+    >>> from tengen import Tensor, functional as F
+    >>> x = Tensor([[100, 0], [0, 100]], "int8")
+    >>> F.attention_int(x, x, x, Tensor(1e-3), Tensor(0.01)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+
+@attention_int.infer
+def _(q, k, v, multiplier, value_scale):
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
+    (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
+    for a, b, what in ((d, d2, "features of query and key"), (s, s2, "positions of key and value")):
+        if not same_extent(a, b):
+            raise ShapeError(f"{what} differ: {a} and {b}")
+    if any(x.dtype is not int8 for x in (q, k, v)) or not all(x.dtype.is_float for x in (multiplier, value_scale)):
+        given = ", ".join(str(x) for x in (q, k, v, multiplier, value_scale))
+        raise DTypeError(f"takes int8 three times, and a multiplier and a scale of floats; got {given}; help: quantize_linear makes int8")
+    if multiplier.shape or value_scale.shape:
+        raise ShapeError(f"the multiplier and the values' scale are one number each, got {multiplier} and {value_scale}")
+    most = numerics.ATTENTION_MOST_FEATURES
+    if isinstance(d, int) and isinstance(e, int) and d + e > most:
+        raise ShapeError(f"{d} and {e} features are more than {most}")
+    if (n := as_int(s)) is not None and n > MOST_KEYS:
+        raise ShapeError(f"sums over {n} keys may not fit int32, which holds {MOST_KEYS}")
+    return TensorType((*broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), t, e), float32)
+
+
+@attention_int.layout
+def _(arrays, out, **_):
+    q, n = arrays[0], len(out.shape)
+    return rows_first(q, n) if q.ndim == n and q.shape[:-1] == out.shape[:-1] else list(range(n))
+
+
+@attention_int.parts
+def _(types):
+    lead = broadcast_shapes(*(t.shape[:-2] for t in types[:3]))
+    axes: list[list[int | None]] = [[*same_axes(t.shape[:-2], lead), None, None] for t in types[:3]]
+    axes[0][-2] = len(lead)
+    return [*axes, [], []]
+
+
+attention_int.known(lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]})
+attention_int.no_vjp("integers are not differentiable; straight_through gives them the gradient of attention")
+
+
+@attention_int.lower
+def _(lo, ins, outs):
+    (out,) = outs
+    q, k, v = (a.expand((*out.shape[:-2], *a.shape[-2:])) for a in ins[:3])
+    kernels.attention.integers.attention_int(lo, q, k, v, ins[3], ins[4], out)
+
+
 def _np_seen(t: int, s: int, causal: str):
     offset = {"none": s, "upper_left": 0, "lower_right": s - t}[causal]
     return np.arange(s) <= np.arange(t)[:, None] + offset
@@ -347,3 +418,28 @@ _GRAD_CASES = [
 attention_grad.cases(*_GRAD_CASES)
 attention_grad_of_scores.cases(*_GRAD_CASES)
 attention_mask_grad.cases(_GRAD_CASES[0])
+
+
+def _np_attention_int(q, k, v, multiplier, value_scale):
+    """In float64, but for the rounded weights, whose arguments are those of float32."""
+    c = q.astype(np.int64) @ np.swapaxes(k, -1, -2).astype(np.int64)
+    x = (c - c.max(-1, keepdims=True, initial=-(2**40))).astype(np.float32) * np.float32(multiplier)
+    p = np.rint(255 * np.exp(x.astype(np.float64))).astype(np.int64)
+    return p @ v.astype(np.int64) * (np.float64(value_scale) / np.maximum(p.sum(-1, keepdims=True), 1))
+
+
+def _codes(q, k, v, multiplier=1e-4):
+    of = lambda r, shape: r.integers(-128, 128, shape).astype("int8")
+    return lambda r: (of(r, q), of(r, k), of(r, v), np.float32(multiplier), np.float32(0.02))
+
+
+attention_int.reference(_np_attention_int)
+attention_int.cases(
+    Case(_codes((2, 3, 5), (2, 7, 5), (2, 7, 3))),
+    Case(_codes((20, 64), (70, 64), (70, 17))),
+    Case(_codes((2, 1, 2, 3), (5, 9, 3), (1, 1, 9, 2), 1e-2)),
+    Case(_codes((0, 3), (4, 3), (4, 2))),
+    Case(_codes((2, 3), (0, 3), (0, 2))),
+    Case(_codes((3, 5), (4, 5), (4, 0))),
+    Case(_codes((2, 3, 0), (2, 4, 0), (2, 4, 3))),
+)

@@ -7,13 +7,14 @@ integers, computed in float64 and rounded once.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tengen.base.dtype import DType, float32, float64, int64
+from tengen.base.dtype import DType, float32, float64, int16, int64
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ir.types import Dim
 from tengen.kernels.pixels import MOST_CHANNELS
@@ -25,7 +26,7 @@ from tengen.ops.division import floor_div
 from tengen.ops.elementwise import abs as abs_
 from tengen.ops.elementwise import add, astype, div, fma, maximum, minimum, mul, sub, where
 from tengen.ops.joining import stack
-from tengen.ops.logic import equal, less
+from tengen.ops.logic import bitwise_and, equal, less, right_shift
 from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, iota, taps_between, weights_for
@@ -61,7 +62,7 @@ def resample(
     """
     x, (h, w) = as_pixels_read(inp), size
     if (blocks := _in_blocks(x, (h, w), filter, format, antialias)) is not None:
-        return as_pixels(blocks, inp.dtype)
+        return blocks
     if format == "NHWC":
         n, rows, columns, c = x.shape
         down = _along(reshape(x, (n, rows, columns * c)), h, filter, antialias)  # rows as long as they lie in memory
@@ -72,7 +73,7 @@ def resample(
 
 
 def _in_blocks(x: Tensor, size: Sequence[Dim], filter: str, format: str, antialias: bool) -> Tensor | None:
-    """The sums of `resample` for integers, where each pixel is one of few pixels of a block of its own, of whole steps: they are read as so
+    """`resample` of integers, where each pixel is one of few pixels of a block of its own, of whole steps: they are read as so
     many views of the image. None elsewhere, and where channels that lie beside each other are neither few nor many. (Floats have
     gradients, whose zeros would have other signs.)"""
     if x.dtype.is_float:
@@ -88,12 +89,24 @@ def _in_blocks(x: Tensor, size: Sequence[Dim], filter: str, format: str, antiali
     shape: list[Dim] = [*x.shape[:first], size[0], steps[0] or 1, size[1], steps[1] or 1, *x.shape[first + 2 :]]
     blocks, result = reshape(x, shape), (*x.shape[:first], *size, *x.shape[first + 2 :])
 
-    def pixels(row: int, column: int) -> Tensor:
+    def pixels(row: int, column: int, d: DType) -> Tensor:
         starts, sizes = [0] * 6, list(shape)
         starts[first + 1], starts[first + 3], sizes[first + 1], sizes[first + 3] = row, column, 1, 1
-        return astype(reshape(strided_slice(blocks, starts, sizes, (1,) * 6), result), float32)
+        return astype(reshape(strided_slice(blocks, starts, sizes, (1,) * 6), result), d)
 
-    return _weighted([(_weighted([(pixels(i, j), u) for i, u in rows]), v) for j, v in columns])
+    taps = len(rows) * len(columns)
+    if x.dtype.bits == 8 and taps & taps - 1 == 0:  # float32 holds such a mean exactly, and so do 16 bits its sum
+        return astype(_mean([pixels(i, j, int16) for j, _ in columns for i, _ in rows]), x.dtype)
+    return as_pixels(_weighted([(_weighted([(pixels(i, j, float32), u) for i, u in rows]), v) for j, v in columns]), x.dtype)
+
+
+def _mean(terms: Sequence[Tensor]) -> Tensor:
+    """The mean of 2^m integers as an integer, halves to even."""
+    total, m = functools.reduce(add, terms), len(terms).bit_length() - 1
+    if m == 0:
+        return total
+    odd = bitwise_and(right_shift(total, m), 1)
+    return right_shift(add(add(total, odd), (1 << m - 1) - 1), m)
 
 
 def _weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:

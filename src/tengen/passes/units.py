@@ -243,6 +243,7 @@ _CONTRACTIONS: dict[str, Callable[[Node, Callable[[Value], int]], int]] = {
     "conv_transposed": lambda n, size: 2 * size(n.inputs[0]) * _terms(n.inputs[1]),
     "conv_weight_grad": lambda n, size: 2 * min(size(v) // max(as_int(v.type.shape[1]) or 1, 1) for v in n.inputs[:2]) * size(n.outputs[0]),
     "attention": lambda n, size: 4 * size(n.inputs[0]) * (as_int(n.inputs[1].type.shape[-2]) or 0),
+    "attention_int": lambda n, size: 4 * size(n.inputs[0]) * (as_int(n.inputs[1].type.shape[-2]) or 0),
     "attention_grad": lambda n, size: 10 * size(n.outputs[0]) * (as_int(n.outputs[1].type.shape[-2]) or 0),
 }
 

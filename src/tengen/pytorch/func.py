@@ -114,6 +114,16 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
     return (*made, kept[0]) if has_aux else made
 
 
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """(func(*primals), the linear function of tangents that func is near the primals). That function evaluates func's derivative in each call.
+
+    >>> y, along = linearize(lambda x: x**2, Tensor([3.0]))
+    >>> y.tolist(), along(Tensor([1.0])).tolist()
+    ([9.0], [6.0])
+    """
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+
+
 def jacrev(func: Callable, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable:
     """The Jacobian as a function, of the shape of the output and then of the input.
 
@@ -167,17 +177,14 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: Any = 
     def run(*args: Any, **kwargs: Any) -> Any:
         axes = _spread(args, in_dims if isinstance(in_dims, (tuple, list)) else (in_dims,) * len(args))
         shape: list[Any] = []
+        out_axes: list[Any] = []  # of each tensor of the result, known once the function has run
 
         def flat(*xs: Tensor) -> Any:
             out = func(*_rebuilt(args, iter(xs)), **kwargs)
-            shape[:] = [out]
+            shape[:], out_axes[:] = [out], _spread((out,) if isinstance(out, Tensor) and type(out_dims) in (tuple, list) else out, out_dims)
             return tuple(_tensors(out))
 
-        given = _tensors(args)
-        if isinstance(out_dims, int) or out_dims is None:
-            outs = autodiff.vmap(flat, tuple(axes), out_dims, randomness)(*given)
-        else:
-            outs = autodiff.vmap(flat, tuple(axes), tuple(out_dims), randomness)(*given)
+        outs = autodiff.vmap(flat, tuple(axes), out_axes, randomness)(*_tensors(args))
         return _rebuilt(shape[0], iter(outs))
 
     return run
@@ -235,6 +242,6 @@ def stack_module_state(models: Sequence[M.Module]) -> tuple[dict[str, Tensor], d
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp", "vmap",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)

@@ -10,8 +10,8 @@ from tengen.base.arguments import flags_of_functions
 from tengen.base.config import config
 from tengen.deploy.checkpoint import load as _load
 from tengen.deploy.checkpoint import save as _save
-from tengen.jit.trace import trace as _trace
 from tengen.pytorch.func import vmap
+from tengen.pytorch.functions.compiled import CompiledFunction
 from tengen.pytorch.functions.creation import from_numpy
 from tengen.pytorch.nn.module import Module
 from tengen.runtime import native
@@ -46,7 +46,7 @@ class CompiledModule(Module):
     def __init__(self, module: Any):
         super().__init__()
         self._orig_mod = module
-        vars(self)["_program"] = _trace(module)
+        vars(self)["_program"] = CompiledFunction(module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if tracing.recorder is not None:  # inside of another program
@@ -70,7 +70,7 @@ def compile(model: Any = None, **how: Any) -> Any:
         return lambda f: compile(f, **how)
     if isinstance(model, Module):
         return CompiledModule(model)
-    return _trace(model)
+    return CompiledFunction(model)
 
 
 def get_num_threads() -> int:

@@ -7,7 +7,7 @@ docs/numerics.md has the steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,45 +27,89 @@ INT8, UINT8 = (-128, 127, "int8"), (0, 255, "uint8")
 
 
 @dataclass
-class Layer:
-    """A node that multiplies by a constant weight.
+class Measured:
+    """A node that can be computed by integers.
 
     Attributes:
-        name: of its weight. op: "conv" or "matmul". where: the user's line. index: of the node in the graph.
-        why_float: why it stays in float32; "" where it does not. histogram: of its input. most: the largest magnitudes of its input's
-        channels. balance: what its input is divided by and its weight multiplied by, for each input channel; None: nothing.
-        bias: what is added to each output channel; None: nothing. last: index of the node whose result is the layer's.
-        low, high: the range that its integers cover. scale, zero, dtype: of its input; zero is None where it is 0.
-        rounded: the weight's integers, where they were learnt; None: the nearest. correction: what is added to each output
-        channel, because rounded weights have another mean; None: nothing. sqnr (dB), cosine, saturation: of its result by integers
-        against float32, and the share of inputs outside of the range. float_ms, int8_ms: its time in float32 and in int8, where
-        somebody measured it.
+        name: for people. op: "conv", "matmul" or "attention". where: the user's line. index: of the node in the graph. last: index of the
+        node whose first result is the layer's.
+        why_float: why it stays in float32; "" where it does not. low, high: the range that its inputs' integers cover. sqnr (dB), cosine,
+        saturation: of its result by integers against float32, and the share of inputs outside of the range. float_ms, int8_ms: its time
+        in float32 and in int8, where somebody measured it.
     """
 
     name: str
     op: str
     where: str
     index: int
+    last: int = field(default=-1, kw_only=True)
+    why_float: str = field(default="", kw_only=True)
+    low: float = field(default=0.0, kw_only=True)
+    high: float = field(default=0.0, kw_only=True)
+    sqnr: float = field(default=float("nan"), kw_only=True)
+    cosine: float = field(default=float("nan"), kw_only=True)
+    saturation: float = field(default=float("nan"), kw_only=True)
+    float_ms: float = field(default=float("nan"), kw_only=True)
+    int8_ms: float = field(default=float("nan"), kw_only=True)
+
+    def inputs(self, n: Node) -> list[Value]:
+        """What it reads, of its node in a copy of the graph."""
+        raise NotImplementedError
+
+    def in_float(self, *inputs: Tensor) -> Tensor:
+        """The result in float32."""
+        raise NotImplementedError
+
+    def by_integers(self) -> Callable[..., Tensor]:
+        """A function of the inputs that gives the result by integers."""
+        raise NotImplementedError
+
+    def watch(self, *inputs: np.ndarray) -> None:
+        """Counts inputs of calibration."""
+        raise NotImplementedError
+
+    def calibrate(self, calibrator: str, asymmetric: bool) -> None:
+        """Chooses the ranges of its inputs."""
+        raise NotImplementedError
+
+    def compare(self, correct: bool, *inputs: np.ndarray) -> None:
+        """Notes how far the result by integers is from float32's; `correct`: first takes the mean difference of each output channel off, where
+        the layer can."""
+        raise NotImplementedError
+
+    def equalized(self) -> Measured:
+        """The same with input channels of about equal ranges; itself where there is nothing to be done."""
+        return self
+
+
+@dataclass
+class Layer(Measured):
+    """A node that multiplies by a constant weight, of which it has the name.
+
+    Attributes:
+        weight, attrs: of the node. histogram: of its input. most: the largest magnitudes of its input's channels. balance: what its input
+        is divided by and its weight multiplied by, for each input channel; None: nothing. bias: what is added to each output channel;
+        None: nothing. scale, zero, dtype: of its input; zero is None where it is 0. rounded: the weight's integers, where they were learnt;
+        None: the nearest. correction: what is added to each output channel, because rounded weights have another mean; None: nothing.
+    """
+
     weight: np.ndarray
     attrs: dict[str, Any]
     bias: np.ndarray | None = None
-    last: int = -1
-    why_float: str = ""
     histogram: Histogram = field(default_factory=Histogram)
     most: np.ndarray | None = None
     balance: np.ndarray | None = None
-    low: float = 0.0
-    high: float = 0.0
     scale: float = 0.0
     zero: int | None = None
     dtype: tuple[int, int, str] = INT8
     rounded: np.ndarray | None = None
     correction: np.ndarray | None = None
-    sqnr: float = float("nan")
-    cosine: float = float("nan")
-    saturation: float = float("nan")
-    float_ms: float = float("nan")
-    int8_ms: float = float("nan")
+
+    def inputs(self, n: Node) -> list[Value]:
+        """See `Measured.inputs`."""
+        x = n.inputs[0]
+        assert x is not None
+        return [x]
 
     @property
     def channel_axes(self) -> tuple[int, ...]:
@@ -77,8 +121,9 @@ class Layer:
         """The shape in which one number for each output channel broadcasts with the result."""
         return (-1,) if self.op == "matmul" else (1, -1, *[1] * len(self.attrs["stride"]))
 
-    def in_float(self, x: Tensor) -> Tensor:
+    def in_float(self, *inputs: Tensor) -> Tensor:
         """The result in float32."""
+        (x,) = inputs
         y = self.product(x, Tensor(self.weight))
         return y if self.bias is None else y + Tensor(self.bias.reshape(self.of_channels))
 
@@ -116,8 +161,9 @@ class Layer:
         parts = [a.reshape(self.of_channels).astype(np.float64) for a in (self.bias, self.correction) if a is not None]
         return sum(parts).astype(np.float32) if parts else None
 
-    def watch(self, x: np.ndarray) -> None:
+    def watch(self, *inputs: np.ndarray) -> None:
         """Counts an input of calibration."""
+        (x,) = inputs
         self.histogram.add(self.balanced(x))
         channel = x.ndim - 1 if self.op == "matmul" else 1
         most = np.abs(x).max(axis=tuple(i for i in range(x.ndim) if i != channel), initial=0.0)
@@ -161,7 +207,7 @@ class Layer:
         self.scale, self.zero = float(scale), zero if zero else None
         self.low, self.high = ((q - zero) * self.scale for q in self.dtype[:2])
 
-    def by_integers(self) -> Callable[[Tensor], Tensor]:
+    def by_integers(self) -> Callable[..., Tensor]:
         """A function of the input that gives the result by integers."""
         w, w_scale = self.codes()
         scales = np.float32(self.scale) if self.balance is None else np.float32(self.scale) * self.balance
@@ -183,9 +229,9 @@ class Layer:
 
         return computed
 
-    def compare(self, x: np.ndarray, correct: bool) -> None:
-        """Notes how far the result by integers is from float32's, for an input, without the bias, which is no part of the error;
-        `correct`: first takes the mean difference of each output channel off."""
+    def compare(self, correct: bool, *inputs: np.ndarray) -> None:
+        """See `Measured.compare`. The bias is no part of the error, and is left out."""
+        (x,) = inputs
         balanced, alone = self.balanced(x), replace(self, bias=None, correction=None)
         want = alone.in_float(Tensor(balanced)).numpy().astype(np.float64)
         if not np.isfinite(want).all():
@@ -196,13 +242,13 @@ class Layer:
             channel = want.ndim - 1 if self.op == "matmul" else 1
             mean = (want - got).mean(axis=tuple(i for i in range(want.ndim) if i != channel), keepdims=True)
             self.correction, got = mean.astype(np.float32), got + mean
-        self.sqnr, self.cosine = _likeness(got, want)
+        self.sqnr, self.cosine = likeness(got, want)
         half = self.scale / 2
         outside = (balanced < self.low - half) | (balanced > self.high + half)
         self.saturation = float(outside.mean()) if x.size else 0.0
 
 
-def _likeness(got: np.ndarray, want: np.ndarray) -> tuple[float, float]:
+def likeness(got: np.ndarray, want: np.ndarray) -> tuple[float, float]:
     """(SQNR in dB, cosine) of a result against float32's. Without noise they are inf and 1, where float32 has nothing but zeros
     and the result has not, -inf and 0."""
     noise, signal, size = (float((v**2).sum()) for v in (got - want, want, got))
@@ -252,17 +298,17 @@ def _why_float(n: Node, layer: Layer) -> str:
     return ""
 
 
-def replaced(graph: Graph, layers: list[Layer], chosen: Callable[[Layer], bool]) -> Graph:
+def replaced(graph: Graph, layers: Sequence[Measured], chosen: Callable[[Measured], bool]) -> Graph:
     """A copy of the graph in which the chosen layers are computed by integers."""
     g = graph.copy()
     nodes = [(layer, g.nodes[layer.index], g.nodes[layer.last]) for layer in layers if not layer.why_float and chosen(layer)]
     with g.edits():
         for layer, n, last in nodes:
-            g.replace(last, g.apply(layer.by_integers(), _input(n), before=n))
+            g.replace(last.outputs[0], g.apply(layer.by_integers(), *layer.inputs(n), before=n))
     return g
 
 
-def switched(graph: Graph, layers: list[Layer]) -> Graph:
+def switched(graph: Graph, layers: Sequence[Measured]) -> Graph:
     """A copy of the graph that computes each layer both ways. Behind its inputs is a bool[] for each layer that can be by
     integers: whether it is in this run. So one program measures every choice."""
     g = graph.copy()
@@ -270,17 +316,6 @@ def switched(graph: Graph, layers: list[Layer]) -> Graph:
     with g.edits():
         for i, (layer, n, last) in enumerate(nodes):
             on = g.add_input(f"layer {i} is by integers", TensorType((), "bool"))
-            both = lambda on, x, layer=layer: F.where(on, layer.by_integers()(x), layer.in_float(x))
-            g.replace(last, g.apply(both, on, _input(n), before=n))
+            both = lambda on, *xs, layer=layer: F.where(on, layer.by_integers()(*xs), layer.in_float(*xs))
+            g.replace(last.outputs[0], g.apply(both, on, *layer.inputs(n), before=n))
     return g
-
-
-def input_of(graph: Graph, layer: Layer) -> Value:
-    """What a layer reads in its graph."""
-    return _input(graph.nodes[layer.index])
-
-
-def _input(n: Node) -> Value:
-    x = n.inputs[0]
-    assert x is not None
-    return x

@@ -7,17 +7,18 @@ a drop of accuracy is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import TengenError
 from tengen.deploy.graphs import Graph
+from tengen.quantization.attentions import find_attentions
 from tengen.quantization.calibrators import CALIBRATORS
 from tengen.quantization.dtypes import QuantizationError
 from tengen.quantization.folding import fold_affine
-from tengen.quantization.layers import Layer, find_layers, input_of, replaced, switched
+from tengen.quantization.layers import Layer, Measured, find_layers, replaced, switched
 from tengen.quantization.modes import evaluating
 from tengen.quantization.requantising import requantise
 from tengen.quantization.rounding import learn_rounding
@@ -31,11 +32,11 @@ class Quantized:
     """A quantised program: call it like the network that it was made of.
 
     Attributes:
-        graph: the program, a `tengen.Graph`. layers: what was found, `Layer` each, with scales and errors.
+        graph: the program, a `tengen.Graph`. layers: what was found, `Layer` or `Attention` each, with scales and errors.
         float_score, score: the metric of the network in float32 and of this program, in percent.
     """
 
-    def __init__(self, graph: Graph, layers: list[Layer], float_score: float, score: float):
+    def __init__(self, graph: Graph, layers: list[Measured], float_score: float, score: float):
         self.graph, self.layers, self.float_score, self.score = graph, layers, float_score, score
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -46,7 +47,7 @@ class Quantized:
         return self.graph.save(file)
 
     @property
-    def in_float(self) -> list[Layer]:
+    def in_float(self) -> list[Measured]:
         """The layers that stayed in float32."""
         return [layer for layer in self.layers if layer.why_float]
 
@@ -102,7 +103,7 @@ class Road:
         self._open(len({tuple(x.shape for x in b) for b in self.batches}) > 1)
         self.outputs = [self._run(self.graph, b) for b in self.batches]  # of the network as it was given
         self.graph = fold_affine(self.graph)
-        self.layers = find_layers(self.graph)
+        self.layers: list[Measured] = sorted([*find_layers(self.graph), *find_attentions(self.graph)], key=lambda layer: layer.index)
         self._calibrate(calibrator, asymmetric, bias_correction, adaround, equalize)
         self.metric = metric or _accuracy(self.outputs, labels)
         self.float_score = self.score_of(self.outputs)
@@ -132,33 +133,36 @@ class Road:
         for layer in {id(layer): layer for form in forms for layer in form}.values():
             layer.calibrate(calibrator, asymmetric)
         for inputs in self.inputs(able):
-            for i, x in enumerate(inputs):
+            for i, xs in enumerate(inputs):
                 for layer in {id(form[i]): form[i] for form in forms}.values():
-                    if adaround:
-                        learn_rounding(layer, layer.balanced(x), adaround)
-                    layer.compare(x, correct)
+                    if adaround and isinstance(layer, Layer):
+                        learn_rounding(layer, layer.balanced(xs[0]), adaround)
+                    layer.compare(correct, *xs)
             break  # one batch says enough
         better = {id(able[i]): max((form[i] for form in forms), key=lambda layer: layer.sqnr) for i in range(len(able))}
         self.layers = [better.get(id(layer), layer) for layer in self.layers]
 
-    def _watch(self, layers: Sequence[Layer], form: Sequence[Layer]) -> None:
+    def _watch(self, layers: Sequence[Measured], form: Sequence[Measured]) -> None:
         """Calibrates layers, or another form of each, on what they read."""
         some = [i for i, layer in enumerate(form) if layer is not layers[i] or form is layers]
         for inputs in self.inputs(layers):
             for i in some:
-                form[i].watch(inputs[i])
+                form[i].watch(*inputs[i])
 
-    def inputs(self, layers: Sequence[Layer]):
-        """For each batch, what the layers read."""
+    def inputs(self, layers: Sequence[Measured]) -> Iterator[list[tuple[np.ndarray, ...]]]:
+        """For each batch, what each of the layers reads."""
         g = self.graph.copy()
-        for i, layer in enumerate(layers):
-            g.add_output(f"input of layer {i}", input_of(g, layer))
+        read = [layer.inputs(g.nodes[layer.index]) for layer in layers]
+        for i, values in enumerate(read):
+            for j, v in enumerate(values):
+                g.add_output(f"input {j} of layer {i}", v)
         for batch in self.batches:
             made = g(*(Tensor(x) for x in batch))
             made = made if isinstance(made, (tuple, list)) else (made,)
-            yield [t.numpy() for t in made[len(made) - len(layers) :]]
+            arrays = iter([t.numpy() for t in made[len(made) - sum(map(len, read)) :]])
+            yield [tuple(next(arrays) for _ in values) for values in read]
 
-    def program(self, chosen: Callable[[Layer], bool]) -> Graph:
+    def program(self, chosen: Callable[[Measured], bool]) -> Graph:
         """The graph with the chosen layers by integers."""
         return replaced(self.graph, self.layers, chosen)
 
@@ -266,7 +270,8 @@ def ptq(
     """A trained network as a program that multiplies integers of 8 bits.
 
     Batch norms, and other factors and shifts of channels, are folded into the layers before them. Weights have a scale for each output
-    channel, inputs of layers one scale, which a calibrator chooses from what they were on the data. Sums become the next layer's
+    channel, inputs of layers one scale, which a calibrator chooses from what they were on the data. Attention without a mask is a layer, too:
+    its queries, keys and values become integers (`attention_int`). Sums become the next layer's
     integers by one multiplication where only layers by integers and additions read them; the rest is computed in float32, in the
     kernels of the layers.
 

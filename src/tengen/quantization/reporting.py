@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tengen.jit import trace
-from tengen.quantization.layers import Layer
+from tengen.quantization.layers import Measured
 from tengen.quantization.post_training import Road
 from tengen.quantization.requantising import requantise
 from tengen.tensor import Tensor
@@ -22,10 +22,10 @@ HEAD = ("layer", "op", "range", "saturated", "SQNR", "cosine", "float32", "int8"
 class Report:
     """The layers of a network with their errors and times; `print` shows the table, notebooks the picture.
 
-    Attributes: layers: `Layer` each. float_score, score: the metric in float32, and with all layers by integers.
+    Attributes: layers: `Layer` or `Attention` each. float_score, score: the metric in float32, and with all layers by integers.
     """
 
-    def __init__(self, layers: list[Layer], float_score: float, score: float):
+    def __init__(self, layers: list[Measured], float_score: float, score: float):
         self.layers, self.float_score, self.score = layers, float_score, score
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -87,19 +87,19 @@ def report(model: Any, data: Any, timed: bool = False, **more: Any) -> Report:
     if timed:
         able = [layer for layer in road.layers if not layer.why_float]
         for inputs in road.inputs(able):
-            for layer, x in zip(able, inputs):
-                layer.float_ms, layer.int8_ms = (_least(f, Tensor(x)) for f in (layer.in_float, layer.by_integers()))
+            for layer, xs in zip(able, inputs):
+                layer.float_ms, layer.int8_ms = (_least(f, *map(Tensor, xs)) for f in (layer.in_float, layer.by_integers()))
             break
     return Report(road.layers, road.float_score, score)
 
 
-def _least(f: Callable[[Tensor], Tensor], x: Tensor) -> float:
+def _least(f: Callable[..., Tensor], *xs: Tensor) -> float:
     """The least time of some runs, in milliseconds."""
     traced = trace(f)
-    traced(x)
+    traced(*xs)
     taken = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        traced(x)
+        traced(*xs)
         taken.append(time.perf_counter() - start)
     return 1000 * min(taken)

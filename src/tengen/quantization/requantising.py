@@ -45,6 +45,7 @@ def requantise(graph: Graph) -> Graph:
     assert isinstance(g, Graph)
     with g.edits():
         _share(g)
+        _before_slices(g)
         for q in [n for n in g.nodes if n.op == "quantize_linear"]:
             _requantised(g, q)
     return g
@@ -70,13 +71,58 @@ def _share(g: Graph) -> None:
         known = Known(g)
 
 
-def _settings(known: Known, q: Node) -> tuple[np.float32, int] | None:
-    """The scale and the zero point of the integers that a node makes, where they are known, and one for all elements."""
+def _before_slices(g: Graph) -> None:
+    """Sums whose numbers are cut into slices of channels, of which each becomes integers by a scale of its own, as queries, keys and values
+    of one product do, become integers by a scale for each channel first, and these are cut."""
+    for v in [n.outputs[0] for n in g.nodes if n.op in ("add", "dequantize_linear")]:
+        known = Known(g)
+        made = sums_of(known, v)
+        if made is None or made.product.op != "matmul_int" or v in known.kept or len(known.users[v]) < 2:
+            continue
+        slices = sorted(known.users[v], key=lambda n: n.attrs["starts"][-1] if n.op == "strided_slice" else -1)
+        ends = [_end_of_slice(known, n, v) for n in slices]
+        found = [e for e in ends if e is not None]
+        spans = [(n.attrs["starts"][-1], n.attrs["sizes"][-1]) for n in slices] if len(found) == len(ends) else []
+        if not spans or len({(*q.attrs.items(),) for q, _ in found}) > 1 or any(i + n > j for (i, n), (j, _) in zip(spans, spans[1:])):
+            continue
+        scale = np.ones(v.type.shape[-1], np.float32)
+        for (first, count), (q, _) in zip(spans, found):
+            scale[first : first + count] = known.data[q.inputs[1]].reshape(())
+        attrs, scales = found[0][0].attrs, Tensor(scale)
+        codes = g.apply(lambda x, a=attrs, s=scales: F.quantize_linear(x, s, None, a["low"], a["high"], a["dtype"]), v)
+        for n, (q, between) in zip(slices, found):
+            x = codes
+            for step in (n, *between):
+                x = g.insert(step.op, [x], where=step.where, **step.attrs).outputs[0]
+            g.replace(q, x)
+
+
+def _end_of_slice(known: Known, n: Node, v: Value) -> tuple[Node, list[Node]] | None:
+    """The node that makes integers without a zero point of a slice of some channels of v, and the views between, where nothing else reads
+    them."""
+    whole = ([0] * (v.type.ndim - 1), list(v.type.shape[:-1]), [1] * v.type.ndim)
+    if n.op != "strided_slice" or (list(n.attrs["starts"][:-1]), list(n.attrs["sizes"][:-1]), list(n.attrs["steps"])) != whole:
+        return None
+    between: list[Node] = []
+    step = known.only_reader(n.outputs[0])
+    while step is not None and does_the_same(step):
+        between.append(step)
+        step = known.only_reader(step.outputs[0])
+    if step is None or step.op != "quantize_linear" or step.inputs[2] is not None or (settings := _settings(known, step)) is None:
+        return None
+    return (step, between) if settings[0].ndim == 0 else None
+
+
+def _settings(known: Known, q: Node) -> tuple[np.ndarray, int] | None:
+    """The scale and the zero point of the integers that a node makes, where they are known: one for all elements, or without a zero point a
+    scale for each element of the last axis."""
     scale = known.data.get(q.inputs[1]) if q.inputs[1] is not None else None
     zero = np.zeros((), np.int32) if q.inputs[2] is None else known.data.get(q.inputs[2])
-    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or scale.dtype != np.float32:
+    if scale is None or zero is None or zero.size != 1 or scale.dtype != np.float32:
         return None
-    return scale.reshape(())[()], int(zero.reshape(()))
+    if scale.size != 1 and (scale.ndim != 1 or q.inputs[2] is not None):
+        return None
+    return scale.reshape(()) if scale.size == 1 else scale, int(zero.reshape(()))
 
 
 def _requantised(g: Graph, q: Node) -> None:
@@ -89,14 +135,16 @@ def _requantised(g: Graph, q: Node) -> None:
     v = q.inputs[0]
     while v is not None and v.node is not None and known.only_reader(v) is not None:
         n = v.node
-        if n.op == "relu" or n.op == "relu6" and np.rint(np.float32(6) / scale) + zero >= attrs["high"]:
+        if n.op == "relu" or n.op == "relu6" and (np.rint(np.float32(6) / scale) + zero >= attrs["high"]).all():
             relu = True
-        elif does_the_same(n):
+        elif does_the_same(n) and scale.ndim == 0:
             between.append(n)
         else:
             break
         v = n.inputs[0]
     made = None if v is None or known.only_reader(v) is None else sums_of(known, v)
+    if made is not None and scale.ndim and made.product.op != "matmul_int":  # whose channels are not the last axis
+        return
     fitting = None if made is None else _fitting(known, made, scale)
     if made is None or fitting is None:
         return
@@ -115,7 +163,7 @@ def _requantised(g: Graph, q: Node) -> None:
     g.replace(q, codes)
 
 
-def _fitting(known: Known, made: Made, scale: np.float32) -> tuple[np.ndarray, np.ndarray] | None:
+def _fitting(known: Known, made: Made, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """(multiplier, bias in int32) for integers of a scale, in the shape that broadcasts with the sums; None: where a multiplier or a bias is
     out of range, or where a sum with its bias may not fit int32."""
     product, weight = made.product, known.data[made.product.inputs[1]]

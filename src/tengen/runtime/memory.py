@@ -4,7 +4,10 @@ Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the st
 header of 64 bytes (class, size, next free block) and then the data, on 64 bytes. Sizes are rounded up to one of four steps per
 power of two, so at most a quarter of a block (above 256 bytes) is unused. Blocks of 2 MiB and more are mapped, begin on
 2 MiB and ask for huge pages: filling fresh small pages is ten times slower than refilling memory that is already there. The
-pages of a program's scratch space are asked for by all threads at once, before its first run.
+pages of a program's scratch space are asked for by all threads at once, before its first run. Blocks from 64 KiB on lie one after the
+other in mappings of 16 MiB, slabs, that ask for huge pages too: reading many of them once, as the weights of a network are read, would else
+look up the address of every small page in memory. Such a block keeps its place for ever; what it holds can be given back. Smaller blocks
+are the C library's.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import NamedTuple
 
 HEADER_BYTES = 64
 HUGE_BYTES = 2 << 20  # from this size on a block is its own mapping
+SLAB_BLOCK_BYTES = 64 << 10  # from this size on a block lies in a slab
+SLAB_BYTES = 16 << 20  # of a slab: what is left at its end, less than the next block needs, is lost
 SLACK_BYTES = 64 << 20  # what the pool may keep beyond twice the peak
 MAX_BYTES = 1 << 46  # more is refused on every machine: sizes stay far from overflow
 CLASSES = 4 * (46 - 8) + 8  # class of the largest block, plus one
@@ -64,6 +69,7 @@ def memory_ir() -> str:
     text = _POOL + _SYSTEM
     for name, value in (
         ("CLASSES", CLASSES), ("HEADER", HEADER_BYTES), ("HUGE", HUGE_BYTES), ("SLACK", SLACK_BYTES), ("MAX", MAX_BYTES),
+        ("SLAB_BLOCK", SLAB_BLOCK_BYTES), ("SLAB", SLAB_BYTES),
         ("LAST_CLASS", CLASSES - 1), ("HUGE_ROUND", HUGE_BYTES - 1), ("HUGE_MASK", -HUGE_BYTES),
     ):  # fmt: skip
         text = text.replace(f"${name}$", str(value))
@@ -183,11 +189,15 @@ done:
 }
 """
 
-# mmap's protection 3 = read | write, flags 0x22 = private | anonymous, madvise's advice 14 = huge pages, 23 = back them now, as
-# if they were written (refused before Linux 5.14: they are then backed when they are written): Linux, all processors.
-# Lengths are rounded to 64 KiB, the largest page of any Linux, so that both ends of a mapping may be cut.
+# mmap's protection 3 = read | write, flags 0x22 = private | anonymous, madvise's advice 4 = give the pages back, 14 = huge pages,
+# 23 = back them now, as if they were written (refused before Linux 5.14: they are then backed when they are written): Linux, all
+# processors. Lengths are rounded to 64 KiB, the largest page of any Linux, so that both ends of a mapping may be cut.
 _SYSTEM = """\
+@slab_rest = internal global [2 x ptr] zeroinitializer      ; where the free part of the last slab begins, and its end
+@empty_blocks = internal global [$CLASSES$ x ptr] zeroinitializer    ; of slabs: places of blocks that were given back, by class
+
 declare ptr @aligned_alloc(i64, i64)
+declare i32 @getpagesize()
 declare void @free(ptr)
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
@@ -208,12 +218,12 @@ entry:
   %total = add i64 %used.new, %cached
   %excess = call i64 @llvm.usub.sat.i64(i64 %total, i64 %bound)
   %cut = call i64 @tengen_trim(i64 %excess)
-  %first = call ptr @pool_map(i64 %size)
+  %first = call ptr @pool_map(i64 %size, i64 %class)
   %refused = icmp eq ptr %first, null
   br i1 %refused, label %retry, label %fill
 retry:
   %all = call i64 @tengen_trim(i64 -1)
-  %second = call ptr @pool_map(i64 %size)
+  %second = call ptr @pool_map(i64 %size, i64 %class)
   %none = icmp eq ptr %second, null
   br i1 %none, label %fail, label %fill
 fill:
@@ -236,15 +246,66 @@ fail:
   ret ptr null
 }
 
-define internal ptr @pool_map(i64 %size) {
+define internal ptr @pool_map(i64 %size, i64 %class) {
 entry:
   %bytes = add i64 %size, $HEADER$
   %huge = icmp uge i64 %size, $HUGE$
-  br i1 %huge, label %map, label %small
+  br i1 %huge, label %map, label %look
+map:
+  %m = call ptr @map_huge(i64 %bytes)
+  ret ptr %m
+look:
+  %slab = icmp uge i64 %size, $SLAB_BLOCK$
+  br i1 %slab, label %empty, label %small
 small:
   %p = call ptr @aligned_alloc(i64 64, i64 %bytes)
   ret ptr %p
-map:                                                   ; map 2 MiB more, then cut both ends off
+empty:
+  %list = getelementptr ptr, ptr @empty_blocks, i64 %class
+  %b = load ptr, ptr %list
+  %none = icmp eq ptr %b, null
+  br i1 %none, label %carve, label %again
+again:
+  %next.p = getelementptr %block_t, ptr %b, i64 0, i32 2
+  %next = load ptr, ptr %next.p
+  store ptr %next, ptr %list
+  ret ptr %b
+carve:
+  %c = call ptr @slab_carve(i64 %bytes)
+  ret ptr %c
+}
+
+; The next bytes of the last slab, or the first of a new one.
+define internal ptr @slab_carve(i64 %bytes) {
+entry:
+  %end.p = getelementptr ptr, ptr @slab_rest, i64 1
+  %rest = load ptr, ptr @slab_rest
+  %end = load ptr, ptr %end.p
+  %rest.at = ptrtoint ptr %rest to i64
+  %end.at = ptrtoint ptr %end to i64
+  %room = sub i64 %end.at, %rest.at
+  %fits = icmp uge i64 %room, %bytes
+  br i1 %fits, label %take, label %new
+new:
+  %slab = call ptr @map_huge(i64 $SLAB$)
+  %refused = icmp eq ptr %slab, null
+  br i1 %refused, label %none, label %begin
+begin:
+  %slab.end = getelementptr i8, ptr %slab, i64 $SLAB$
+  store ptr %slab.end, ptr %end.p
+  br label %take
+take:
+  %b = phi ptr [%rest, %entry], [%slab, %begin]
+  %after = getelementptr i8, ptr %b, i64 %bytes
+  store ptr %after, ptr @slab_rest
+  ret ptr %b
+none:
+  ret ptr null
+}
+
+; A mapping that begins on 2 MiB.
+define internal ptr @map_huge(i64 %bytes) {
+entry:                                                 ; map 2 MiB more, then cut both ends off
   %bytes.up = add i64 %bytes, 65535
   %length = and i64 %bytes.up, -65536
   %wide = add i64 %length, $HUGE$
@@ -318,7 +379,10 @@ done:
 define internal void @pool_unmap(ptr %b, i64 %size) {
 entry:
   %huge = icmp uge i64 %size, $HUGE$
-  br i1 %huge, label %map, label %small
+  br i1 %huge, label %map, label %look
+look:
+  %slab = icmp uge i64 %size, $SLAB_BLOCK$
+  br i1 %slab, label %empty, label %small
 small:
   call void @free(ptr %b)
   ret void
@@ -327,6 +391,27 @@ map:
   %bytes.up = add i64 %bytes, 65535
   %length = and i64 %bytes.up, -65536
   %r = call i32 @munmap(ptr %b, i64 %length)
+  ret void
+empty:                                                 ; whole pages inside of the data go back; the header stays
+  %page = call i32 @getpagesize()
+  %page.wide = zext i32 %page to i64
+  %round = sub i64 %page.wide, 1
+  %mask = sub i64 0, %page.wide
+  %at = ptrtoint ptr %b to i64
+  %data = add i64 %at, $HEADER$
+  %end = add i64 %data, %size
+  %data.up = add i64 %data, %round
+  %from = and i64 %data.up, %mask
+  %to = and i64 %end, %mask
+  %inside = call i64 @llvm.usub.sat.i64(i64 %to, i64 %from)
+  %from.p = inttoptr i64 %from to ptr
+  %r2 = call i32 @madvise(ptr %from.p, i64 %inside, i32 4)
+  %class = load i64, ptr %b
+  %list = getelementptr ptr, ptr @empty_blocks, i64 %class
+  %next = load ptr, ptr %list
+  %next.p = getelementptr %block_t, ptr %b, i64 0, i32 2
+  store ptr %next, ptr %next.p
+  store ptr %b, ptr %list
   ret void
 }
 """

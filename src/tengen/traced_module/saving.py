@@ -91,8 +91,8 @@ class _Writer:
         row: dict[str, Any] = {"class": None if isinstance(m, TracedModule) else class_name(type(m))}
         self._numbers[id(m)] = len(self.modules)
         self.modules.append(row)
-        skip = {*HOOKS, "graph", "_name"}
-        row["attributes"] = [[k, self.value(v, f"{where}.{k}")] for k, v in m.__dict__.items() if k not in skip and k != "_not_saved"]
+        skip = {*HOOKS, "graph", "_name", "_not_saved", "_plain"}
+        row["attributes"] = [[k, self.value(v, f"{where}.{k}")] for k, v in m.__dict__.items() if k not in skip]
         row["not_saved"] = sorted(m.__dict__.get("_not_saved", ()))
         row["graph"] = self.graph(m.graph, where) if isinstance(m, TracedModule) and m.graph is not None else None
         return self._numbers[id(m)]

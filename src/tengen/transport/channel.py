@@ -8,7 +8,8 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -424,25 +425,28 @@ class Channel:
             yield 0, [whole[r * mine : (r + 1) * mine] for r in range(self.size)]
             return
         counts = [n * a.itemsize for n in sizes]
-        for at, parts in self._parts(as_bytes(a), counts, [counts[self.rank]] * self.size, text):
-            if parts[0].size or at == 0:
-                yield at // a.itemsize, [part.view(a.dtype) for part in parts]
+        # The rounds end with this generator: Python 3.12.3 does not let go of what a generator that is closed goes through.
+        with closing(self._parts(as_bytes(a), counts, [counts[self.rank]] * self.size, text)) as every:
+            for at, parts in every:
+                if parts[0].size or at == 0:
+                    yield at // a.itemsize, [part.view(a.dtype) for part in parts]
 
     def _parts(
         self, send: np.ndarray, send_counts: Sequence[int], recv_counts: Sequence[int], text: str
-    ) -> Iterator[tuple[int, list[np.ndarray]]]:  # fmt: skip
+    ) -> Generator[tuple[int, list[np.ndarray]]]:  # fmt: skip
         """(Where a part begins, that part of what each rank has for this one) of an all-to-all through shared memory, in bytes."""
         self.received += sum(recv_counts) - recv_counts[self.rank]
         pieces = _cut(send, send_counts)
         mine, pieces[self.rank] = pieces[self.rank], send[:0]
-        for part, halves in self._rounds(text, max(*send_counts, *recv_counts), pieces):
-            there = [piece_of(half, self.rank, max(0, min(n, part.stop) - part.start)) for half, n in zip(halves, recv_counts)]
-            there[self.rank] = mine[part]
-            yield part.start, there
+        with closing(self._rounds(text, max(*send_counts, *recv_counts), pieces)) as rounds:
+            for part, halves in rounds:
+                there = [piece_of(half, self.rank, max(0, min(n, part.stop) - part.start)) for half, n in zip(halves, recv_counts)]
+                there[self.rank] = mine[part]
+                yield part.start, there
 
     def _rounds(
         self, text: str, nbytes: int, pieces: Sequence[np.ndarray], agreed: bool = False
-    ) -> Iterator[tuple[slice, list[np.ndarray]]]:  # fmt: skip
+    ) -> Generator[tuple[slice, list[np.ndarray]]]:  # fmt: skip
         """The rounds of an exchange through shared memory. The first one's barrier is the agreement.
 
         Args: nbytes: the most that this rank knows of one piece. pieces: what it puts there. agreed: whether the ranks have agreed already,

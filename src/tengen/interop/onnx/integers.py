@@ -5,15 +5,14 @@ A product of codes whose zero points are taken off before (`centre_codes`) is Ma
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from tengen.base.dtype import DType, dtype, float32, int16, int32
+from tengen.base.dtype import DType, dtype, float32, int16, int32, uint8
 from tengen.base.errors import ArgumentError
 from tengen.interop.onnx.writer import Writer, writes
 from tengen.ir.graph import Node, Value
 from tengen.kernels.contraction.grouped_weights import WORD
+from tengen.kernels.numerics import LARGEST_WEIGHT
 
 CODES = ("int8", "uint8")  # what ONNX's integer operators take
 
@@ -217,11 +216,40 @@ def matmul_int(w: Writer, n: Node, x: str, y: str) -> str:
     """MatMulInteger, with the last two axes exchanged where it says so."""
     (a, za), (b, zb) = (centred(w, v) for v in n.inputs)
 
-    def turned(name: str, ndim: int, way: Any) -> str:
-        return w.emit("Transpose", name, perm=[*range(ndim - 2), ndim - 1, ndim - 2]) if way else name
-
-    a, b = turned(a, n.inputs[0].type.ndim, n.attrs["transpose_a"]), turned(b, n.inputs[1].type.ndim, n.attrs["transpose_b"])
+    a = w.emit("Transpose", a, perm=turned(n.inputs[0])) if n.attrs["transpose_a"] else a
+    b = w.emit("Transpose", b, perm=turned(n.inputs[1])) if n.attrs["transpose_b"] else b
     return w.emit("MatMulInteger", a, b, za, zb)
+
+
+@writes("attention_int")
+def attention_int(w: Writer, n: Node, q: str, k: str, v: str, multiplier: str, value_scale: str) -> str:
+    """MatMulInteger, the exponentials of the softmax as uint8, MatMulInteger, and a division by their sums."""
+    zero = lambda d: w.array(np.zeros((), d), "zero_point")
+    scores = w.emit("MatMulInteger", q, w.emit("Transpose", k, perm=turned(n.inputs[1])), zero(np.int8), zero(np.int8))
+    weights = softmax_weights(w, n, w.cast(scores, float32), multiplier)
+    sums = w.emit("MatMulInteger", w.cast(weights, uint8), v, zero(np.uint8), zero(np.int8))
+    return shared_out(w, n, w.cast(sums, float32), weights, value_scale)
+
+
+def turned(v: Value) -> list[int]:
+    """The axes of a value, the last two exchanged."""
+    n = v.type.ndim
+    return [*range(n - 2), n - 1, n - 2]
+
+
+def softmax_weights(w: Writer, n: Node, scores: str, multiplier: str) -> str:
+    """The weights of `attention_int` as whole numbers in float32, which holds the scores exactly."""
+    number = lambda value: w.array(np.array(value, np.float32))
+    below = w.emit("Sub", scores, w.emit("ReduceMax", scores, w.array(np.array([-1], np.int64)), keepdims=1))
+    factor = w.cast(multiplier, float32) if n.inputs[3].type.dtype is not float32 else multiplier
+    return w.emit("Round", w.emit("Mul", w.emit("Exp", w.emit("Mul", below, factor)), number(LARGEST_WEIGHT)))
+
+
+def shared_out(w: Writer, n: Node, sums: str, weights: str, value_scale: str) -> str:
+    """The result of `attention_int` from its sums and its weights, whose sums float32 holds exactly."""
+    total = w.emit("ReduceSum", weights, w.array(np.array([-1], np.int64)), keepdims=1)
+    factor = w.cast(value_scale, float32) if n.inputs[4].type.dtype is not float32 else value_scale
+    return w.emit("Mul", sums, w.emit("Div", factor, total))
 
 
 @writes("conv_int")

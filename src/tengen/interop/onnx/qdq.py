@@ -17,7 +17,7 @@ import numpy as np
 from tengen.base.dtype import float32
 from tengen.base.errors import ArgumentError
 from tengen.compiler.driver import evaluate
-from tengen.interop.onnx.integers import CODES, centred, clipped, held, known, parts
+from tengen.interop.onnx.integers import CODES, centred, clipped, held, known, parts, shared_out, softmax_weights, turned
 from tengen.interop.onnx.writer import WRITERS, Form, Writer
 from tengen.ir.graph import Graph, Node, Value, copy_node
 from tengen.ir.rewrite import live_nodes
@@ -29,7 +29,8 @@ PRODUCTS, ENDS = ("conv_int", "matmul_int"), ("requantize_linear", "dequantize_l
 def forms(w: Writer, coded: bool) -> dict[Node, Form]:
     """The nodes of a graph that are written as operators of floats between pairs. coded: whether biases are pairs too, of int32."""
     pools = (n for n in w.graph.nodes if n.op == "max_pool" and n.inputs[0].type.dtype.name in CODES)
-    return {**products(w, coded), **{n: Pool(w, n) for n in pools}}
+    attentions = (n for n in w.graph.nodes if n.op == "attention_int")
+    return {**products(w, coded), **{n: Pool(w, n) for n in pools}, **{n: Attention(w, n) for n in attentions}}
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,26 @@ class Pool:
     def write(self) -> str:
         made = WRITERS[self.node.op](self.w, self.node, operand(self.w, self.node.inputs[0]))
         return self.w.emit("QuantizeLinear", made, unit(self.w), self.w.array(np.zeros((), self.node.outputs[0].type.dtype.numpy)))
+
+
+@dataclass(frozen=True)
+class Attention:
+    """`attention_int`: two products of codes, and between them the weights of the softmax as codes of uint8."""
+
+    w: Writer
+    node: Node
+
+    def reads(self) -> list[Value | None]:
+        return self.node.inputs
+
+    def write(self) -> str:
+        w, n = self.w, self.node
+        q, k, v, multiplier, value_scale = n.inputs
+        scores = w.emit("MatMul", operand(w, q), operand(w, k, perm=turned(k)))
+        weights = softmax_weights(w, n, scores, w.name(multiplier))
+        codes = w.emit("QuantizeLinear", weights, unit(w), w.array(np.zeros((), np.uint8)))
+        numbers = w.emit("DequantizeLinear", codes, unit(w), w.array(np.zeros((), np.uint8)))
+        return shared_out(w, n, w.emit("MatMul", numbers, operand(w, v)), weights, w.name(value_scale))
 
 
 @dataclass(frozen=True)
@@ -138,12 +159,6 @@ def operand(w: Writer, v: Value, perm: list[int] | None = None, shape: Sequence[
 def unit(w: Writer) -> str:
     """The scale of integers between products."""
     return w.array(np.array(1, np.float32))
-
-
-def turned(v: Value) -> list[int]:
-    """The axes of a value, the last two exchanged."""
-    n = v.type.ndim
-    return [*range(n - 2), n - 1, n - 2]
 
 
 # -- what is written so ------------------------------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ from tengen.base.dtype import int8, int32, uint8
 from tengen.base.errors import ArgumentError
 from tengen.interop.tflite.schema import numbers_of
 from tengen.interop.tflite.writer import LAST, Out, Writer, writes
+from tengen.interop.tflite.writing import NONE, div, mul, product, sub
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import rebuild
+from tengen.kernels.numerics import LARGEST_WEIGHT
 from tengen.ops.define import lookup
 from tengen.passes.codes import does_the_same
 
@@ -329,6 +331,27 @@ def dequantize(w: Writer, n: Node) -> Out:
 def sums(w: Writer, n: Node) -> Out:
     """Errors: ArgumentError: TFLite's layers give their sums to nobody."""
     raise ArgumentError("sums in int32 that are read as they are, or whose weight is not an array of int8 that is known")
+
+
+@writes("attention_int")
+def attention_int(w: Writer, n: Node) -> Out:
+    """Its integers as whole numbers in float32: TFLite's products of integers give sums of 8 bits. Sums below 2^24 are exact."""
+    q, k, v = (_whole_numbers(w, w.get(t)) for t in n.inputs[:3])
+    multiplier, value_scale = (w.cast(w.get(t), np.float32) for t in n.inputs[3:])
+    scores = product(w, q, k, False, True)
+    axis, shape, keep = w.ints([len(scores.shape) - 1]), [*scores.shape[:-1], 1], ("ReducerOptions", {"KeepDims": True})
+    over = lambda op, x: w.emit(op, [x, axis], shape, x.dtype, keep)
+    x = mul(w, sub(w, scores, over("REDUCE_MAX", scores)), multiplier)
+    weights = w.each("ROUND", mul(w, w.each("EXP", x, options=("ExpOptions", NONE)), w.number(LARGEST_WEIGHT, x)))
+    return mul(w, product(w, weights, v, False, False), div(w, value_scale, over("SUM", weights)))
+
+
+def _whole_numbers(w: Writer, x: Out) -> Out:
+    """Integers without a zero point as floats, whatever they stand for."""
+    if x.codes is None:
+        return w.cast(x, np.float32)
+    x, scale = w.emit("DEQUANTIZE", [x], x.shape, np.float32, ("DequantizeOptions", {}), x.last), x.codes[0]
+    return x if scale == 1 else w.each("ROUND", div(w, x, w.number(scale, x)))
 
 
 def _end(name: str) -> dict[str, Any]:

@@ -45,7 +45,11 @@ def decomposed(program: Any) -> Any:
         if found is not None:
             table.pop(found, None)
     with quiet(), marked(torch, program), with_new_constants(program):
-        return without_tokens(program.run_decompositions(table))
+        try:
+            return without_tokens(program.run_decompositions(table))
+        except IndexError as e:  # of PyTorch 2.11, where arguments are numbers
+            said = f"PyTorch {torch.__version__} cannot decompose its own program: IndexError: {e}"
+            raise ArgumentError(f"{said}; help: a newer PyTorch, or leave out arguments that are no tensors") from e
 
 
 def without_tokens(program: Any) -> Any:

@@ -196,7 +196,8 @@ class Blocks:
         """Where chunks of up to `count` rows of `a` (..., row, feature) are read; `copy` makes it the rows that are wanted."""
         there, features = as_int(a.shape[-2]), as_int(a.shape[-1]) or 0
         if self._direct(a):
-            exact = there is not None and there % self.z.rows == 0
+            together = LANES if LANES % self.z.rows else self.z.rows  # rows that are whole tiles
+            exact = there is not None and there % together == 0
             return Rows(a, self.k.read(a), as_int(a.strides[-2]) or 0, count, exact, True)
         pitch = -(-features // LANES) * LANES
         return Rows(a, self.k.scratch(name, self.compute, count * pitch + LANES), pitch, count)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from tengen.kernels import numerics
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, THREAD_COUNTS, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
@@ -20,19 +19,20 @@ from tengen.loops.lang import LANES, Index, as_int
 LANE_BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
 MOST_LANE_BLOCK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
 MOST_LANES = 8 * LANES  # lanes of a piece, at most
+MOST_RULE_ROWS = 8  # rows of a tile of scores, at most, by rule
 TWO_PASS_PRODUCTS = 7 / 5  # products of two kernels for each product of one that makes all gradients
 
 
 @dataclass(frozen=True)
 class Sizes(Schedule, kind="attention"):
-    """The tile of scores that is kept in registers has `rows` rows by `vectors` vectors of lanes; the lanes of a piece are
-    `tiles` such tiles wide."""
+    """The tile of scores that is kept in registers has at most `rows` rows by `vectors` vectors of lanes (`Tiles` cuts LANES rows into
+    tiles of about equal heights); the lanes of a piece are `tiles` such tiles wide."""
 
     rows: int
     vectors: int
     tiles: int
 
-    steps: ClassVar = {"vectors": (1, 2), "rows": (1, 2, 4, 8, 16), "tiles": (1, 2, 3, 4, 6, 8)}
+    steps: ClassVar = {"vectors": (1, 2), "rows": (1, 2, 3, 4, 6, 8, 16), "tiles": (1, 2, 3, 4, 6, 8)}
 
     @property
     def lanes(self) -> int:
@@ -46,12 +46,10 @@ class Sizes(Schedule, kind="attention"):
 
 
 def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
-    """Why a schedule cannot be used on this target; empty if it can. Its rows have to divide a chunk, its tile has to fit the
-    registers, and what a piece holds for its lanes (`features` numbers of `size` bytes each) a thread's stack."""
+    """Why a schedule cannot be used on this target; empty if it can. Its tile has to fit the registers, and what a piece holds for
+    its lanes (`features` numbers of `size` bytes each) a thread's stack."""
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
-    if why or numerics.CHUNK_ROWS % s.rows:
-        return why or f"{s.rows} rows do not divide {numerics.CHUNK_ROWS}"
-    if why := too_large(s.rows, s.vectors, size, target):
+    if why := why or too_large(s.rows, s.vectors, size, target):
         return why
     held = s.lanes * features * size
     if s.lanes > LANES and held > MOST_LANE_BLOCK_BYTES:
@@ -91,7 +89,7 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
     narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > MOST_LANE_BLOCK_BYTES
     vectors = 1 if narrow else 2
     most = (registers - vectors * each - 1) // (vectors * each)
-    rows = next(r for r in (8, 4, 2, 1) if r <= most or r == 1)  # they divide a chunk
+    rows = -(-LANES // -(-LANES // max(1, min(most, MOST_RULE_ROWS))))  # LANES rows are as few tiles as can be, of about equal heights
     wide = vectors * LANES
     tiles = max(1, min(MOST_LANES, LANE_BLOCK_BYTES // (size * max(features, 1))) // wide)
     if lanes is not None:

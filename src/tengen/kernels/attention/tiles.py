@@ -26,11 +26,12 @@ from tengen.kernels.attention.blocks import Block, Blocks, Rows
 from tengen.kernels.attention.sizes import Sizes
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, fma, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 from tengen.loops.statements import Buffer
 
 MOST_FEATURE_VECTORS = 4  # vectors of features of a tile of results, at most
@@ -78,9 +79,10 @@ class Tiles(Blocks):
             largest: variables, one for each vector of the tile: they become the maximum of themselves and of what is stored.
         """
         k, z, (at, vectors) = self.k, self.z, tile
-        with k.loop(0, n, z.rows, name="row") as j:
-            base = [k.let(r.at + (j + i if r.exact else minimum(j + i, n - 1)) * r.pitch) for i in range(z.rows)]
-            acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(z.rows)]
+
+        def rows(j: Expr, high: int) -> None:
+            base = [k.let(r.at + (j + i if r.exact else minimum(j + i, n - 1)) * r.pitch) for i in range(high)]
+            acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(high)]
             with k.loop(0, r.features, name="d") as d:  # acc[i][v] += r[row j + i, d] * b[d, vector v of the tile's lanes]
                 self._multiply(acc, r.buffer, [b + d for b in base], (b.buffer, d * z.wide + at * b.features))
             values = [[a.value if scale is None else k.let(a.value * scale) for a in row] for row in acc]
@@ -88,11 +90,13 @@ class Tiles(Blocks):
                 for v, x in enumerate(row):
                     k.store(to, (j + i) * z.wide + v * LANES, x)
             if largest:
-                with k.if_(j + z.rows <= n):
+                with k.if_(j + high <= n):
                     for m, column in zip(largest, zip(*values)):
                         m.set(larger(m.value, _largest_of(column)))
                 with k.else_():  # rows past the last one do not count
                     self.largest(to, j, n, largest)
+
+        self._cut(n, z.rows, "row", rows)
 
     def largest(self, numbers: Buffer, first: Index, n: Expr, largest: Sequence[Variable]) -> None:
         """largest[v] = the maximum of largest[v] and of numbers[row, vector v of lanes] for the rows from `first` to n."""
@@ -106,15 +110,17 @@ class Tiles(Blocks):
         k, z, pitch = self.k, self.z, -(-b.features // LANES) * LANES
         if not pitch:
             return
-        high = self._results_of_tile(pitch)
+        most, across = self._results_of_tile(pitch)
 
-        def tile(lane: Expr, e: Expr, across: int) -> None:
+        def tile(lane: Expr, high: int, e: Expr, across: int) -> None:
             sums = Matrix(b.buffer, k.let((at + lane) * pitch + e), pitch)
             by = None if ratios is None else [splat(k.load(ratios, lane + i)) for i in range(high)]
             self._accumulate(sums, (high, across), n, Matrix(weights, lane, 1, z.wide), Matrix(r.buffer, r.at + e, r.pitch), by)
 
-        with k.loop(0, minimum(self.n - at, z.wide), high, name="lane") as lane:
-            self._for_features(pitch, high, partial(tile, lane))
+        def lanes(lane: Expr, high: int) -> None:
+            self._for_features(pitch, across, partial(tile, lane, high))
+
+        self._cut(minimum(self.n - at, z.wide), most, "lane", lanes)
 
     def accumulate_rows(self, sums: Array, start: Expr, n: Expr, numbers: Buffer, r: Rows, lanes: tuple[Expr, Expr]) -> None:
         """sums[start + row, e] += sum over the lanes of a tile of numbers[row, lane] * r[lane, e], for n rows. Lanes that none
@@ -127,29 +133,57 @@ class Tiles(Blocks):
         pitch = -(-r.features // LANES) * LANES
         if not pitch:
             return
-        high, base, dst = self._results_of_tile(pitch), self.base(sums, start, 0), k.write(sums)
-        with k.loop(0, n, high, name="row") as row:
+        (most, across), base, dst = self._results_of_tile(pitch), self.base(sums, start, 0), k.write(sums)
+
+        def rows(row: Expr, high: int) -> None:
             count = k.let(minimum(self.n - at, z.wide))
             if self.offset is not None:
                 count = k.let(minimum(count, _last_of_group(start + row) + 1 + self.offset - first))
 
-            def tile(e: Expr, across: int, row: Expr = row, count: Expr = count) -> None:
+            def tile(e: Expr, across: int) -> None:
                 there = Matrix(dst, k.let(base + row * pitch + e), pitch)
                 by_lane = Matrix(r.buffer, r.at + at * r.pitch + e, r.pitch)
                 self._accumulate(there, (high, across), count, Matrix(numbers, row * z.wide, z.wide), by_lane)
 
-            self._for_features(pitch, high, tile)
+            self._for_features(pitch, across, tile)
 
-    def _results_of_tile(self, pitch: int) -> int:
-        """How many results, of `pitch` features each, a register tile of `_accumulate` has. A power of two that divides a tile
-        of lanes, and a group."""
-        each = self.z.rows * self.z.vectors
-        return 1 << ((each // min(pitch // LANES, MOST_FEATURE_VECTORS, each)).bit_length() - 1)
+        self._cut(n, most, "row", rows)
 
-    def _for_features(self, pitch: int, high: int, tile: Callable[[Expr, int], None]) -> None:
-        """Writes tile(feature, vectors) for all features, at most MOST_FEATURE_VECTORS vectors at a time."""
+    def _results_of_tile(self, pitch: int) -> tuple[int, int]:
+        """How many results, of `pitch` features each, a register tile of `_accumulate` has at most, and how many vectors of each: as many
+        sums as a tile of scores, so that the fewest registers are loaded for a multiply-add."""
+        target, size = self.lo.target, self.compute.size
+        each, (_, registers, _) = registers_of(size, target), machine(target)
+
+        def tile(across: int) -> tuple[int, int]:
+            return min(LANES, max(1, self.z.rows * self.z.vectors // across)), across
+
+        def loads(tile: tuple[int, int]) -> float:
+            high, across = tile
+            return (high + across * each) / (high * across * each)
+
+        several = [tile(x) for x in range(min(pitch // LANES, MOST_FEATURE_VECTORS), 0, -1)]
+        return min([t for t in several if (t[0] + 1) * t[1] * each < registers] or several[-1:], key=loads)
+
+    def _cut(self, n: Expr, most: int, name: str, write: Callable[[Expr, int], None]) -> None:
+        """Writes write(first, height) for tiles of n rows (or lanes), of at most `most` each. LANES of them are as few tiles as can be, with
+        heights that differ by 1 at most. So no tile has rows of two groups, and where n is no multiple of LANES, the last tile has rows
+        past the last one."""
+        k, tiles = self.k, -(-LANES // most)
+        low, rest = divmod(LANES, tiles)
+        if not rest:
+            with k.loop(0, n, low, name=name) as first:
+                return write(first, low)
+        with k.loop(0, cdiv(n * tiles, LANES), name="tile") as i:
+            first = k.let(i * LANES // tiles)
+            with k.if_((i + 1) * LANES // tiles - first > low):
+                write(first, low + 1)
+            with k.else_():
+                write(first, low)
+
+    def _for_features(self, pitch: int, most: int, tile: Callable[[Expr, int], None]) -> None:
+        """Writes tile(feature, vectors) for all features, at most `most` vectors at a time."""
         whole = pitch // LANES
-        most = min(whole, MOST_FEATURE_VECTORS, self.z.rows * self.z.vectors)
         with self.k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
             tile(e, most)
         if whole % most:

@@ -323,12 +323,8 @@ class _Kernel:
             line, count = next_rows(i)
             with k.loop(0, count, name="line") as j:
                 k.prefetch(k.read(p.a), line(j))
-        if self.prefetches:
-            panels: Index = 1 if self.b.by_panel else cdiv(self.column_stop - self.column, self.t.columns)
-            number = 0 if self.b.by_panel else (panel.column - self.column) // self.t.columns
-            time = k.let(((tile - self.tile) * panels + number) * PREFETCH_STRETCHES + i)
-            for x in self.prefetches:
-                x.issue(k, time)
+        for x in self.prefetches:
+            x.issue(k)
 
     def next_chunk(self, stop: Expr) -> list[Prefetch]:
         """What is prefetched while the piece computes the chunk that ends at position `stop`: its part of b in the next chunk,

@@ -1,7 +1,7 @@
 """Scatters: stores at computed coordinates. They are the gradients of gathering, advanced indexing and embedding.
 
     out = base                                             # a pointwise kernel, unless they are the same memory
-    for each piece = some rows, or a block of BLOCK neighbouring rows:
+    for each piece = some rows, or some blocks of OWNED_ELEMENTS neighbouring rows:
         for i in logical order of the indices:
             for row of the piece:                          # a vector of rows where out is dense across them
                 j = index[row, i], brought into range
@@ -26,7 +26,7 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadc
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, splat
 
-OWNED_ELEMENTS = 64  # elements side by side that a piece owns
+OWNED_ELEMENTS = 64  # elements side by side that are updated together
 
 Mode = str  # "set" (the last update stays), "add", "mul", "max", "min"
 
@@ -179,10 +179,13 @@ def _walk(lo: Lowering, target: Array, shape: Sequence[Index], axes: Sequence[in
         return lo.launch(k)
     columns = as_expr(shape[-1])
     blocks = as_expr(cdiv(columns, OWNED_ELEMENTS))
-    unit = k.split(as_expr(product(shape[:-1])) * blocks)
-    row = unflatten(k, k.let(unit // blocks), shape[:-1])
-    start = k.let(unit % blocks * OWNED_ELEMENTS)
-    with k.loop(0, n) as i:
-        for j, count in k.vector_loop(start, minimum(columns, start + OWNED_ELEMENTS), "j"):
-            step(k, target, (*row, j), i, len(axes) - 1, count)
+    every = as_expr(product(shape[:-1])) * blocks
+    per = maximum(const(1), PIECE_ELEMENTS // maximum(const(1), n * OWNED_ELEMENTS))
+    piece = k.split(cdiv(every, per))
+    with k.loop(piece * per, minimum(piece * per + per, every), name="block") as block:
+        row = unflatten(k, k.let(block // blocks), shape[:-1])
+        start = k.let(block % blocks * OWNED_ELEMENTS)
+        with k.loop(0, n) as i:
+            for j, count in k.vector_loop(start, minimum(columns, start + OWNED_ELEMENTS), "j"):
+                step(k, target, (*row, j), i, len(axes) - 1, count)
     lo.launch(k)

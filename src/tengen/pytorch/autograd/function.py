@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen import autodiff
+from tengen.base.errors import ArgumentError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import on_tape
+from tengen.tensor.parts import reset
 from tengen.tensor.saved import Packed, kept, packing
 from tengen.tensor.tensor import tensor_over
 
@@ -19,6 +21,7 @@ class Context:
     needs_input_grad: tuple[bool, ...] = ()
     _saved: tuple = ()
     _fixed: tuple = ()
+    _dirty: tuple = ()
     _layouts: list | None = None
     _zeros = True
 
@@ -42,11 +45,16 @@ class Context:
         self._fixed = outputs
 
     def mark_dirty(self, *inputs: Tensor) -> None:
-        """Accepted: here no input is written."""
+        """Says which inputs `forward` has written and returns: outside of it too they are these outputs from now on."""
+        self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients of outputs that nobody uses are zeros rather than None."""
         self._zeros = bool(value)
+
+
+def _place(x: Any, among: tuple) -> int | None:
+    return next((i for i, y in enumerate(among) if y is x), None)
 
 
 def _origin(t: Any, outs: tuple, inputs: tuple) -> tuple[str, int] | None:
@@ -62,6 +70,7 @@ class _Applied(autodiff.Function):
         super().__init__()
         self.owner, self.context = owner, Context()
         self.context.needs_input_grad = needs
+        self._written: list = []  # (position among the inputs, position among the outputs) of what `mark_dirty` was given
 
     def _name(self) -> str:
         return self.owner.__name__
@@ -76,6 +85,9 @@ class _Applied(autodiff.Function):
         self._outputs = [o.shape for o in outs]
         self._dtypes = [o.dtype for o in outs]
         self._differentiable = [not any(o is f for f in self.context._fixed) for o in outs]
+        self._written = [(_place(x, inputs), _place(x, outs)) for x in self.context._dirty]
+        if any(None in places for places in self._written):
+            raise ArgumentError(f"{self._name()}: forward() has to return what it gives to ctx.mark_dirty, which are inputs")
         self._origins = [_origin(t, outs, inputs) for t in self.context._saved]
         if packing:
             self.context._pack()
@@ -138,9 +150,20 @@ class Function:
 
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
-        """The call, recorded with its gradient."""
+        """The call, recorded with its gradient.
+
+        Errors: ArgumentError where `mark_dirty` was given what is no input, or no output; GradientError for a leaf among these
+        """
         needs = tuple(isinstance(x, Tensor) and on_tape(x) for x in inputs)
-        return _Applied(cls, needs)(*inputs)
+        call = _Applied(cls, needs)
+        out = call(*inputs)
+        if not call._written:
+            return out
+        outs = list(out) if isinstance(out, tuple) else [out]
+        for i, o in call._written:
+            reset(inputs[i], outs[o])
+            outs[o] = inputs[i]
+        return tuple(outs) if isinstance(out, tuple) else outs[0]
 
 
 def once_differentiable(fn: Callable) -> Callable:
@@ -148,4 +171,6 @@ def once_differentiable(fn: Callable) -> Callable:
     return fn
 
 
-__all__ = ["Context", "Function", "once_differentiable"]
+FunctionCtx = Context  # PyTorch's name, for type hints
+
+__all__ = ["Context", "Function", "FunctionCtx", "once_differentiable"]

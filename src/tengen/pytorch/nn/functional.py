@@ -336,11 +336,25 @@ def conv_transpose3d(
 # ---- norms ---------------------------------------------------------------------------------------------------------------
 
 
+def refuse_one_value(x: Tensor, axes: tuple[int, ...]) -> None:
+    """Errors: ValueError where statistics over these axes are of one value each. Open extents are not asked."""
+    if all(type(x.shape[i]) is int and x.shape[i] == 1 for i in axes):
+        raise ValueError(
+            f"a norm of an input of shape {tuple(x.shape)} has one value per channel, whose variance is 0; help: more than one example, or "
+            "eval() for running statistics"
+        )
+
+
 def batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,
     training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Batch norm; momentum is the share of the batch's statistics that the running ones take."""
+    """Batch norm; momentum is the share of the batch's statistics that the running ones take.
+
+    Errors: ValueError in training with one value per channel, whose normalised value would be 0 whatever it is.
+    """
+    if training:
+        refuse_one_value(input, (0, *range(2, input.ndim)))
     return F.batch_norm(input, running_mean, running_var, weight, bias, training=training, momentum=1 - momentum, eps=eps)
 
 
@@ -363,13 +377,14 @@ def instance_norm(
     """Each channel of each sample normalised, by its own statistics, or by the running ones without use_input_stats. The running ones that are
     given take `momentum` of the batch's: of its means, and of its variances divided by n - 1.
 
-    Errors: ArgumentError without use_input_stats and running statistics
+    Errors: ArgumentError without use_input_stats and running statistics; ValueError for channels of one value, with use_input_stats
     """
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ArgumentError("instance_norm: use_input_stats=False needs running_mean and running_var")
         return F.batch_norm(input, running_mean, running_var, weight, bias, training=False, eps=eps)
     x, axes = input.detach(), tuple(range(2, input.ndim))
+    refuse_one_value(input, axes)
     if running_mean is not None:
         running_mean.copy_(running_mean * (1 - momentum) + F.mean(x, (0, *axes)) * momentum)
     if running_var is not None:

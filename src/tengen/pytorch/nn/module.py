@@ -5,15 +5,18 @@ Every module of Tengen's is an instance of this `Module`: ``isinstance(tengen.mo
 
 from __future__ import annotations
 
+import sys
 from abc import ABCMeta
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from tengen import module as M
 from tengen.base.device import Device
-from tengen.module.module import HOOKS, LoadedKeys, parts_of
+from tengen.module.module import HOOKS, parts_of
+from tengen.pytorch.functions.compiled import CompiledFunction
 from tengen.pytorch.functions.dtypes import get_default_dtype
+from tengen.pytorch.nn.states import WithStates
 from tengen.tensor import Parameter, Tensor
 
 
@@ -43,7 +46,10 @@ class _Members(MutableMapping):
         return self._now()[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        setattr(self._module, name, value)
+        if isinstance(value, Tensor) and not isinstance(value, Parameter):
+            self._module.register_buffer(name, value)
+        else:
+            setattr(self._module, name, value)
 
     def __delitem__(self, name: str) -> None:
         if name not in self._now():
@@ -60,9 +66,12 @@ class _Members(MutableMapping):
         return repr(self._now())
 
 
-class Module(M.Module, metaclass=_AnyModule):
+class Module(WithStates, metaclass=_AnyModule):
     """Tengen's `Module` with PyTorch's arguments. Its own parameters come first, then its buffers, then
     those of the modules inside, each in the order in which it was set.
+
+    As in PyTorch, a program registers what belongs to its module: by an attribute that is a `Parameter` or a module, and by
+    `register_buffer`. Other tensors, and lists, tuples and dicts, whatever is in them, are neither saved nor trained nor cast.
 
     >>> class Net(Module):
     ...     def __init__(self):
@@ -73,9 +82,21 @@ class Module(M.Module, metaclass=_AnyModule):
     """
 
     _stands_for_all = True
+    _plain: frozenset[str] = frozenset()  # names of attributes that a program has set without registering them
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] != "tengen":  # Tengen's layers set buffers as attributes
+            _note_registration(self, name, value)
+        super().__setattr__(name, value)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """`tengen.module.Module.register_buffer`."""
+        super().register_buffer(name, tensor, persistent)
+        self.__dict__["_plain"] = self._plain - {name}
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
-        every = [part for name, value in self.__dict__.items() if name not in HOOKS for part in parts_of(value, name)]
+        found = ((name, value) for name, value in self.__dict__.items() if name not in HOOKS and name not in self._plain)
+        every = [part for name, value in found for part in parts_of(value, name)]
         yield from (part for part in every if isinstance(part[1], Parameter))
         yield from (part for part in every if isinstance(part[1], Tensor) and not isinstance(part[1], Parameter))
         yield from (part for part in every if not isinstance(part[1], Tensor))
@@ -140,42 +161,43 @@ class Module(M.Module, metaclass=_AnyModule):
                 return t
         raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
 
-    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False, **mge: Any) -> dict[str, Any]:
-        """The tensors by dotted name, in the order of their making; one that has two names stands under both.
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """The module itself, whose values are no longer promised: here they stay. device, recurse: the processor alone."""
+        return self.to(device)
 
-        They are off the tape, and what is written to one in place is written to the module: ``sd[name].copy_(x)``. keep_vars: the
-        parameters themselves.
-        """
-        found = OrderedDict() if destination is None else destination
-        keep = keep_vars or mge.get("keep_var", False)
-        for name, m, t in _every_tensor(self, prefix.rstrip(".")):
-            shape = m._state_shape(name, t)
-            found[name] = t if keep else t.data if shape == t.shape else t.detach().reshape(shape)
-        return found
+    def set_submodule(self, target: str, module: M.Module, strict: bool = False) -> None:
+        """Puts a module in the place of a dotted name. Errors: AttributeError where a module on the way is not there."""
+        parent, _, name = target.rpartition(".")
+        owner = self.get_submodule(parent)
+        if strict and not hasattr(owner, name):
+            raise AttributeError(f"{type(owner).__name__} has no module {name!r}")
+        setattr(owner, name, module)
 
-    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> LoadedKeys:
-        """Takes values by name; see Tengen's `Module.load_state_dict`. A tensor that has two names takes the value of either.
+    def compile(self, *args: Any, **how: Any) -> None:
+        """Makes `forward` a program for each shape of its inputs, as `torch.compile` does, in place. args, how: accepted."""
+        self.forward = CompiledFunction(self.forward)
 
-        Errors: RuntimeError, as in PyTorch, for names that are missing or not known with `strict`, and for another shape.
-        """
-        if isinstance(state_dict, Mapping):
-            first: dict[int, str] = {}
-            known = {name: first.setdefault(id(t), name) for name, _, t in _every_tensor(self, "")}
-            state_dict = {known.get(name, name): value for name, value in state_dict.items()}
-        try:
-            return super().load_state_dict(state_dict, strict)
-        except (KeyError, ValueError) as e:
-            raise RuntimeError(e.args[0]) from None
+    def share_memory(self) -> Module:
+        """The module itself: `torch.multiprocessing` copies tensors."""
+        return self
 
 
-def _every_tensor(m: M.Module, prefix: str) -> Iterator[tuple[str, M.Module, Tensor]]:
-    """(Dotted name, owner, tensor) of all that is saved; one with two names twice."""
-    for n, v in m._attributes():
-        full = f"{prefix}.{n}" if prefix else n
-        if not isinstance(v, Tensor):
-            yield from _every_tensor(v, full)
-        elif n not in m.__dict__.get("_not_saved", ()):
-            yield full, m, v
+def _note_registration(m: Module, name: str, value: Any) -> None:
+    """Notes whether an attribute that a program sets belongs to its module's parameters, buffers and modules.
+
+    Errors: TypeError where the name is a parameter's and the value no Parameter, or a buffer's and the value no Tensor, but for None.
+    """
+    if isinstance(value, (Parameter, M.Module)):
+        m.__dict__["_plain"] = m._plain - {name}
+    elif name not in m.__dict__:
+        m.__dict__["_plain"] = m._plain | {name}
+    elif value is not None and name not in m._plain and isinstance(old := m.__dict__[name], Tensor):
+        kind, wanted = ("parameter", "Parameter") if isinstance(old, Parameter) else ("buffer", "Tensor")
+        if not isinstance(value, Tensor) or kind == "parameter":
+            raise TypeError(
+                f"{type(m).__name__}.{name} is a {kind} of shape {tuple(old.shape)} and cannot become a {type(value).__name__}; help: a "
+                f"{wanted} or None; m.{name}.copy_(values) under no_grad writes its values; after `del m.{name}` the name is free"
+            )
 
 
 def finished(m: M.Module, device: Any, dtype: Any) -> None:

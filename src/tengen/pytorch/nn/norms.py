@@ -51,6 +51,8 @@ class _BatchNorm(Module):
     def _normalised(self, x: Tensor, mean: Any, var: Any, w: Any, b: Any, use_batch: bool) -> Tensor:
         if use_batch and any(type(n) is int and n == 0 for n in x.shape):  # an empty batch has no statistics; open extents are not asked
             mean = var = None
+        if use_batch and not isinstance(self, SyncBatchNorm):  # which has the values of other processes too
+            functional.refuse_one_value(x, (0, *range(2, x.ndim)))
         if self.momentum is None and use_batch and mean is not None:
             self.num_batches_tracked._reset(self.num_batches_tracked + 1)
         return super()._normalised(x, mean, var, w, b, use_batch)

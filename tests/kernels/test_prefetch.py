@@ -1,0 +1,46 @@
+"""In which order the cache lines of an operand are prefetched, and that each of them is once."""
+
+import numpy as np
+import pytest
+from launching import run
+
+from tengen.base.dtype import float32, int64
+from tengen.codegen.targets import Target
+from tengen.kernels.contraction.chunks import Walk
+from tengen.kernels.contraction.prefetch import Prefetch
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.loops.lang import const
+
+ROWS, PITCH, START = 5, 992, 2  # positions of k, elements from one to the next, the first one
+
+
+@pytest.mark.parametrize("first, stop, whole, times, lines", [
+    (32, 112, 16, 100, 5),  # more times than lines
+    (32, 112, 16, 7, 5),  # several lines at a time, also of two positions
+    (32, 112, 16, 1, 5),
+    (33, 112, 1, 9, 6),  # may begin within a line: one more
+    (32, 33, 16, 3, 1),
+    (32, 32, 16, 3, 0),
+])  # fmt: skip
+def test_lines_of_a_position_follow_each_other(first, stop, whole, times, lines, monkeypatch):
+    memory = {"x": np.zeros((ROWS + START) * PITCH, np.float32), "order": np.zeros(200, np.int64), "count": np.zeros(1, np.int64)}
+
+    def note(k, buffer, index):
+        order, count = (k.write(Array(name, int64, memory[name].shape, (1,))) for name in ("order", "count"))
+        at = k.let(k.load(count, 0))
+        k.store(order, at, index)
+        k.store(count, 0, k.let(at + 1))
+
+    monkeypatch.setattr(KernelBuilder, "prefetch", note)
+    lo = Lowering(Target.host())
+    k, x = lo.kernel("prefetches"), Array("x", float32, (ROWS + START, PITCH), (PITCH, 1))
+    k.split(1)
+    across, down = Walk((PITCH,), (1,)), Walk((ROWS + START,), (PITCH,))
+    p = Prefetch.of(k, x, const(0), across, (const(first), const(stop)), down, START, ROWS, whole, const(times))
+    with k.loop(0, times):
+        p.issue(k)
+    lo.launch(k)
+    run(lo, memory)
+    want = [(START + row) * PITCH + first + line * 16 for row in range(ROWS) for line in range(lines)]
+    made = memory["order"][: memory["count"][0]].tolist()
+    assert made[: len(want)] == want and len(made) < len(want) + max(1, -(-len(want) // times))

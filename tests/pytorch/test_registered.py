@@ -1,0 +1,93 @@
+"""What belongs to a module of the dialect: what its program registers, as in PyTorch. Kept lists and tensors are neither saved nor trained."""
+
+import copy
+import re
+
+import pytest
+
+import tengen.pytorch as torch
+from tengen.pytorch import nn
+
+
+class _Keeps(nn.Module):
+    """A student that hides its teacher in a list, and keeps what it has computed."""
+
+    def __init__(self, teacher):
+        super().__init__()
+        self.linear, self.teacher, self.by_name = nn.Linear(2, 2), [teacher], {"teacher": teacher}
+        self.scale, self.last, self.seen = torch.tensor(2.0), None, []
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.register_buffer("later", None)
+
+    def forward(self, x):
+        self.last = self.linear(x) * self.scale
+        self.seen.append(self.last.detach())
+        self.steps = self.steps + 1
+        return self.last
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_only_what_is_registered_is_saved_trained_and_cast(compiled):
+    teacher = nn.Linear(2, 2)
+    net = _Keeps(teacher)
+    call, expected = torch.compile(net) if compiled else net, ["linear.weight", "linear.bias", "steps"]
+    for _ in range(2):
+        call(torch.ones(1, 2))
+    assert sorted(net.state_dict()) == sorted(expected) and net.steps.item() == 2 and len(net.seen) == 2
+    assert [n for n, _ in net.named_buffers()] == ["steps"] and list(net._buffers) == ["steps"]
+    assert sorted(n for n, _ in net.named_parameters()) == ["linear.bias", "linear.weight"] and len(list(net.modules())) == 2
+    assert not _Keeps(teacher).load_state_dict(net.state_dict()).missing_keys
+    net.double().requires_grad_(False).eval()
+    assert net.linear.weight.dtype == torch.float64 and net.scale.dtype == torch.float32
+    assert teacher.weight.dtype == torch.float32 and teacher.weight.requires_grad and teacher.training
+    assert list(copy.deepcopy(net).state_dict()) == list(net.state_dict())
+
+
+def test_a_buffer_that_is_registered_without_a_value_takes_one():
+    net = _Keeps(nn.Linear(2, 2))
+    net.later = torch.ones(2)
+    net.own = torch.ones(2)
+    net.register_buffer("own_later", torch.ones(2))
+    assert "later" in net.state_dict() and "own_later" in net.state_dict() and "own" not in net.state_dict()
+    net._buffers["fourth"] = torch.ones(2)
+    assert "fourth" in net.state_dict()
+
+
+def test_an_attribute_changes_its_kind_by_what_is_set():
+    net = nn.Module()
+    net.w = torch.ones(2)
+    net.w = nn.Parameter(net.w)
+    assert list(net.state_dict()) == ["w"]
+    says = "Module.w is a parameter of shape (2,) and cannot become a Tensor; help: a Parameter or None"
+    with pytest.raises(TypeError, match=re.escape(says)):
+        net.w = torch.zeros(2)
+    del net.w
+    net.w = torch.zeros(2)
+    assert not net.state_dict()
+    norm = nn.BatchNorm1d(2)
+    with pytest.raises(TypeError, match=re.escape("BatchNorm1d.running_mean is a buffer of shape (2,) and cannot become a list")):
+        norm.running_mean = [0.0, 0.0]
+
+
+def test_a_recurrent_network_has_what_a_subclass_adds():
+    class Tagger(nn.LSTM):
+        def __init__(self):
+            super().__init__(2, 3)
+            self.tags = nn.Linear(3, 4)
+
+        def forward(self, x):
+            return self.tags(super().forward(x)[0])
+
+    net = Tagger()
+    assert list(net.state_dict()) == ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "tags.weight", "tags.bias"]
+    net(torch.ones(2, 1, 2)).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape"), [(nn.BatchNorm1d(3), (1, 3)), (nn.BatchNorm2d(3), (1, 3, 1, 1)), (nn.InstanceNorm2d(3), (2, 3, 1, 1))]
+)
+def test_a_norm_of_one_value_is_refused_in_training(norm, shape):
+    with pytest.raises(ValueError, match=re.escape(f"a norm of an input of shape {shape} has one value per channel")):
+        norm(torch.ones(shape))
+    nn.BatchNorm1d(3).eval()(torch.ones(1, 3))
