@@ -350,6 +350,8 @@ def test_names_of_arguments():
         trace(f, dynamic_axes={"x": {0: "batch"}})
     with pytest.raises(ValueError, match="cannot be called 'piece'"):
         trace(f, dynamic_axes={0: "piece"})
+    with pytest.raises(ArgumentError, match=r"axes of one argument stand under its name, \{\"x\": \{0: \"batch\"\}\}"):
+        trace(f, dynamic_axes={0: {0: "batch"}, 1: {0: "batch"}})  # arguments by their numbers
     with pytest.raises(ShapeError, match="has no axis 2"):
         trace(f, dynamic_axes={"data": {2: "batch"}})(floats(2, 5), floats(2, 2))
 

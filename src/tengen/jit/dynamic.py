@@ -74,7 +74,10 @@ class DynamicAxes:
 
 def _axes(name: str, axes: Any) -> Axes:
     if not isinstance(axes, Mapping) or not all(isinstance(a, int) and isinstance(e, str) for a, e in axes.items()):
-        raise ArgumentError(f'dynamic_axes of {name}: {axes!r} is no table from axes to names, such as {{0: "batch"}}')
+        raise ArgumentError(
+            f'dynamic_axes of {name}: {axes!r} is no table from axes to names, such as {{0: "batch"}}; help: axes of one argument stand '
+            'under its name, {"x": {0: "batch"}}'
+        )
     for e in axes.values():
         check_name(e)
     return dict(axes)
