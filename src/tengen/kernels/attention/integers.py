@@ -55,7 +55,7 @@ def attention_int(
     Shapes:   q (*G, T, D), k (*G, S, D), v (*G, S, E), multiplier and value_scale (), out (*G, T, E); D and E are known, strides are
               arbitrary
     Dtypes:   q, k and v int8; multiplier and value_scale floats, out float32
-    Numerics: docs/numerics.md, "Integers that stand for numbers"; without keys the result is 0
+    Numerics: docs/numerics.md, "Integers that stand for numbers"; without keys the result is 0, and NaN with a multiplier below 0, inf or NaN
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -135,6 +135,8 @@ class _Kernel:
         """Writes the loops, and launches the kernel."""
         k = self.k
         m, by = (k.let(cast(k.load(k.read(a), as_expr(a.index(()))), float32)) for a in (multiplier, value_scale))
+        valid = k.let((m >= 0.0) & (m < float("inf")))
+        m, by = k.let(select(valid, m, 0.0)), k.let(select(valid, by, float("nan")))
         largest = [k.var(const(-(1 << 31), int32, LANES), name="largest") for _ in range(self.vectors)]
         totals = [k.var(const(0, int32, LANES), name="total") for _ in largest]
         self.begin()
