@@ -65,13 +65,14 @@ def attention_int(
 
 
 def _whole(features: int, step: int = LANES) -> int:
+    """A number that is rounded up to steps, at least one."""
     return max(-(-features // step), 1) * step
 
 
 def _packed(lo: Lowering, k: Array, v: Array, scores: DotFormat, results: DotFormat, name: str) -> tuple[Array, Array]:
     """(keys (*G, S, D rounded up to vectors) as the products of scores store them, values as groups of keys (*G, S / group, E rounded up))."""
     groups, keys, (d, e) = k.shape[:-2], k.shape[-2], (as_int(a.shape[-1]) or 0 for a in (k, v))
-    group, bits = results.group, results.second.bits if results.group > 2 else 16
+    group, bits = results.group, results.second.bits
     rows, words = lo.temp(scores.storage, (*groups, keys, _whole(d))), lo.temp(uint32, (*groups, cdiv(keys, group), _whole(e)))
     w = lo.kernel(f"{name}_pack")
     blocks = as_expr(cdiv(keys, PACKED_KEYS))
@@ -91,7 +92,7 @@ def _packed(lo: Lowering, k: Array, v: Array, scores: DotFormat, results: DotFor
             parts = []
             for j, here in enumerate(some):  # zeros behind the last key
                 x = w.load(w.read(v), vector_index(here, i, v.strides[-1]), LANES, count)
-                part = widened(x if group > 2 else cast(x, results.storage)) << const(j * bits, uint32)
+                part = widened(cast(x, results.second)) << const(j * bits, uint32)
                 parts.append(part if j == 0 else select(splat(s + j < last), part, const(0, uint32, LANES)))
             w.store(w.write(words), there + i, reduce(or_, parts))
     lo.launch(w)
