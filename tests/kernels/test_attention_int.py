@@ -92,3 +92,13 @@ def test_scores_far_below_the_largest_have_no_weight():
     lo, memory, out = lowered(HOST, q, k, v, multiplier=1e30, scale=0.5)
     compile_and_run(lo, memory, {})
     assert memory["o"].tobytes() == (np.float32(765) * (np.float32(0.5) / np.float32(255))).tobytes()
+
+
+@pytest.mark.parametrize("multiplier", [-1e-3, float("inf"), float("nan"), 0.0, 1e-45])
+def test_multipliers_that_are_none(multiplier):
+    """NaN, and not what weights beyond 8 bits would give; 0 and denormal numbers are as good as others."""
+    q, k, v = drawn((2, 4)), drawn((3, 4), 1), drawn((3, 5), 2)
+    lo, memory, out = lowered(HOST, q, k, v, multiplier=multiplier)
+    compile_and_run(lo, memory, {})
+    want = expected(q, k, v, 0.0, 0.02) if 0 <= multiplier < 1 else np.full((2, 5), np.nan)
+    assert np.array_equal(memory["o"].reshape(2, 5), want, equal_nan=True)

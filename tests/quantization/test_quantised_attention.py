@@ -7,7 +7,8 @@ import tengen
 import tengen.functional as F
 import tengen.module as M
 import tengen.quantization as Q
-from tengen import Tensor, load_graph
+from tengen import Parameter, Tensor, load_graph, trace
+from tengen.autodiff import GradManager
 from tengen.deploy.graphs import Graph
 from tengen.quantization.attentions import find_attentions
 
@@ -34,7 +35,7 @@ def mixer():
     tengen.random.seed(0)
     net = Mixer()
     by = np.repeat(np.float32([1, 5, 0.1]), FEATURES)
-    net.qkv.weight[...] = net.qkv.weight * by.reshape(-1, 1)
+    net.qkv.weight = Parameter(net.qkv.weight.numpy() * by.reshape(-1, 1))
     x = Tensor(np.random.default_rng(0).standard_normal((3, POSITIONS, FEATURES)).astype("float32"))
     return net, x, Q.ptq(net, x, None)
 
@@ -128,3 +129,30 @@ def test_ranges_of_constant_inputs():
     f = lambda x: F.scaled_dot_product_attention(x, x, x)
     x = Tensor(np.zeros((1, 4, 3), "float32"))
     assert not Q.ptq(f, x, None)(x).numpy().any()
+
+
+def test_training_evaluates_what_is_deployed():
+    """`fake_attention` has the bits of the integers, and the gradients of attention of rounded numbers."""
+    r = np.random.default_rng(3)
+    x = [Parameter(r.standard_normal(shape).astype("float32")) for shape in ((2, 5, 6), (2, 8, 6), (2, 8, 4))]
+    scales = [Parameter(np.float32(s)) for s in (0.02, 0.015, 0.01)]  # some values saturate
+    weights = Tensor(r.standard_normal((2, 5, 4)).astype("float32"))
+
+    def gradients(f):
+        gm = GradManager().attach([*x, *scales])
+        with gm:
+            y = f()
+            gm.backward((y * weights).sum())
+        grads = [p.grad.numpy() for p in (*x, *scales)]
+        for p in (*x, *scales):
+            p.grad = None
+        return y, grads
+
+    rounded = lambda: F.scaled_dot_product_attention(*(F.fake_quantize(a, s) for a, s in zip(x, scales)))
+    fake, deployed = lambda: F.fake_attention(*x, *scales), [F.quantize_linear(a, s) for a, s in zip(x, scales)]
+    (y, got), (near, want) = gradients(fake), gradients(rounded)
+    m = scales[0] * scales[1] * np.float32(6**-0.5)
+    assert y.numpy().tobytes() == F.attention_int(*deployed, m, scales[2]).numpy().tobytes()
+    assert 0 < np.abs(y.numpy() - near.numpy()).max() < 0.02
+    assert [g.tobytes() for g in got] == [g.tobytes() for g in want] and all(np.abs(g).max() > 0 for g in got)
+    assert trace(fake)().numpy().tobytes() == y.numpy().tobytes()

@@ -211,17 +211,17 @@ __all__ = [
     "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling",
     "deg2rad", "dequantize_linear", "diag", "diag_embed", "diagflat", "diagonal", "diff", "digamma", "div", "dot", "dropout",
     "dstack", "einsum", "elu", "embedding", "embedding_bag", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1",
-    "eye", "fake_quantize", "flatten", "flip", "fliplr", "flipud", "floor", "floor_div", "fma", "fmax", "fmin", "fmod",
-    "focal_loss", "fold", "fori_loop", "frac", "fractional_max_pool2d", "fractional_max_pool3d", "full", "full_like", "gather",
-    "gaussian_nll_loss", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
-    "gumbel_softmax", "hamming_window", "hann_window", "hardshrink", "hardtanh", "heaviside", "hinge_embedding_loss",
-    "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "huber_loss", "hypot", "imag", "index_add",
-    "index_copy", "index_fill", "index_reduce", "index_select", "indexing_one_hot", "inner", "instance_norm", "interpolate",
-    "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kaiser_window", "kl_div", "kron", "kthvalue",
-    "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linear_grouped",
-    "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
-    "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid",
-    "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "eye", "fake_attention", "fake_quantize", "flatten", "flip", "fliplr", "flipud", "floor", "floor_div", "fma", "fmax",
+    "fmin", "fmod", "focal_loss", "fold", "fori_loop", "frac", "fractional_max_pool2d", "fractional_max_pool3d", "full",
+    "full_like", "gather", "gaussian_nll_loss", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample",
+    "group_norm", "gumbel_softmax", "hamming_window", "hann_window", "hardshrink", "hardtanh", "heaviside",
+    "hinge_embedding_loss", "hinge_loss", "histc", "histogram", "hsigmoid", "hstack", "hswish", "huber_loss", "hypot", "imag",
+    "index_add", "index_copy", "index_fill", "index_reduce", "index_select", "indexing_one_hot", "inner", "instance_norm",
+    "interpolate", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "kaiser_window", "kl_div", "kron",
+    "kthvalue", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear",
+    "linear_grouped", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
+    "logsigmoid", "logsoftmax", "logspace", "logsumexp", "lookup_codes", "loss", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "margin_ranking_loss", "masked_fill", "masked_scatter", "matinv", "matmul", "matmul_int", "max", "max_pool1d",
     "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "meshgrid",
     "metric", "min", "minimum", "mish", "mod", "mode", "moveaxis", "movedim", "mse_loss", "msort", "mul",
@@ -417,6 +417,17 @@ def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
 def eye(N: Shape, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal; N may be a shape of one or two extents."""
+def fake_attention(
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    query_scale: TensorLike,
+    key_scale: TensorLike,
+    value_scale: TensorLike,
+    scale: float | None = None,
+) -> Tensor:
+    """What `attention_int` gives of numbers that are rounded to int8, as a network learns that will compute it so: the same
+    bits."""
 def fake_quantize(
     inp: TensorLike, scale: TensorLike, zero: TensorLike | None = None, low: int = -128, high: int = 127,
 ) -> Tensor:

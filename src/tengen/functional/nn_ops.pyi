@@ -9,6 +9,7 @@ from tengen.functional import cvt_color as cvt_color
 from tengen.functional import deformable_conv2d as deformable_conv2d
 from tengen.functional import deformable_psroi_pooling as deformable_psroi_pooling
 from tengen.functional import dequantize_linear as dequantize_linear
+from tengen.functional import fake_attention as fake_attention
 from tengen.functional import fake_quantize as fake_quantize
 from tengen.functional import gelu as gelu
 from tengen.functional import grid_sample as grid_sample
@@ -46,9 +47,9 @@ from tengen.functional import warp_perspective as warp_perspective
 
 __all__ = [
     "affine_grid", "attention_int", "centre_codes", "conv_int", "correlation", "cvt_color", "deformable_conv2d",
-    "deformable_psroi_pooling", "dequantize_linear", "fake_quantize", "gelu", "grid_sample", "hsigmoid", "hswish",
-    "interpolate", "leaky_relu", "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp",
-    "lookup_codes", "matmul_int", "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu", "relu6",
-    "remap", "requantize_linear", "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window", "sliding_window_transpose",
-    "softmax", "straight_through", "warp_affine", "warp_perspective"
+    "deformable_psroi_pooling", "dequantize_linear", "fake_attention", "fake_quantize", "gelu", "grid_sample", "hsigmoid",
+    "hswish", "interpolate", "leaky_relu", "linear_grouped", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax",
+    "logsumexp", "lookup_codes", "matmul_int", "one_hot", "pad", "prelu", "quantize_linear", "region_restricted_conv", "relu",
+    "relu6", "remap", "requantize_linear", "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window",
+    "sliding_window_transpose", "softmax", "straight_through", "warp_affine", "warp_perspective"
 ]

@@ -27,6 +27,7 @@ from tengen.ops.define import (
     same_extent,
 )
 from tengen.ops.elementwise import add, div, exp, mul, sub
+from tengen.ops.quantized import fake_quantize, quantize_linear, straight_through
 from tengen.ops.reduce import max_, rounded_once, sum_
 from tengen.ops.shape import reshape
 
@@ -285,9 +286,9 @@ def attention_int(query: Tensor, key: Tensor, value: Tensor, multiplier: Tensor,
               D + E at most 1024, S at most 65,793
     Dtypes:   int8 (zero point 0), floats for multiplier and value_scale, which become float32 -> float32
     Args:
-        multiplier: of a product of integers, to give the score: (scale of the queries) (scale of the keys) (scale of the softmax); above 0
-            and finite, which is not checked here. value_scale: scale of the values.
-    Returns:  0 where there are no keys
+        multiplier: of a product of integers, to give the score: (scale of the queries) (scale of the keys) (scale of the softmax).
+            value_scale: scale of the values.
+    Returns:  0 where there are no keys; NaN where the multiplier is below 0, inf or NaN
     Numerics: c = the sum of q k over d, in int32; p = rint(255 exp(float32(c - max of c over the keys) multiplier)), halves to even, an
         integer of 0..255; the result is float32(sum of p v) (value_scale / float32(sum of p)). Sums are exact in int32 and have no order;
         each operation of float32 is rounded once. Without the rounding of p, which is at most 1/510 of the largest weight, it is the
@@ -344,6 +345,35 @@ def _(lo, ins, outs):
     (out,) = outs
     q, k, v = (a.expand((*out.shape[:-2], *a.shape[-2:])) for a in ins[:3])
     kernels.attention.integers.attention_int(lo, q, k, v, ins[3], ins[4], out)
+
+
+@composite(functional="nn")
+def fake_attention(
+    query: Tensor, key: Tensor, value: Tensor, query_scale: Tensor, key_scale: Tensor, value_scale: Tensor, scale: float | None = None
+) -> Tensor:  # fmt: skip
+    """What `attention_int` gives of numbers that are rounded to int8, as a network learns that will compute it so: the same bits.
+
+    The gradient is that of `attention` of the rounded numbers, whose gradient is `fake_quantize`'s: straight through where the integer is in
+    range, and LSQ's for the scales.
+
+    Shapes:   as of `attention_int`; scales ()
+    Args:
+        query_scale, key_scale, value_scale: of `quantize_linear`. scale: of the softmax; default 1 / sqrt(D).
+
+    >>> from tengen import Tensor, functional as F
+    >>> x, s = Tensor([[10.0, 0.0], [0.0, 10.0]]), Tensor(0.1)
+    >>> F.fake_attention(x, x, x, s, s, s).tolist()
+    [[10.0, 0.0], [0.0, 10.0]]
+    """
+    scale = _scaled([query], scale, "none")["scale"]
+    scales = query_scale, key_scale, value_scale
+    q, k, v = (quantize_linear(x, s, None) for x, s in zip((query, key, value), scales))
+    made = attention_int(q, k, v, mul(mul(query_scale, key_scale), scale), value_scale)
+    through = attention(*(fake_quantize(x, s, None) for x, s in zip((query, key, value), scales)), None, scale, "none")[0]
+    return straight_through(made, through)
+
+
+fake_attention.known(lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]})
 
 
 def _np_seen(t: int, s: int, causal: str):
@@ -443,3 +473,12 @@ attention_int.cases(
     Case(_codes((3, 5), (4, 5), (4, 0))),
     Case(_codes((2, 3, 0), (2, 4, 0), (2, 4, 3))),
 )
+def _np_fake_attention(q, k, v, query_scale, key_scale, value_scale, scale):
+    codes = lambda x, by: np.clip(np.rint(np.float32(x) / np.float32(by)), -128, 127).astype("int8")
+    m = np.float32(query_scale) * np.float32(key_scale) * np.float32(scale)
+    return _np_attention_int(codes(q, query_scale), codes(k, key_scale), codes(v, value_scale), m, value_scale)
+
+
+_SCALES = (np.float32(0.01), np.float32(0.007), np.float32(0.009))
+fake_attention.reference(_np_fake_attention)
+fake_attention.cases(Case(lambda r: (*_sample((2, 3, 5), (2, 7, 5), (2, 7, 3))(r), *_SCALES), {"scale": 0.5}, grad=False))

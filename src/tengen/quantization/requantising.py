@@ -74,27 +74,28 @@ def _share(g: Graph) -> None:
 def _before_slices(g: Graph) -> None:
     """Sums whose numbers are cut into slices of channels, of which each becomes integers by a scale of its own, as queries, keys and values
     of one product do, become integers by a scale for each channel first, and these are cut."""
+    known = Known(g)
     for v in [n.outputs[0] for n in g.nodes if n.op in ("add", "dequantize_linear")]:
-        known = Known(g)
-        made = sums_of(known, v)
-        if made is None or made.product.op != "matmul_int" or v in known.kept or len(known.users[v]) < 2:
+        made = sums_of(known, v) if len(known.users[v]) > 1 and v not in known.kept else None
+        if made is None or made.product.op != "matmul_int":
             continue
-        slices = sorted(known.users[v], key=lambda n: n.attrs["starts"][-1] if n.op == "strided_slice" else -1)
-        ends = [_end_of_slice(known, n, v) for n in slices]
-        found = [e for e in ends if e is not None]
-        spans = [(n.attrs["starts"][-1], n.attrs["sizes"][-1]) for n in slices] if len(found) == len(ends) else []
-        if not spans or len({(*q.attrs.items(),) for q, _ in found}) > 1 or any(i + n > j for (i, n), (j, _) in zip(spans, spans[1:])):
+        ends = [(n, _end_of_slice(known, n, v)) for n in known.users[v]]
+        found = sorted(((n, *end) for n, end in ends if end is not None), key=lambda x: x[0].attrs["starts"][-1])
+        spans = [(n.attrs["starts"][-1], n.attrs["sizes"][-1]) for n, _, _ in found]
+        apart = all(first + count <= following for (first, count), (following, _) in zip(spans, spans[1:]))
+        if len(found) < len(ends) or not apart or len({tuple(q.attrs.items()) for _, q, _ in found}) > 1:
             continue
         scale = np.ones(v.type.shape[-1], np.float32)
-        for (first, count), (q, _) in zip(spans, found):
+        for (first, count), (_, q, _) in zip(spans, found):
             scale[first : first + count] = known.data[q.inputs[1]].reshape(())
-        attrs, scales = found[0][0].attrs, Tensor(scale)
+        attrs, scales = found[0][1].attrs, Tensor(scale)
         codes = g.apply(lambda x, a=attrs, s=scales: F.quantize_linear(x, s, None, a["low"], a["high"], a["dtype"]), v)
-        for n, (q, between) in zip(slices, found):
+        for n, q, between in found:
             x = codes
             for step in (n, *between):
                 x = g.insert(step.op, [x], where=step.where, **step.attrs).outputs[0]
             g.replace(q, x)
+        known = Known(g)
 
 
 def _end_of_slice(known: Known, n: Node, v: Value) -> tuple[Node, list[Node]] | None:
@@ -102,6 +103,8 @@ def _end_of_slice(known: Known, n: Node, v: Value) -> tuple[Node, list[Node]] | 
     them."""
     whole = ([0] * (v.type.ndim - 1), list(v.type.shape[:-1]), [1] * v.type.ndim)
     if n.op != "strided_slice" or (list(n.attrs["starts"][:-1]), list(n.attrs["sizes"][:-1]), list(n.attrs["steps"])) != whole:
+        return None
+    if not all(isinstance(i, int) for i in (n.attrs["starts"][-1], n.attrs["sizes"][-1])):
         return None
     between: list[Node] = []
     step = known.only_reader(n.outputs[0])

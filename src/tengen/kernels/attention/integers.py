@@ -55,7 +55,7 @@ def attention_int(
     Shapes:   q (*G, T, D), k (*G, S, D), v (*G, S, E), multiplier and value_scale (), out (*G, T, E); D and E are known, strides are
               arbitrary
     Dtypes:   q, k and v int8; multiplier and value_scale floats, out float32
-    Numerics: docs/numerics.md, "Integers that stand for numbers"; without keys the result is 0
+    Numerics: docs/numerics.md, "Integers that stand for numbers"; without keys the result is 0, and NaN with a multiplier below 0, inf or NaN
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -65,13 +65,14 @@ def attention_int(
 
 
 def _whole(features: int, step: int = LANES) -> int:
+    """A number that is rounded up to steps, at least one."""
     return max(-(-features // step), 1) * step
 
 
 def _packed(lo: Lowering, k: Array, v: Array, scores: DotFormat, results: DotFormat, name: str) -> tuple[Array, Array]:
     """(keys (*G, S, D rounded up to vectors) as the products of scores store them, values as groups of keys (*G, S / group, E rounded up))."""
     groups, keys, (d, e) = k.shape[:-2], k.shape[-2], (as_int(a.shape[-1]) or 0 for a in (k, v))
-    group, bits = results.group, results.second.bits if results.group > 2 else 16
+    group, bits = results.group, results.second.bits
     rows, words = lo.temp(scores.storage, (*groups, keys, _whole(d))), lo.temp(uint32, (*groups, cdiv(keys, group), _whole(e)))
     w = lo.kernel(f"{name}_pack")
     blocks = as_expr(cdiv(keys, PACKED_KEYS))
@@ -91,7 +92,7 @@ def _packed(lo: Lowering, k: Array, v: Array, scores: DotFormat, results: DotFor
             parts = []
             for j, here in enumerate(some):  # zeros behind the last key
                 x = w.load(w.read(v), vector_index(here, i, v.strides[-1]), LANES, count)
-                part = widened(x if group > 2 else cast(x, results.storage)) << const(j * bits, uint32)
+                part = widened(cast(x, results.second)) << const(j * bits, uint32)
                 parts.append(part if j == 0 else select(splat(s + j < last), part, const(0, uint32, LANES)))
             w.store(w.write(words), there + i, reduce(or_, parts))
     lo.launch(w)
@@ -135,6 +136,8 @@ class _Kernel:
         """Writes the loops, and launches the kernel."""
         k = self.k
         m, by = (k.let(cast(k.load(k.read(a), as_expr(a.index(()))), float32)) for a in (multiplier, value_scale))
+        valid = k.let((m >= 0.0) & (m < float("inf")))
+        m, by = k.let(select(valid, m, 0.0)), k.let(select(valid, by, float("nan")))
         largest = [k.var(const(-(1 << 31), int32, LANES), name="largest") for _ in range(self.vectors)]
         totals = [k.var(const(0, int32, LANES), name="total") for _ in largest]
         self.begin()
