@@ -2,8 +2,8 @@
 
     for each piece = group:
         for chunk of keys s:
-            for LANES keys:
-                score[s] = scale * (sum over d of q[d] * k[s, d]) + mask[s]        # squares of k are transposed in registers
+            for LANES keys:                                                        # squares of them are transposed in registers
+                score[s] = scale * (sum over d of q[d] * block[s, d]) + mask[s];   other block = the next LANES keys
             M = max(largest, score[s] for s of the chunk);  ratio = exp(largest - M)
             p[s] = exp(score[s] - M);                       largest = M
             total = total * ratio + sum over s of p[s]
@@ -11,8 +11,9 @@
         out[e] = result[e] / total;  lse = largest + log(total)
 
 The kernel in `forward.py` has a query in each lane, of which one query would fill a single one. The sums are the same, term by term in
-the same order, and so are all bits. Keys and values are read once, so the time is that of reading them: values are prefetched while their
-chunk's scores are computed, keys while the values of the chunk before are added, and the first keys of a piece before all else.
+the same order, and so are all bits. Keys and values are read once, so the time is that of reading them, and a processor reads ahead
+where addresses follow each other. Values are read so; a square of keys has a part of each row. So the next keys are copied row by row
+while those that are there are transposed. (Requests by `prefetch` are as few at a time as a core has buffers for: slower.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tengen.kernels import numerics
 from tengen.kernels.attention.blocks import vector_index
 from tengen.kernels.attention.tiles import larger, weight
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.machine import machine, registers_of
@@ -59,9 +59,9 @@ def one_query(
     keys = as_expr(k.shape[-2])
     # of keys that the offset hides, those that a group of queries beside this one would see have weight 0; others are left out
     stop = keys if offset is None else w.k.let(minimum(keys, maximum(as_expr(numerics.GROUP_LANES + offset), 0)))
-    w.prefetch(w.keys, const(0), w.k.let(minimum(stop, CHUNK)))
+    w.first_block(stop)
     with w.k.loop(0, stop, CHUNK, name="chunk") as c:
-        w.chunk(c, w.k.let(minimum(stop - c, CHUNK)), w.k.let(minimum(maximum(stop - c - CHUNK, 0), CHUNK)))
+        w.chunk(c, w.k.let(minimum(stop - c, CHUNK)), stop)
     w.finish(out, lse)
     lo.launch(w.k)
 
@@ -70,7 +70,8 @@ class _OneQuery:
     """Writes the kernel.
 
     Attributes:
-        query: its features. scores: score[s], later p[s], of the chunk. result: result[e]; both in scratch memory, rounded up to whole vectors.
+        query: its features. scores: score[s], later p[s], of the chunk. result: result[e]; all in scratch memory, rounded up to whole vectors.
+        blocks: LANES keys that are transposed, and the next ones, which are copied meanwhile. block: where in there the former lie.
         largest, total: the same number in all lanes.
     """
 
@@ -92,6 +93,8 @@ class _OneQuery:
         self.query = k.scratch("query", dt, self._whole(self.features))
         self.scores = k.scratch("scores", dt, CHUNK)
         self.result = k.scratch("result", dt, self._whole(self.results))
+        self.wide = self._whole(self.features)  # numbers from a row of a block to the next
+        self.blocks, self.block = k.scratch("blocks", dt, 2 * LANES * self.wide), k.var(const(0), name="block")
         src, at = k.read(qkv[0]), self._base(qkv[0], 0)
         for i, count in k.vector_loop(0, self.features, "d"):
             x = k.load(src, vector_index(at, i, qkv[0].strides[-1]), LANES, count)
@@ -112,14 +115,27 @@ class _OneQuery:
         """The index of the first feature of a row in the piece's group."""
         return self.k.let(as_expr(a.index([*self.g, row, 0])))
 
-    def chunk(self, start: Expr, n: Expr, following: Expr) -> None:
-        """Adds the chunk of n keys from key `start` on to the result and the total. following: keys of the next chunk."""
+    def first_block(self, stop: Expr) -> None:
+        """Copies the first keys of those before `stop`, if there are any; past the last of them, that one again."""
+        k, a = self.k, self.keys
+        base = self._base(a, 0)
+        with k.loop(0, select(stop > 0, const(LANES), const(0)), name="row") as i:
+            row = k.let(base + minimum(i, stop - 1) * a.strides[-2])
+            for d, count in k.vector_loop(0, self.features, "d"):
+                self._copy(i * self.wide + d, row, d, count)
+
+    def _copy(self, to: Index, row: Expr, d: Index, count: Expr | None) -> None:
+        """Copies LANES features from feature d on of the row that lies at index `row`."""
+        x = self.k.load(self.k.read(self.keys), vector_index(row, d, self.keys.strides[-1]), LANES, count)
+        self.k.store(self.blocks, to, cast(x, self.dt))
+
+    def chunk(self, start: Expr, n: Expr, stop: Expr) -> None:
+        """Adds the chunk of n keys from key `start` on, of those before `stop`, to the result and the total."""
         k = self.k
         hidden = self._all(float("-inf"))
         largest = k.var(self.largest.value, name="most")
         with k.loop(0, n, LANES, name="row") as i:
-            self.prefetch(self.values, k.let(start + i), k.let(minimum(n - i, LANES)))
-            x = self._masked(k.let(self._score(start, i, n) * self.scale), k.let(start + i))
+            x = self._masked(k.let(self._score(k.let(start + i + LANES), stop) * self.scale), k.let(start + i))
             x = k.let(select(ramp() + i < splat(n), x, hidden))
             k.store(self.scores, i, x)
             largest.set(larger(largest.value, x))
@@ -132,26 +148,31 @@ class _OneQuery:
         with k.loop(0, n, name="row") as i:
             total.set(total.value + k.load(self.scores, i))
         self.total.set(self.total.value * ratio + splat(total.value))
-        self.prefetch(self.keys, k.let(start + CHUNK), following)
         self._accumulate(start, n, ratio)
 
-    def _score(self, start: Expr, first: Expr, n: Expr) -> Expr:
-        """The sums over d of q[d] * k[s, d] for the LANES keys from `first` on, counted from the chunk's; after the last one, that is
-        read again."""
-        k, a = self.k, self.keys
-        src, score = k.read(a), k.var(self._all(0.0), name="score")
-        base = self._base(a, start)
-        rows = lambda i: as_expr(base + minimum(first + i, n - 1) * a.strides[-2])
+    def _score(self, following: Expr, stop: Expr) -> Expr:
+        """The sums over d of q[d] * k[s, d] for the keys of the block, while the next one gets those from `following` on; past the last
+        of those before `stop`, that one again."""
+        k, a, here = self.k, self.keys, self.block.value
+        score, there = k.var(self._all(0.0), name="score"), k.let(LANES * self.wide - here)
+        base, vectors = self._base(a, 0), self.wide // LANES
+        by_rows = self.features == self.wide and LANES % vectors == 0  # whole rows are copied while a square is transposed
 
-        def squares(d: Expr, count: Expr | None) -> None:
+        def squares(d: Index, count: Expr | None) -> None:
+            def read(i: Index) -> Expr:
+                """Row i of the square; and LANES numbers are copied, of all that a block has one after the other if that is possible."""
+                row, to = (d // vectors + i // vectors, i % vectors * LANES) if by_rows else (i, d)
+                self._copy(there + row * self.wide + to, k.let(base + minimum(following + row, stop - 1) * a.strides[-2]), to, count)
+                return k.load(self.blocks, here + i * self.wide + d, LANES)
+
             def add(j: Index, column: Expr) -> None:
                 score.set(multiply_add(column, splat(k.load(self.query, d + j)), score.value))
 
-            read = lambda i: cast(k.load(src, vector_index(rows(i), d, a.strides[-1]), LANES, count), self.dt)
             transpose_square(k, self.dt, read, add)
 
         for d, count in k.vector_loop(0, self.features, "d"):
             squares(d, count)
+        self.block.set(there)
         return score.value
 
     def _masked(self, score: Expr, key: Expr) -> Expr:
@@ -187,16 +208,6 @@ class _OneQuery:
             add(e, [None] * most)
         if left := [None] * (whole % most) + ([const(rest)] if rest else []):
             add(const(whole // most * most * LANES), left)
-
-    def prefetch(self, a: Array, row: Expr, count: Expr) -> None:
-        """Prefetches so many rows from `row` on, where they are dense."""
-        k, n, each = self.k, as_int(a.shape[-1]) or 0, CACHE_LINE_BYTES // a.dtype.size
-        if as_int(a.strides[-1]) != 1:
-            return
-        src, base = k.read(a), self._base(a, row)
-        with k.loop(0, count, name="row") as i:
-            for e in range(0, n, each):
-                k.prefetch(src, base + i * a.strides[-2] + e)
 
     def finish(self, out: Array, lse: Array) -> None:
         """Stores result / total and largest + log(total); 0 and inf where total is 0, that is where no key is seen."""
