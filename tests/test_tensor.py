@@ -349,3 +349,13 @@ def test_calls_tell_minus_zero_from_zero():
             assert np.signbit(F.pad(x, [(1, 0)], "constant", v).numpy())[0] == want
             assert np.signbit(F.leaky_relu(x, v).numpy())[0] == np.signbit(np.float32(-1.0) * np.float32(v))
             assert np.signbit(F.full((2,), v).numpy()).all() == want
+
+
+def test_a_range_is_an_index_as_in_numpy():
+    a = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    x = Tensor(a.copy())
+    for key in (range(2), (range(3), range(1, 4)), (slice(None), range(3, 0, -2)), (range(2), [0, 3]), range(0)):
+        assert np.array_equal(x[key].numpy(), a[key])
+    x[range(3), range(3)] = -1.0
+    a[range(3), range(3)] = -1.0
+    assert np.array_equal(x.numpy(), a)

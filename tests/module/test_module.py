@@ -279,3 +279,17 @@ def test_flatten():
     assert "start_axis=1, end_axis=-1" in repr(M.Sequential(M.Flatten()))
     assert repr(M.LSTMCell(2, 3, bias=False)) == "LSTMCell(2, 3, bias=False)"
     assert repr(M.GRU(2, 3, 2, bidirectional=True)).startswith("GRU(2, 3, num_layers=2, bidirectional=True\n  (cells.0.0): GRUCell(2, 3)\n")
+
+
+def test_a_class_is_asked_to_train():
+    asked = []
+
+    class Frozen(M.Linear):
+        def train(self, mode=True, recursive=True):
+            asked.append((mode, recursive))
+            return super().train(False, recursive)
+
+    net = M.Sequential(Frozen(2, 2), M.Dropout(0.5))
+    assert net.train() is net and net.training and net[1].training and not net[0].training
+    net.eval()
+    assert asked == [(True, False), (False, False)] and not net[1].training

@@ -66,3 +66,16 @@ def test_axes_of_nested_results_of_vmap():
     assert grads.tolist() == (2 * x).tolist() and values.tolist() == [5.0, 50.0]
     y, along = torch.func.linearize(lambda v: (v**3).sum(), x[0])
     assert y.item() == 9.0 and along(torch.ones(3)).item() == 15.0
+
+
+def test_gradients_of_many_rows_at_once():
+    x, w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.ones(1, requires_grad=True)
+    y = x**2
+    rows = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]])
+    (g,) = torch.autograd.grad(y, x, rows, retain_graph=True, create_graph=True, is_grads_batched=True)
+    assert g.tolist() == [[2.0, 0.0, 0.0], [0.0, 4.0, 12.0]]
+    assert torch.autograd.grad(g.sum(), x, retain_graph=True)[0].tolist() == [2.0, 2.0, 4.0]
+    found = torch.autograd.grad([y, y.sum()], [x, w], [rows, torch.ones(2)], is_grads_batched=True, allow_unused=True)
+    assert found[0].tolist() == [[4.0, 4.0, 6.0], [2.0, 8.0, 18.0]] and found[1] is None
+    with pytest.raises(ValueError, match="needs grad_outputs with a first axis"):
+        torch.autograd.grad(x.sum(), x, is_grads_batched=True)

@@ -91,3 +91,22 @@ def test_a_norm_of_one_value_is_refused_in_training(norm, shape):
     with pytest.raises(ValueError, match=re.escape(f"a norm of an input of shape {shape} has one value per channel")):
         norm(torch.ones(shape))
     nn.BatchNorm1d(3).eval()(torch.ones(1, 3))
+
+
+def test_a_class_says_what_of_it_trains():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.drop = nn.BatchNorm1d(2), nn.Dropout()
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+    net = nn.Sequential(nn.Sequential(Frozen()), nn.Dropout())
+    assert net.train() is net and not net[0][0].norm.training and net[0][0].drop.training and net[0][0].training and net[1].training
+    net[0][0].norm.running_mean.add_(1.0)
+    net[1].eval(), net[0][0].drop.eval()
+    assert (torch.compile(lambda x: net[0][0].norm(x))(torch.ones(3, 2)).abs() < 1e-6).all()
+    assert net.eval() is net and not any(m.training for m in net.modules())

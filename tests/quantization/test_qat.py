@@ -364,3 +364,14 @@ def test_configurations_and_networks_that_are_none():
     for f in (Q.enable_observer, Q.disable_fake_quant, lambda m: Q.propagate_qconfig(m, Q.min_max_fakequant_qconfig)):
         with pytest.raises(TypeError, match="takes a module, got a function"):
             f(lambda x: x)
+
+
+def test_a_network_that_does_not_round_asks_no_observer():
+    x, _ = data(4)
+    net = Q.quantize_qat(Net())
+    net.train()(x)
+    Q.disable_observer(net.eval())
+    rounded = net(x).numpy()
+    Q.disable_fake_quant(net)
+    plain = net(x).numpy()  # inputs whose rounding the layer before tells are not watched, and need not be
+    assert np.isfinite(plain).all() and 0 < np.abs(plain - rounded).max() < 0.2 * np.abs(plain).max()

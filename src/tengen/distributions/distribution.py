@@ -43,7 +43,10 @@ class Distribution:
     """Base class.
 
     Args:
-        batch_shape: of the parameters. event_shape: of one event, () for numbers.
+        batch_shape: of the parameters. event_shape: of one event, () for numbers. validate_args: whether the parameters of a program's own
+            class, attributes that `arg_constraints` names, are looked at; by default they are.
+
+    Errors: ValueError for a parameter outside of its set; not in a trace, which does not know the values
 
     Attributes:
         has_rsample: whether `rsample` is there: samples through which gradients reach the parameters.
@@ -65,8 +68,24 @@ class Distribution:
         if "__init__" in cls.__dict__:
             cls.__init__ = _with_validation(cls.__init__)
 
-    def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()):
+    def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None):
         self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)
+        if validate_args is not None:
+            check_flag(type(self).__name__, "validate_args", validate_args)
+            self._validates = bool(validate_args)
+        if not type(self).__module__.startswith("tengen."):  # classes of this package look at theirs before
+            for name, allowed in self.arg_constraints.items():
+                if isinstance(value := vars(self).get(name), Tensor):
+                    _look(self, name, value, allowed)
+
+    @property
+    def _validate_args(self) -> bool:
+        """PyTorch's name, which programs with classes of their own ask for."""
+        return self._validates
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """Errors: ValueError for a value outside of the support, if values are looked at; for `log_prob` of programs' own classes."""
+        _look(self, "a value", value, self.support)
 
     # -- what subclasses give ----------------------------------------------------------------------------------------------
     def _draw(self, shape: tuple[int, ...]) -> Tensor:
@@ -191,6 +210,12 @@ def _shown(t: Any) -> str:
     return str(t.tolist()) if isinstance(t, Tensor) and t.size < 8 and tracing.recorder is None else f"{getattr(t, 'shape', t)}"
 
 
+def _look(owner: Distribution, name: str, value: Tensor, allowed: Constraint) -> None:
+    """Errors: ValueError where values are not in their set, which a trace does not know."""
+    if owner._validates and tracing.recorder is None and not np.all(allowed.check(value.detach()).numpy()):
+        raise ValueError(f"{type(owner).__name__}: {name} must be {allowed}, got {_shown(value)}")
+
+
 def together(owner: Distribution, given: dict[str, Any], allowed: Mapping[str, Constraint] | None = None) -> list[Tensor]:
     """Parameters as tensors of floats in their common shape and dtype. allowed: the set of each; by default `arg_constraints`.
 
@@ -201,8 +226,7 @@ def together(owner: Distribution, given: dict[str, Any], allowed: Mapping[str, C
     d = functools.reduce(promote, (t.dtype for t in tensors))
     shape = broadcast_shapes(*(t.shape for t in tensors))
     for t, name in zip(tensors, given):
-        if owner._validates and tracing.recorder is None and not np.all(allowed[name].check(t.detach()).numpy()):
-            raise ValueError(f"{type(owner).__name__}: {name} must be {allowed[name]}, got {_shown(t)}")
+        _look(owner, name, t, allowed[name])
     tensors = [t if t.dtype is d else t.astype(d) for t in tensors]
     return [t if t.shape == shape else REGISTRY["broadcast_to"](t, shape) for t in tensors]
 

@@ -173,7 +173,7 @@ class Watch:
     """Sees one recording being made, in a ``with`` block around it, and then says what guards it.
 
     Args: function, objects: what is recorded, and arguments that it may look into. told: keys of warnings that were given. appends: whether
-        it is an effect that the function only appends plain values to a list that outlives the call.
+        it is an effect that the function only appends to a list that outlives the call.
     Attributes: observer: what ran in the block.
     """
 
@@ -246,8 +246,7 @@ class Watch:
 
     def _written(self, there: Reach) -> tuple[set[str], list[tuple[str, str]], list[tuple[str, str]]]:
         """Paths of variables that the function changed while it was recorded, which are not guarded: each recording would make the guards of
-        the others fail. Paths and names of those whose changes are lost, and of containers to which it only appends plain values, which it
-        does not read."""
+        the others fail. Paths and names of those whose changes are lost, and of containers to which it only appends, which it does not read."""
         skip, lost, grown = set(), [], []
         for key, x in there.values.items():
             if is_a(x, Tensor) and is_a(x._data, Value):
@@ -263,9 +262,10 @@ class Watch:
             if _all_same([*was_keys, *was], [*keys, *elements]):
                 continue
             skip.add(path)
-            if not _only_objects_came(was, elements):
-                read = any(use.then not in _GROWING for use, _ in self._uses(name))
-                (lost if read else grown).append((path, name))
+            if all(use.then in _GROWING for use, _ in self._uses(name)):
+                grown.append((path, name))
+            elif not _only_objects_came(was, elements):
+                lost.append((path, name))
         return skip, lost, grown
 
     def _uses(self, name: str, stored: bool = False) -> list[tuple[Use, str]]:

@@ -65,7 +65,7 @@ class Recordings:
         function, name: what is recorded, and what it is called in messages. capture_as_const, dynamic_axes, budget: as `trace` has
             them; the axes of a table, None where axes open by themselves or not at all.
         calls_python: what a script calls in every run, which no program can; set while it is recorded. repeats_appends: whether the
-            function is run in parts where it only appends plain values to a list that outlives the call, so that each call does it.
+            function is run in parts where it only appends to a list that outlives the call, so that each call does it.
     """
 
     calls_python = ""

@@ -6,6 +6,7 @@ In: a module's positional inputs, its outputs. Out: the same tensors.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,24 +16,12 @@ from tengen.tensor import Tensor
 from tengen.tensor.nodes import on_tape
 
 
-class WithKeywords:
-    """A hook that is called with the keyword arguments of the module's call, too."""
-
-    def __init__(self, hook: Callable[..., Any]):
-        self.hook = hook
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(*args)
+class WithKeywords(functools.partial):
+    """A hook that is called with the keyword arguments of the module's call, too: a partial, so that traces see what the hook reads."""
 
 
-class Always:
+class Always(functools.partial):
     """A forward hook that is called, with None as the outputs, where forward raises an error, too."""
-
-    def __init__(self, hook: Callable[..., Any]):
-        self.hook = hook
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(*args)
 
 
 class AlwaysWithKeywords(WithKeywords):

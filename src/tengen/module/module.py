@@ -381,9 +381,15 @@ class Module(Watched):
 
     # -- modes -----------------------------------------------------------------------------------------------------------
     def train(self, mode: bool = True, recursive: bool = True) -> Module:
-        """Training mode (dropout drops, batch norm uses the batch); returns self."""
+        """Training mode (dropout drops, batch norm uses the batch); returns self.
+
+        As in MegEngine each module inside is asked by its own `train(mode, recursive=False)`, which a class may override.
+        """
         for m in self.modules() if recursive else [self]:
-            m.training = mode
+            if m is self or type(m).train is Module.train:
+                m.training = mode
+            else:
+                m.train(mode, recursive=False)
         return self
 
     def eval(self) -> Module:

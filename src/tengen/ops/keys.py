@@ -50,7 +50,7 @@ class Key:
 
 
 def _is_array(k: Any) -> bool:
-    return isinstance(k, (list, np.ndarray)) or (hasattr(k, "ndim") and hasattr(k, "dtype") and not isinstance(k, np.generic))
+    return isinstance(k, (list, range, np.ndarray)) or (hasattr(k, "ndim") and hasattr(k, "dtype") and not isinstance(k, np.generic))
 
 
 def _is_flag(k: Any) -> bool:
@@ -62,7 +62,7 @@ def _arrays(items: Sequence[Any]) -> list[Any]:
     out: list[Any] = []
     for k in items:
         if _is_array(k) or isinstance(k, tuple):
-            k = dispatch.tensor(np.asarray(k, np.int64) if isinstance(k, (list, tuple)) and not len(k) else k)
+            k = dispatch.tensor(np.asarray(k, np.int64) if isinstance(k, range) or (isinstance(k, (list, tuple)) and not len(k)) else k)
             if k.dtype.kind not in "iub":
                 raise DTypeError(f"a tensor of {k.dtype} is no index; help: indices are integers, masks are bool")
         elif _is_flag(k):

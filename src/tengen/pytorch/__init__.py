@@ -28,6 +28,7 @@ from tengen.pytorch import (
     distributed,
     distributions,
     fft,
+    foreach,
     func,
     hub,
     inner_modules,
@@ -111,6 +112,8 @@ _LATER = ("compiler", "export", "fx", "onnx", "signal")  # packages that are imp
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("_foreach_"):
+        return foreach.function(name)
     if name in _LATER:
         return importlib.import_module(f"tengen.pytorch.{name}")
     raise NoSuchName("tengen.pytorch", name, lambda: dir(sys.modules[__name__]))

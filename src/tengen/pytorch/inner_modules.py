@@ -24,10 +24,14 @@ VIEWS = {  # a package: the modules inside it that show its names
     "nn.utils": "convert_parameters spectral_norm weight_norm",
     "utils.data": "dataloader",
     "autograd": "variable grad_mode",
+    "amp": "autocast_mode grad_scaler",
 }
 OLDER = {"autograd.profiler": "profiler", "nn.utils.stateless": "func"}  # an older place of a module -> the module
 # bases that programs derive classes of their own from -> (the module that has them here, their name)
-BASES = {"_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss")}
+BASES = {
+    "_Loss": ("nn.losses", "Loss"), "_WeightedLoss": ("nn.losses", "WeightedLoss"), "_ConvNd": ("nn.layers", "ConvNd"),
+    "_InstanceNorm": ("nn.norms", "_InstanceNorm"), "_DropoutNd": ("nn.layers", "_Share"),
+}  # fmt: skip
 
 
 class View(inner_modules.View):

@@ -64,7 +64,7 @@ class QATModule(Module):
         out, qparams = target, None
         if observer is not None:
             out = observer(target)
-            if fake_quant is not None:  # where nothing is rounded, nobody asks yet
+            if fake_quant is not None and fake_quant.enabled:  # what rounds nothing need not know a range, which nobody may have watched
                 qparams = observer.get_qparams()
         if fake_quant is not None:
             out = fake_quant(out, qparams)

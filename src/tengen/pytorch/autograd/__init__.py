@@ -43,15 +43,26 @@ def grad(
     """Gradients of the sum of outputs with respect to inputs, which are leaves or results of theirs.
 
     Args: only_inputs: accepted; it is always so. materialize_grads: zeros in place of None for inputs that no output depends on.
-        is_grads_batched: must be False.
+        is_grads_batched: grad_outputs have one axis more, the first: of each row there is a gradient, in a walk of its own, and the results
+            have that axis too.
+
+    Errors: ArgumentError for is_grads_batched without rows
 
     >>> x = Tensor([3.0]).requires_grad_()
     >>> grad((x * x).sum(), x)[0].tolist()
     [6.0]
     """
-    if is_grads_batched:
-        raise ArgumentError("autograd.grad: is_grads_batched=True is not there; help: torch.func.vmap of torch.func.vjp")
     unused = materialize_grads if allow_unused is None else allow_unused
+    if is_grads_batched:
+        seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+        n = next((s.shape[0] for s in seeds if s is not None), 0)
+        if n == 0:
+            raise ArgumentError("autograd.grad: is_grads_batched=True needs grad_outputs with a first axis of 1 or more")
+        rows = []
+        for i in range(n):
+            row, keep = [None if s is None else s[i] for s in seeds], True if i < n - 1 else retain_graph
+            rows.append(grad(outputs, inputs, row, keep, create_graph, only_inputs, unused, False, materialize_grads))
+        return tuple(None if g[0] is None else REGISTRY["stack"](list(g), 0) for g in zip(*rows))
     found = _grad(outputs, inputs, grad_outputs, retain_graph, create_graph, unused)
     if not materialize_grads:
         return found

@@ -1,12 +1,14 @@
-"""Whether gradients are recorded, under PyTorch's names."""
+"""Whether gradients are recorded and numbers are cast, under PyTorch's names."""
 
 from __future__ import annotations
 
 from threading import get_ident
 from typing import Any
 
+from tengen import amp
 from tengen.autodiff import enable_grad, no_grad
 from tengen.base.arguments import flags_of_functions
+from tengen.base.dtype import DType, bfloat16, float16
 from tengen.tensor.nodes import limits, new_limit
 
 
@@ -61,5 +63,37 @@ def is_inference_mode_enabled() -> bool:
     return not is_grad_enabled()
 
 
-__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether the calling thread is inside of `autocast` for a device: the processor, "cpu", or False.
+
+    >>> is_autocast_enabled("cpu"), is_autocast_enabled()
+    (False, False)
+    """
+    return device_type == "cpu" and amp.current()[0]
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_dtype(device_type: str) -> DType:
+    """The dtype that `autocast` takes for a device: bfloat16 on the processor, unless the block that is entered says otherwise."""
+    return (amp.current()[1] if is_autocast_enabled(device_type) else None) or (bfloat16 if device_type == "cpu" else float16)
+
+
+def get_autocast_cpu_dtype() -> DType:
+    """`get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> DType:
+    """`get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+__all__ = [
+    "enable_grad", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype", "inference_mode", "is_autocast_cpu_enabled",
+    "is_autocast_enabled", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
+]  # fmt: skip
 flags_of_functions(globals(), __all__)

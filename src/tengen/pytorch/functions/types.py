@@ -7,7 +7,7 @@ from typing import Any
 from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from tengen.pytorch.functions.creation import empty
 from tengen.pytorch.functions.creation import tensor as made
-from tengen.pytorch.functions.dtypes import get_default_dtype
+from tengen.pytorch.functions.dtypes import get_default_dtype, set_default_dtype
 from tengen.tensor import Tensor as Ours
 
 
@@ -52,7 +52,22 @@ BFloat16Tensor, BoolTensor, ByteTensor = _typed("BFloat16Tensor", bfloat16), _ty
 CharTensor, ShortTensor, IntTensor = _typed("CharTensor", int8), _typed("ShortTensor", int16), _typed("IntTensor", int32)
 LongTensor = _typed("LongTensor", int64)
 
+
+def set_default_tensor_type(t: Any) -> None:
+    """Makes the dtype of a class, `torch.DoubleTensor` or "torch.DoubleTensor", the one that `set_default_dtype` sets.
+
+    Errors: TypeError for what is no class of tensors
+    """
+    found = globals().get(t.rpartition(".")[2]) if isinstance(t, str) else t
+    dtype = getattr(found, "_dtype", None) if isinstance(found, _Type) else None
+    if dtype is None:
+        raise TypeError(f"set_default_tensor_type({t!r}): no class of tensors, such as torch.FloatTensor; help: torch.set_default_dtype(dtype)")
+    set_default_dtype(dtype)
+
+
+layout = memory_format = str  # for type hints: `torch.strided` and `torch.channels_last` are texts
+
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
-    "ShortTensor", "Tensor",
+    "ShortTensor", "Tensor", "layout", "memory_format", "set_default_tensor_type",
 ]  # fmt: skip

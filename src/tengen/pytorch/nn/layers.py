@@ -52,7 +52,11 @@ class Bilinear(Module, M.Bilinear):
     """`tengen.module.Bilinear`."""
 
 
-class _Conv(Module, M.Conv2d):
+class ConvNd(Module):
+    """What all convolutions are instances of, transposed ones too."""
+
+
+class _Conv(ConvNd, M.Conv2d):
     _checked = M.Conv2d._checked | {"padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate", "circular")}
     n = 2
 
@@ -108,7 +112,7 @@ class Conv3d(_Conv, M.Conv3d):
     calc_conv = M.Conv3d.calc_conv
 
 
-class _ConvTranspose(Module, M.ConvTranspose2d):
+class _ConvTranspose(ConvNd, M.ConvTranspose2d):
     convolve = staticmethod(functional.conv_transpose2d)
 
     def __init__(

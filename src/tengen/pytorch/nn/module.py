@@ -161,6 +161,14 @@ class Module(WithStates, metaclass=_AnyModule):
                 return t
         raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
 
+    def train(self, mode: bool = True, recursive: bool = True) -> Module:
+        """Training mode (dropout drops, batch norm uses the batch); returns self. The modules inside are asked by their own `train(mode)`,
+        which a class may override, as one does whose batch norms stay in evaluation."""
+        self.training = mode
+        for child in self.children() if recursive else ():
+            child.train(mode)
+        return self
+
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
         """The module itself, whose values are no longer promised: here they stay. device, recurse: the processor alone."""
         return self.to(device)
