@@ -316,3 +316,20 @@ def test_an_optimizer_follows_its_definition(rule, make, shapes):
     again = make([nn.Parameter(torch.tensor(v)) for v in values])
     again.load_state_dict(optimizer.state_dict())
     assert [sorted(s) for s in again.state.values()] == [sorted(s) for s in optimizer.state.values()]
+
+
+def test_what_takes_the_values_of_a_part_is_no_part():
+    w = torch.arange(8.0).view(2, 4)
+    b, norm, p = torch.zeros(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Parameter(torch.zeros(2, 2))
+    b.copy_(w[:, 1:3]).mul_(2).clamp_(max=9)
+    norm.running_mean.copy_(w[0, 1:3])
+    norm.running_mean.mul_(0.5)
+    p.data.copy_(w[:, 1:3].t())
+    with torch.no_grad():
+        p.mul_(2).add_(1)
+    assert b.tolist() == [[2.0, 4.0], [9.0, 9.0]] and norm.running_mean.tolist() == [0.5, 1.0] and p.tolist() == [[3.0, 11.0], [5.0, 13.0]]
+    x = torch.ones(2, 4, requires_grad=True)
+    y = torch.empty(2, 2).copy_(x[:, 1:3])
+    y.tril_()
+    (y * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0, 3.0, 4.0, 0.0]] and w.tolist() == torch.arange(8.0).view(2, 4).tolist()

@@ -47,6 +47,17 @@ def test_a_distribution_of_ones_own():
     assert torch.compile(lambda x: Laplacian(x, 0.5).log_prob(x + 1))(torch.zeros(3)).tolist() == [-2.0] * 3
 
 
+def test_a_parameter_whose_set_depends_on_another_is_not_looked_at():
+    class Between(D.Distribution):
+        arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
+
+        def __init__(self, low, high):
+            self.low, self.high = broadcast_all(low, high)
+            super().__init__(self.low.shape)
+
+    assert Between(0.0, torch.ones(2)).batch_shape == (2,)
+
+
 def test_probabilities_and_their_logarithms():
     a, b = broadcast_all(1, torch.ones(2, dtype=torch.float64))
     assert a.dtype == torch.float64 and a.shape == b.shape == (2,)

@@ -110,3 +110,20 @@ def test_a_class_says_what_of_it_trains():
     net[1].eval(), net[0][0].drop.eval()
     assert (torch.compile(lambda x: net[0][0].norm(x))(torch.ones(3, 2)).abs() < 1e-6).all()
     assert net.eval() is net and not any(m.training for m in net.modules())
+
+
+def test_a_sequential_is_a_list():
+    a, b, c, d = nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 3), nn.Tanh()
+    net = nn.Sequential(a, b, c)
+    del net[1]
+    assert list(net) == [a, c] and list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    net.append(d)  # under a number of its own
+    assert list(net) == [a, c, d] and net.insert(1, b) is net and list(net) == [a, b, c, d] and net.insert(-1, b)[3] is b
+    assert net.pop(3) is b and net.pop(-1) is d and list(net + nn.Sequential(d)) == [a, b, c, d]
+    net += [d]
+    assert list(net) == [a, b, c, d] and [n for n, _ in net.named_children()] == ["0", "1", "2", "3"]
+    assert net(torch.ones(1, 1)).shape == (1, 3) and torch.compile(net)(torch.ones(1, 1)).shape == (1, 3)
+    del net[1:3]
+    assert list(net) == [a, d]
+    with pytest.raises(IndexError, match=re.escape("Sequential.insert(3): there are 2 modules")):
+        net.insert(3, b)

@@ -19,7 +19,7 @@ from tengen import functional as F
 from tengen.base.arguments import check_flag
 from tengen.base.dtype import promote
 from tengen.base.errors import ShapeError
-from tengen.distributions.constraints import Constraint, real
+from tengen.distributions.constraints import Constraint, is_dependent, real
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor import Tensor, tracing
 
@@ -75,7 +75,7 @@ class Distribution:
             self._validates = bool(validate_args)
         if not type(self).__module__.startswith("tengen."):  # classes of this package look at theirs before
             for name, allowed in self.arg_constraints.items():
-                if isinstance(value := vars(self).get(name), Tensor):
+                if isinstance(value := vars(self).get(name), Tensor) and not is_dependent(allowed):
                     _look(self, name, value, allowed)
 
     @property

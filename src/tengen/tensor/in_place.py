@@ -53,11 +53,12 @@ def _refuse_lost(x: Tensor, name: str, references: int) -> None:
 
 
 def _fitting(x: Tensor, name: str, value: Tensor) -> Tensor:
-    """The value in the dtype of x, as PyTorch casts it. Errors: ShapeError, DTypeError where x cannot hold it."""
+    """The value in the dtype of x, as PyTorch casts it, and in memory of its own. Errors: ShapeError, DTypeError where x cannot hold it."""
     if value.shape != x.shape:
         raise ShapeError(f"{name}() of {x._layout.type!r} would give the shape {value.shape}; help: a method without the underscore")
     if value.dtype is x.dtype:
-        return value
+        of_another = type(value._data) is Buffer and value._data is not x._data and native.borrowed(value._data)
+        return REGISTRY["copy"](value) if of_another else value  # a view's memory would make x a view, which is not written in place
     order = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
     if order.get(value.dtype.kind, 2) > order.get(x.dtype.kind, 2):
         raise DTypeError(f"{name}() of {x._layout.type!r} would give {value.dtype}, which it cannot hold; help: x.astype({value.dtype.name!r})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from abc import ABCMeta
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from tengen import module as M
@@ -217,11 +217,42 @@ def finished(m: M.Module, device: Any, dtype: Any) -> None:
 
 
 class Sequential(Module, M.Sequential):
-    """`tengen.module.Sequential`."""
+    """`tengen.module.Sequential`, whose modules have the numbers of their places again when one was taken out or put between."""
 
     def __getitem__(self, i: Any) -> Any:
         found = super().__getitem__(i)
         return Sequential(OrderedDict((k, getattr(found, k)) for k in found.layer_keys)) if isinstance(i, slice) else found
+
+
+    def _renumber(self, modules: Iterable[M.Module]) -> Sequential:
+        """Holds these modules, under their numbers."""
+        modules = list(modules)
+        super().__delitem__(slice(None))
+        return self.extend(modules)
+
+    def __delitem__(self, i: int | slice) -> None:
+        super().__delitem__(i)
+        self._renumber(self)
+
+    def insert(self, index: int, module: M.Module) -> Sequential:
+        """Puts a module before the one of a number; returns the Sequential. Errors: IndexError beyond the end"""
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Sequential.insert({index}): there are {len(self)} modules")
+        modules = list(self)
+        modules.insert(index, module)
+        return self._renumber(modules)
+
+    def pop(self, key: int | slice) -> M.Module:
+        """Takes a module out and returns it; the others have new numbers."""
+        module = self[key]
+        del self[key]
+        return module
+
+    def __add__(self, other: Iterable[M.Module]) -> Sequential:
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other: Iterable[M.Module]) -> Sequential:
+        return self.extend(list(other))
 
 
 class ModuleList(Module, M.ModuleList):
