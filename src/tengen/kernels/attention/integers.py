@@ -116,7 +116,9 @@ class _Kernel:
         self.key_rows, self.values = words
         self.of_scores, self.of_results = formats
         sizes = rule(as_int(q.shape[-2]), None, 1, int32.size, lo.target)
-        self.rows, self.vectors, self.wide = max(sizes.rows, self.of_results.group), sizes.vectors, sizes.wide
+        # Tiles are whole groups, so that every score of the last group has been written: behind the last key it is that key's.
+        self.rows = max(sizes.rows // self.of_results.group, 1) * self.of_results.group
+        self.vectors, self.wide = sizes.vectors, sizes.wide
         known = as_int(keys)
         self.held = known is not None and _whole(known, self.rows) * self.wide * int32.size <= MOST_LANE_BLOCK_BYTES
         self.chunk = known or 1 if self.held and known is not None else CHUNK_KEYS
