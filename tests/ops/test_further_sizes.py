@@ -29,7 +29,7 @@ HEAD = "registers hold the sums of a head's features, and the scale follows from
 FORMAT = "the range of a format of integers, whose bounds are constants of the kernel: numbers of a network, few of each"
 STEPS = "how many steps there are follows from the extent, each another operation of the program"
 EXCEPTIONS = {
-    **{(op, "extents"): HEAD for op in ("attention", "attention_grad", "attention_weights")},
+    **{(op, "extents"): HEAD for op in ("attention", "attention_grad", "attention_int", "attention_weights", "fake_attention")},
     **{(op, "stride"): WINDOW for op in ("avg_pool", "max_pool", "max_pool_gather")},
     **{(op, what): WINDOW for op in ("conv", "conv_int", "conv_transposed") for what in ("padding", "stride")},
     **{(op, "padding"): WINDOW for op in ("conv_bias", "conv_weight_grad")},

@@ -162,6 +162,8 @@ class _Walk:
                 case External():  # nobody knows what it costs
                     self.exact = False
                     self.ranges[s.var] = _ANY
+                case For() if self.costless(s.body):
+                    pass
                 case For():
                     start, stop = self.value(s.start, env, len(weight)), self.value(s.stop, env, len(weight))
                     if start is None or stop is None:  # they depend on data: one iteration is counted
@@ -172,6 +174,15 @@ class _Walk:
                         self.loop(s, start, stop, env, weight, seen)
                 case If():
                     self.branch(s, env, weight, seen)
+
+    def costless(self, body: list) -> bool:
+        """Whether a block neither touches memory nor computes with floats, as one that prefetches: how often it runs need not be known."""
+        for s in body:
+            if isinstance(s, (Load, Store, External)) or any(not self.costless(inner) for inner in _inside(s)):
+                return False
+            if isinstance(s, (Let, Declare, Assign)) and map_expr(s.value, lambda x, args: x.dtype.is_float or any(args), {}):
+                return False
+        return True
 
     def branch(self, s: If, env: dict, weight: np.ndarray, seen: set[Expr]) -> None:
         """Both ways of a condition, each with the iterations that take it."""

@@ -131,6 +131,14 @@ def _attention(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dic
     return again(op, [_wide(x, b, ndim) for x, b in zip(xs, batched)], attrs)
 
 
+def _attention_int(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """Leading axes broadcast; examples with scales of their own are computed one after the other."""
+    if any(batched[3:]):
+        return None
+    ndim = max(_ndims(xs[:3], batched))
+    return again(op, [*(_wide(x, b, ndim) for x, b in zip(xs[:3], batched)), *xs[3:]], attrs)
+
+
 def _matrices(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
     """Stacks of matrices (of the order of their rows: a line for each matrix), whose leading axes broadcast."""
     lead = max(n - (1 if i in op.own else 2) for i, n in enumerate(_ndims(xs, batched)))
@@ -355,6 +363,7 @@ _RULES: dict[Callable, list[Op]] = {
     _axis_shifted: [ordering.cumsum, ordering.cumprod, ordering.sort, ordering.argsort, ordering.k_first, joining.concat],
     _images: [pool.max_pool, pool.avg_pool, pool.avg_pool_grad, pool.max_pool_grad, pool.max_pool_gather],
     _attention: [attention.attention],
+    _attention_int: [attention.attention_int],
     _attention_grad: [attention.attention_grad],
     broadcasting: [complex_numbers.complex_, quantized.quantize_linear, quantized.dequantize_linear, quantized.requantize_linear],
     _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],

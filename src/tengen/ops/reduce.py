@@ -466,7 +466,11 @@ for _op in (var, std, logsumexp):
         Case(lambda r: (r.uniform(-2, 2, (6, 4)),)),
     )
 for _op, _f in ((var, np.var), (std, np.std)):
-    _op.reference(lambda x, axis=None, keepdims=False, correction=0, f=_f, **_: f(x, axis=axis, keepdims=keepdims, ddof=correction))
+    _op.reference(
+        lambda x, axis=None, keepdims=False, correction=0, unbiased=None, f=_f: f(
+            x, axis=axis, keepdims=keepdims, ddof=correction if unbiased is None else int(unbiased)
+        )
+    )
     _op.cases(Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "correction": 1}))
 logsumexp.reference(_np_logsumexp)
 logsumexp.cases(Case(lambda r: (np.array([[-np.inf, -np.inf], [0.0, -np.inf], [1e4, 1e4]]),), {"axis": 1}, grad=False))
