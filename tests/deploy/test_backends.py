@@ -229,6 +229,16 @@ def test_dtypes_and_threads(name):
     assert not wrong
 
 
+def test_versions_that_end_the_process_are_given_no_sorting(monkeypatch):
+    """onnxruntime before 1.31, where nothing is to be sorted."""
+    monkeypatch.setattr(pytest.importorskip("onnxruntime"), "__version__", "1.30.0")
+    x = number(5, 3)
+    m = model_of(lambda x: F.sort(F.relu(x) * 2)[0], x)
+    p = backends.partition(m, backends.onnxruntime.OnnxRuntime())
+    assert bits(p(x)) == bits(m(x))
+    assert {n.who for n in p.parts()} == {"tengen", "onnxruntime"}, p.report()
+
+
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_predictor_by_another_runtime(name, tmp_path):
     runtime(name)

@@ -9,7 +9,7 @@ import numpy as np
 from tengen import kernels
 from tengen.base.dtype import bool_, float32, int8, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
-from tengen.ir.types import TensorType
+from tengen.ir.types import Dim, TensorType
 from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order
 from tengen.loops.lang import as_int
@@ -76,8 +76,8 @@ def _(q, k, v, mask, scale, causal):
     return _results(q, k, v, mask)
 
 
-def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None) -> tuple[TensorType, TensorType]:
-    """The types of the result and of the log-sum-exp."""
+def _extents(q: TensorType, k: TensorType, v: TensorType) -> tuple[Dim, Dim, Dim]:
+    """How many queries, keys and features of a result there are. Errors: ShapeError where the three do not fit each other, or are too wide."""
     if min(q.ndim, k.ndim, v.ndim) < 2:
         raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
     (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
@@ -87,6 +87,12 @@ def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | Non
     most = numerics.ATTENTION_MOST_FEATURES
     if isinstance(d, int) and isinstance(e, int) and d + e > most:
         raise ShapeError(f"{d} and {e} features are more than {most}; help: F.scaled_dot_product_attention takes any")
+    return t, s, e
+
+
+def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None) -> tuple[TensorType, TensorType]:
+    """The types of the result and of the log-sum-exp."""
+    t, s, e = _extents(q, k, v)
     dtype = promote(promote(q.dtype, k.dtype), v.dtype)
     if not all(x.dtype.is_float for x in (q, k, v)) or not (mask is None or mask.dtype is bool_ or mask.dtype.is_float):
         raise DTypeError("takes floats, and a mask of bool or float; help: cast with .astype('float32')")
@@ -303,20 +309,12 @@ def attention_int(query: Tensor, key: Tensor, value: Tensor, multiplier: Tensor,
 
 @attention_int.infer
 def _(q, k, v, multiplier, value_scale):
-    if min(q.ndim, k.ndim, v.ndim) < 2:
-        raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
-    (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
-    for a, b, what in ((d, d2, "features of query and key"), (s, s2, "positions of key and value")):
-        if not same_extent(a, b):
-            raise ShapeError(f"{what} differ: {a} and {b}")
+    t, s, e = _extents(q, k, v)
     if any(x.dtype is not int8 for x in (q, k, v)) or not all(x.dtype.is_float for x in (multiplier, value_scale)):
         given = ", ".join(str(x) for x in (q, k, v, multiplier, value_scale))
         raise DTypeError(f"takes int8 three times, and a multiplier and a scale of floats; got {given}; help: quantize_linear makes int8")
     if multiplier.shape or value_scale.shape:
         raise ShapeError(f"the multiplier and the values' scale are one number each, got {multiplier} and {value_scale}")
-    most = numerics.ATTENTION_MOST_FEATURES
-    if isinstance(d, int) and isinstance(e, int) and d + e > most:
-        raise ShapeError(f"{d} and {e} features are more than {most}")
     if (n := as_int(s)) is not None and n > MOST_KEYS:
         raise ShapeError(f"sums over {n} keys may not fit int32, which holds {MOST_KEYS}")
     return TensorType((*broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), t, e), float32)

@@ -7,6 +7,7 @@ docs/numerics.md has the steps.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,7 +28,7 @@ INT8, UINT8 = (-128, 127, "int8"), (0, 255, "uint8")
 
 
 @dataclass
-class Measured:
+class Measured(ABC):
     """A node that can be computed by integers.
 
     Attributes:
@@ -52,30 +53,30 @@ class Measured:
     float_ms: float = field(default=float("nan"), kw_only=True)
     int8_ms: float = field(default=float("nan"), kw_only=True)
 
+    @abstractmethod
     def inputs(self, n: Node) -> list[Value]:
         """What it reads, of its node in a copy of the graph."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_float(self, *inputs: Tensor) -> Tensor:
         """The result in float32."""
-        raise NotImplementedError
 
+    @abstractmethod
     def by_integers(self) -> Callable[..., Tensor]:
         """A function of the inputs that gives the result by integers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def watch(self, *inputs: np.ndarray) -> None:
         """Counts inputs of calibration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calibrate(self, calibrator: str, asymmetric: bool) -> None:
         """Chooses the ranges of its inputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compare(self, correct: bool, *inputs: np.ndarray) -> None:
         """Notes how far the result by integers is from float32's; `correct`: first takes the mean difference of each output channel off, where
         the layer can."""
-        raise NotImplementedError
 
     def equalized(self) -> Measured:
         """The same with input channels of about equal ranges; itself where there is nothing to be done."""
