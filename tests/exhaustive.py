@@ -14,14 +14,16 @@ import pytest
 exhaustive = pytest.mark.exhaustive
 
 
-def but(first_of: str = "", every: int = 1) -> pytest.MarkDecorator:
+def but(first_of: str = "", every: int = 1, these: Iterable[str] = ()) -> pytest.MarkDecorator:
     """A mark of a parametrised test: `make test` runs some of its parameters, and `make exhaustive` the others.
 
     Args:
         first_of: names of parameters, such as "op" or "op, name"; the first test of each of their values stays. By default all do.
         every: of those every n-th, beginning with the first.
+        these: only tests that have one of these words in their brackets, between hyphens. By default all.
     """
-    return pytest.mark.exhaustive_but(first_of=[name.strip() for name in first_of.split(",")] if first_of else [], every=every)
+    names = [name.strip() for name in first_of.split(",")] if first_of else []
+    return pytest.mark.exhaustive_but(first_of=names, every=every, these=[*these])
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -33,10 +35,12 @@ def mark(items: Iterable[pytest.Item]) -> None:
         if rule is None:
             continue
         test, given = item.nodeid.split("[")[0], item.callspec.params
-        values = tuple(v if isinstance(v := given[name], Hashable) else id(v) for name in rule.kwargs["first_of"])
-        first = not values or values not in met[test]
+        first_of, every, these = (rule.kwargs[name] for name in ("first_of", "every", "these"))
+        values = tuple(v if isinstance(v := given[name], Hashable) else id(v) for name in first_of)
+        named = not these or any(f"-{word}-" in f"-{item.callspec.id}-" for word in these)
+        candidate = named and (not first_of or values not in met[test])
         met[test].add(values)
-        stays = first and counted[test] % rule.kwargs["every"] == 0
-        counted[test] += first
+        stays = candidate and counted[test] % every == 0
+        counted[test] += candidate
         if not stays:
             item.add_marker(exhaustive)

@@ -59,6 +59,11 @@ def test_two(a, b, c):
 def test_every(n):
     pass
 
+@but(these=("a b", "d"))
+@pytest.mark.parametrize("word", ["a b", "b", "c", "d"])
+def test_these(word):
+    pass
+
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=exhaustive)])
 def test_one(n):
     pass
@@ -80,10 +85,10 @@ def test_what_make_test_leaves_out_is_what_make_exhaustive_runs(tmp_path):
         args = ["--collect-only", "-v", "-c", str(ROOT / "pyproject.toml"), "test_families.py", *shlex.split(selected(target))]
         code, out = run(tmp_path, "pass", *args)
         assert code == 0, out
-        chosen[target] = re.findall(r"test_families.py::(\S+)", out)
+        chosen[target] = re.findall(r"test_families.py::(.+)", out)
     stay = {f"test_first[{a}-0]" for a in "xyz"} | {"test_two[a0-0-m]", "test_two[a6-0-m]", *(f"test_every[{n}]" for n in (0, 4, 8))}
-    assert set(chosen["tests"]) == stay | {"test_one[1]", "test_plain"}
-    assert sorted(chosen["tests"] + chosen["exhaustive"]) == sorted(chosen["unit"]) and len(chosen["unit"]) == 15 + 12 + 9 + 4
+    assert set(chosen["tests"]) == stay | {"test_these[a b]", "test_these[d]", "test_one[1]", "test_plain"}
+    assert sorted(chosen["tests"] + chosen["exhaustive"]) == sorted(chosen["unit"]) and len(chosen["unit"]) == 15 + 12 + 9 + 4 + 4
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "make test </dev/null" in commands and "make exhaustive </dev/null" in commands
     assert "for step in lint tests;" in (ROOT / "Makefile").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 from test_each_op import SEED, SHIPPED, SHIPPED_FOR, TARGETS
 from whole import Whole, failures, gradients, pairs, singles, whole
 
@@ -57,6 +57,7 @@ def test_derivatives(tmp_path):
     agrees(gradients(tmp_path), tmp_path, 5)
 
 
+@exhaustive
 def test_pairs_of_ops(tmp_path):
     agrees(pairs(tmp_path, SEED, PAIRS), tmp_path, PAIRS)
 
