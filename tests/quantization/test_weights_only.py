@@ -170,6 +170,7 @@ def test_activations_in_int8(bits, group, rows, terms, outputs):
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(want, data.shape), rtol=1e-4, atol=1e-3)
 
 
+@but(every=2)
 @pytest.mark.parametrize("bits, outputs, method", [(4, 70, "rtn"), (8, 20, "rtn"), (2, 70, "gptq"), (4, 64, "awq")])
 def test_scales_of_float16(bits, outputs, method):
     """They take half of the bytes, are what integers are chosen for, and compute as the same numbers in float32."""
