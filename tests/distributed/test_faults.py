@@ -141,6 +141,7 @@ def test_a_loop_that_one_rank_leaves_is_told(overlap, monkeypatch):
     assert time.monotonic() - begun < 10
 
 
+@but(every=3)
 @pytest.mark.parametrize("how, words", [
     ("leaves", ["it was killed, has crashed, or has left by os._exit"]),
     ("ends", ["rank 0: operation 4, barrier; rank 1: operation 4, the end of the program"]),

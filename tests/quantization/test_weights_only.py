@@ -211,6 +211,7 @@ def test_a_row_with_nan_or_inf_is_nan():
 V4 = pytest.param("x86-64-v4", marks=needs("x86-64-v4"))
 
 
+@but(every=2)
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", V4, pytest.param("aarch64", marks=needs("qemu"))])
 def test_activations_in_int8_in_files_traces_and_artifacts(target, tmp_path):
     """Dot products of four bytes and of two int16 have the same bits."""
@@ -297,6 +298,7 @@ def test_networks(tmp_path):
     assert load_graph(tmp_path / "net.tgn")(x=x).numpy().tobytes() == got.tobytes()
 
 
+@but(every=2)
 @pytest.mark.parametrize("tied", [False, True])
 def test_text_from_integers(tied):
     """Tiles are read where they lie: a step packs nothing, and its bits are those of the float32 weights. The table of the tokens that is
