@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import array_of
 from machine import Compiled
 
@@ -282,6 +283,7 @@ FREE = {  # kernel -> (module, constant, another legal value)
 }  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("kernel", FREE)
 def test_free_constants_change_code_and_no_bit(kernel, monkeypatch):
     bits, before = by_rule(kernel)

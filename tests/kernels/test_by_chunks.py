@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen.functional as F
 from tengen import Tensor, trace
@@ -16,6 +17,7 @@ CASES = [  # batch, channels, outputs, side, kernel, stride
 ]  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits(case, dtype, monkeypatch):

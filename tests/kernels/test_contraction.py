@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import Symbols, array_of, run
 from machine import Compiled
 from needs import needs
@@ -401,6 +402,7 @@ def test_tiles_are_longer_where_each_row_of_b_begins_on_a_page_of_its_own():
         check(a, b, (0, 1, 1, 1), modes=(False,))
 
 
+@but(every=2)
 @pytest.mark.parametrize("target", BOTH)
 @pytest.mark.parametrize("m", [5, 6, 8, 14, 15])
 def test_more_rows_of_plain_matrices(m, target):
@@ -432,6 +434,7 @@ def test_a_matrix_whose_squares_are_turned(target):
     check(special, data((20,), seed=1), (0, 1, 1, 0), target=target)
 
 
+@but(every=2)
 @pytest.mark.parametrize("target", BOTH)
 @pytest.mark.parametrize("m", [2, 12, 13, 40])
 def test_few_rows_times_a_matrix_that_is_dense_along_the_sum(m, target):

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from exhaustive import but
 from recorded import graph_of
 
 import tengen.functional as F
@@ -48,6 +49,7 @@ def results(case, traced):
     return [t.numpy() for t in (y, back, weights)]
 
 
+@but(every=3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_bits_of_a_contraction(case, monkeypatch):
     mine = results(case, True)

@@ -3,6 +3,7 @@ runs."""
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import array_of, compile_and_run, run
 
 import tengen.functional as F
@@ -43,6 +44,7 @@ def in_groups(x, w, **a):
     return conv(twice(x, 1), twice(w, 0), groups=2, algorithm="direct", **a).numpy()[:, : len(w)]
 
 
+@but(every=3)
 @pytest.mark.parametrize("shape, outputs, kernel, stride, padding, dilation", CASES)
 def test_the_bits_of_a_contraction(shape, outputs, kernel, stride, padding, dilation):
     x, w = operands(shape, outputs, kernel)
@@ -97,6 +99,7 @@ WEIGHTS = [
 ]
 
 
+@but(every=3)
 @pytest.mark.parametrize(
     "case, dtype", [*((c, "float32") for c in WEIGHTS), *((WEIGHTS[5], d) for d in ("float64", "float16", "int32"))]
 )
@@ -123,6 +126,7 @@ TRANSPOSED = [  # image, outputs, kernel, stride, padding, dilation
 ]
 
 
+@but(every=3)
 @pytest.mark.parametrize(
     "case, dtype", [*((c, "float32") for c in TRANSPOSED), *((TRANSPOSED[0], d) for d in ("float64", "float16"))]
 )

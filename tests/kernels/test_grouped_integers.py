@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import compile_and_run, run
 from needs import needs
 
@@ -32,6 +33,7 @@ def lowered(target: Target, rows: int, terms: int, bits: int, group: int) -> Low
     return lo
 
 
+@but(every=3)
 @pytest.mark.parametrize("target", RUN)
 @pytest.mark.parametrize("bits, group", [(8, 32), (4, 16), (4, 64), (2, 32), (2, 256)])
 def test_sums_of_the_largest_integers(target, bits, group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import Symbols, array_of, run
 from test_reduce import data, model, same
 
@@ -42,6 +43,7 @@ def wanted(x, axes):
     return y, top + total, keep("min", y)
 
 
+@but(every=3)
 @pytest.mark.parametrize("mode", ["known", "symbolic", "separate"])
 @pytest.mark.parametrize("direction", [0, 1, 2, (1, 2), (0, 1), (0, 2), (0, 1, 2)])
 def test_fused_rows_have_the_bits_of_separate_kernels(direction, mode, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import Symbols, array_of, run
 from test_reduce import OPS, data, same
 
@@ -28,6 +29,7 @@ def loop(op, x, axis, reverse, exclusive):
     return np.moveaxis(out[::-1] if reverse else out, 0, axis)
 
 
+@but(every=2)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 2, 17, 33])
 def test_against_a_loop(n, symbolic):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import run
 from machine import Compiled
 
@@ -30,6 +31,7 @@ def gradient(k, m, n, step=1, l2=128 << 10):
     return lo, {x: y.reshape(-1) for x, y in memory.items()} | {"y": np.full(m * n, np.nan, np.float32)}
 
 
+@but(every=3)
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits(case, step, monkeypatch):

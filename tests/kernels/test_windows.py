@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import array_of
 from machine import Compiled
 
@@ -28,6 +29,7 @@ def image(shape, last: bool) -> np.ndarray:
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
 
 
+@but(every=3)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("size, stride, padding", WINDOWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import array_of, run
 from machine import Compiled
 
@@ -64,6 +65,7 @@ def test_the_transforms_of_one_axis_make_a_correlation(outputs):
     np.testing.assert_allclose(y, np.correlate(d, g, "valid"), rtol=0, atol=8 * 2.0**-24 * 60 * 12)
 
 
+@but(every=3)
 @pytest.mark.parametrize("outputs", [2, 4])
 @pytest.mark.parametrize(
     ("n", "c", "h", "w", "o", "padding"),

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen.base import config as knobs
 from tengen.base.config import config
@@ -183,6 +184,7 @@ t.join()
 """)
 
 
+@but(every=4)
 @pytest.mark.parametrize(
     "ending",
     [
