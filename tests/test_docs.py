@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from each import each
+from exhaustive import exhaustive
 
 from tengen.base.config import config
 from tengen.codegen.targets import Target
@@ -204,6 +205,7 @@ x.nothing
 """
 
 
+@exhaustive
 def test_type_checkers_see_operators_and_methods(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     (tmp_path / "user.py").write_text(SNIPPET)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen.array_api as xp
 from tengen import Tensor, from_dlpack
@@ -17,6 +18,7 @@ from tengen.data import DataLoader
 SCIENTIFIC = Path(__file__).with_name("scientific.py")
 
 
+@exhaustive
 def test_scipy_and_scikit_learn():
     for name in ("scipy", "sklearn", "array_api_compat"):
         if importlib.util.find_spec(name) is None:

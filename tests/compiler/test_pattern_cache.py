@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen
 import tengen.functional as F
@@ -82,6 +83,7 @@ def run(**environ):
     return json.loads(done.stdout)
 
 
+@exhaustive
 def test_a_second_process_lowers_nothing():
     """The cache is one that the whole test session has, where most objects are: records are counted, not compilations."""
     first = run(TENGEN_PACK="0")

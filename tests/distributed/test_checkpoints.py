@@ -221,6 +221,7 @@ def test_the_optimizer_that_was_sharded_is_not_used():
         opt.add_param_group({"params": []})
 
 
+@exhaustive
 def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
     """Rank 2 of 3 is killed after the checkpoint; two processes end with the bits of the run that was never interrupted."""
     _mpi()

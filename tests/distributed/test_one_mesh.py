@@ -71,6 +71,7 @@ def test_few_samples_leave_processes_of_a_mesh_without_a_micro_batch():
             assert tuple(found) == want
 
 
+@exhaustive
 def test_a_traced_step_of_layers_in_parts_is_one_program_for_all_batches(alone):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -110,6 +111,7 @@ def test_parameters_that_are_shared_out_on_a_mesh_are_away(four):
                 assert held < own / 2 + own + own / 2 + whole * own + 256 * 1024
 
 
+@exhaustive
 def test_checkpoints_go_on_on_another_mesh(alone, tmp_path):
     def after(found):
         return found[0][2:], found[1], found[2]  # norms of the last step alone

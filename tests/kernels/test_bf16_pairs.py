@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 from launching import array_of
 from machine import Compiled
 from test_contraction import HOST, V3, contracted, data, image_windows, same, starts
@@ -64,6 +64,7 @@ def test_panels_packed_one_at_a_time():
         check(data((120, k), bf), data((k, 250), bf, 1), (0, 1, 1, 1), modes=(False,))
 
 
+@exhaustive
 def test_layouts():
     for dt in (bf, np.float32):
         x, y = data((40, 71), dt), data((71, 50), dt, 1)

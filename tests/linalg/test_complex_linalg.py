@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Tensor, config, linalg, set_threads, trace
 from tengen.autodiff import GradManager, vmap
@@ -45,6 +46,7 @@ def near(got, want, d, by=40):
     )
 
 
+@but(every=2)
 @pytest.mark.parametrize("d", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 7, 4), (3, 6), (18, 17), (4, 0), (0, 3, 3)])
 def test_factors_give_the_matrix(d, shape):
@@ -74,6 +76,7 @@ def test_factors_give_the_matrix(d, shape):
         np.testing.assert_allclose(linalg.svdvals(x).numpy(), np.linalg.svd(a.astype("complex128"), compute_uv=False), rtol=1e3 * eps(d))
 
 
+@but(every=2)
 @pytest.mark.parametrize("d", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 5, 17, 40])
 def test_square_matrices(d, n):
@@ -190,6 +193,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_beside_differences(name):
     f = FUNCTIONS[name]

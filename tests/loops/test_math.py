@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 from each import each
+from exhaustive import but
 
 from tengen.base.dtype import float16, float32, float64
 from tengen.base.errors import VerifyError
@@ -106,6 +107,7 @@ def ulps(value, exact, dt, absolute=False):
     return float(abs(mpmath.mpf(float(value)) - exact) / mpmath.mpf(2) ** exponent)
 
 
+@but(every=3)
 @pytest.mark.parametrize("name,dt", CASES, ids=lambda v: str(v))
 def test_ulp(name, dt):
     rng = np.random.default_rng(11)

@@ -53,6 +53,7 @@ def test_single_ops(part, tmp_path):
     agrees(singles(tmp_path, SEED, some), tmp_path, 50, SHIPPED_FOR[some[0].id])
 
 
+@exhaustive
 def test_derivatives(tmp_path):
     agrees(gradients(tmp_path), tmp_path, 5)
 
@@ -183,6 +184,7 @@ STATEFUL: dict[str, tuple[Callable[[], Callable], list[np.ndarray]]] = {
 }
 
 
+@exhaustive
 def test_unusual_outputs(tmp_path):
     made = {name: ((lambda f=f: f), inputs) for name, (f, inputs) in STATELESS.items()} | STATEFUL
     agrees((whole(name, tmp_path, make, inputs) for name, (make, inputs) in made.items()), tmp_path, len(made))

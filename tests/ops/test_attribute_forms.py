@@ -55,7 +55,7 @@ def recorded(op, arrays, attrs) -> str:
     return print_graph(rec.finish([(f"y{i}", t) for i, t in enumerate(out)]))
 
 
-@but(first_of="op")
+@but(first_of="op", every=2)
 @pytest.mark.parametrize("op, case, name", CASES)
 def test_every_form_is_the_plain_one(op, case, name):
     arrays = samples(case)

@@ -10,7 +10,7 @@ from pathlib import Path
 import every_op
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 from tengen import load_graph
 from tengen.base.config import config
@@ -65,6 +65,7 @@ def seeds(tmp_path_factory):
     return folder
 
 
+@exhaustive
 def test_seeds_hold_every_op(seeds):
     held = {n.op for f in seeds.glob("*.tgn") for g in load_graph(f).graph.graphs() for n in g.nodes}
     files = {op.name for op in every_op.ops(where=lambda op: op.rules.infer is not None)}
@@ -79,6 +80,7 @@ def test_seeds_hold_every_op(seeds):
         assert "%step.p = " in m._executable.program.text, f"{name} has no loop of a program"
 
 
+@exhaustive
 def test_random_files(seeds):
     found = list(fuzz_files(seeds, 0, CASES))
     bad = [f"{case}\n{what}" for case, what in found if what.startswith("  BAD")]

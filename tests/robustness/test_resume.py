@@ -12,7 +12,7 @@ import time
 import killed_run
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 import tengen
 import tengen.module as M
@@ -26,6 +26,7 @@ def start(*args) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, killed_run.__file__, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@exhaustive
 def test_a_run_that_is_killed_ends_with_the_same_bits(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()

@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from exhaustive import exhaustive
 
 WORK = """
 import numpy as np
@@ -112,6 +113,7 @@ for config.debug in range(1, 5):
 """
 
 
+@exhaustive
 def test_debug_output(warm):
     """At the most, with the bits of a run without; and what each level below it shows."""
     out, err = start(environment(warm[0], TENGEN_DEBUG="5", TENGEN_CHECK="1")).communicate(timeout=120)
