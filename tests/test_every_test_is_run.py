@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from exhaustive import but
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = """
@@ -161,6 +162,7 @@ def test_tests_that_are_dropped_in_silence(tmp_path):
     assert code == 1 and "only 30 of 40 tests were run; 10 were not: " in out and "30 passed" in out, out
 
 
+@but(every=3)
 @pytest.mark.parametrize("args", [("-n", "2", "-k", "5 or 7"), ("-n", "0"), ("-n", "0", "--collect-only")])
 def test_a_whole_run(tmp_path, args):
     code, out = run(tmp_path, "pytest.skip('so') if i == 5 else None", *args)

@@ -10,6 +10,7 @@ import time
 import warnings
 
 import pytest
+from exhaustive import exhaustive
 
 from tengen.base.config import config
 from tengen.base.errors import CompileError
@@ -188,6 +189,7 @@ CHILD = textwrap.dedent("""
 """)
 
 
+@exhaustive
 def test_two_processes(place):
     env = {**os.environ, "TENGEN_CACHE_DIR": str(place)}
     start = lambda: subprocess.Popen([sys.executable, "-c", CHILD], env=env, stdout=subprocess.PIPE, text=True)

@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 from models import mlp
 
 import tengen.functional as F
@@ -87,6 +87,7 @@ def test_bytes_are_those_of_eager_calls(case, target, tmp_path):
     assert at == len(got)
 
 
+@exhaustive
 @needs_compiler
 def test_integers(tmp_path):
     random.seed(4)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but, exhaustive
+from exhaustive import exhaustive
 
 from tengen import Tensor, autodiff, from_dlpack, trace
 from tengen import distributed as dist
@@ -59,7 +59,7 @@ def saved(tmp_path_factory, whole):
     return folder
 
 
-@but(every=4)
+@exhaustive
 @pytest.mark.parametrize("ranks, sharded", [(1, False), (1, True), (2, True), (3, False)])
 def test_another_number_of_processes_goes_on_with_the_same_bits(saved, whole, ranks, sharded):
     for found in dist.launcher(jobs_training.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):

@@ -8,7 +8,7 @@ import pytest
 import tflite_integer_ops
 import tflite_ops
 from click.testing import CliRunner
-from exhaustive import but
+from exhaustive import but, exhaustive
 from tflite_cases import Case, T, differ, given, k, network, theirs, to_bytes
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not read")
@@ -55,7 +55,7 @@ def test_every_operator_has_a_case():
 LOOK_AT_VALUES = ("BROADCAST_ARGS", "RANGE", "WHERE", "UNIQUE", "NON_MAX", "TFLite_Detection", "SEGMENT_SUM")
 
 
-@but(these=["floats"])
+@exhaustive
 @pytest.mark.parametrize("cases", [FLOATS, INTEGERS], ids=["floats", "integers"])
 def test_one_program_of_all_operators(cases, tmp_path):
     """Recorded, written and read back they give the bits that they give one by one."""

@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen.functional as F
 from tengen import Tensor, jit, script, trace
@@ -300,6 +301,7 @@ def test_a_gradient_outside_runs_op_by_op():
     assert x.grad.tolist() == [[2.0, 2.0]] * 3 and len(SEEN) == 3
 
 
+@exhaustive
 def test_another_process_finds_the_program_and_calls_its_own_function(tmp_path):
     code = """
         import sys, tengen

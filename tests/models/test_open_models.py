@@ -5,7 +5,7 @@ The batch is open in all; height and width in those that are convolutions up to 
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 from test_models import SHORT, SMALL, first, network
 
 from tengen import Tensor, load_graph, trace
@@ -58,6 +58,7 @@ def test_files(name, tmp_path):
         assert model(x).numpy().tobytes() == first(net(x)).numpy().tobytes(), shape
 
 
+@exhaustive
 def test_a_pool_to_several_pixels():
     """Sizes that are shared out evenly have one recording, others another; one more is for the first call, where axes open by themselves."""
     net = network("vgg16").eval()

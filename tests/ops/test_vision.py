@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import vision_megengine as saved
-from exhaustive import but
+from exhaustive import but, exhaustive
 from recorded import graph_of
 
 import tengen
@@ -109,6 +109,7 @@ def test_colours_of_pictures_of_any_width():
         assert (turned == want.transpose(0, 3, 1, 2)).all()
 
 
+@exhaustive
 def test_whole_steps_have_the_bits_of_all_others():
     """A trace knows that each pixel is the mean of a block, and reads blocks; an eager call, whose extents are open, weighs taps."""
     r, info = np.random.default_rng(0), {"uint8": (0, 256), "int16": (-(2**15), 2**15)}

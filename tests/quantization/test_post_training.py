@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 from needs import needs
 
 import tengen.functional as F
@@ -358,6 +359,7 @@ def test_equalised_layers_are_never_worse(digits):
     assert all(b.sqnr >= a.sqnr and (b.sqnr > a.sqnr or b.balance is None) for a, b in zip(plain.layers, equal.layers))
 
 
+@exhaustive
 def test_learnt_rounding_is_nearer_than_the_nearest(digits):
     net, x, labels = digits
     nearest, learnt = (Q.ptq(net, x[:200], None, bias_correction=False, adaround=n) for n in (0, 60))

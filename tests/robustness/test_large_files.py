@@ -241,6 +241,7 @@ def test_memory_of_hostile_files(name, measured):
     assert re.search(HOSTILE[name][1], measured("HOSTILE", name))
 
 
+@exhaustive
 @pytest.mark.parametrize("name", LARGE)
 def test_memory_of_large_files(name, measured):
     assert measured("LARGE", name) == "loaded"

@@ -75,6 +75,7 @@ def warm(tmp_path_factory):
     return home, a
 
 
+@exhaustive
 def test_a_second_process_compiles_nothing(warm):
     home, bits = warm
     assert finish(start(environment(home))) == (bits, 0, "")
@@ -86,6 +87,7 @@ def test_without_the_cache(warm, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@exhaustive
 def test_a_home_that_cannot_be_written(warm, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "temporary").mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen
 import tengen.functional as F
@@ -422,6 +423,7 @@ def test_a_short_process_starts_no_other(tmp_path):
     assert ran(script, tmp_path / "d", TENGEN_QUICK_COMPILE="0") == ["0", "1", "0"]
 
 
+@exhaustive
 def test_the_next_process_has_the_text_that_one_left(tmp_path):
     """It lowers and emits nothing, has quick code at once, and makes it good. What it leaves is good code alone."""
     files = lambda: sorted(f.suffix for f in (tmp_path / "c").iterdir() if f.name not in ("key", "lock"))
