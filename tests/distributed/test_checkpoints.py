@@ -26,9 +26,9 @@ from tengen.base.errors import DistributedError, FileFormatError, UsageWarning
 from tengen.distributed import checkpoint
 from tengen.runtime import native
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
 
-import jobs
+import jobs_training
 
 
 def _mpi():
@@ -43,7 +43,7 @@ def _mpi():
 @pytest.fixture(scope="module")
 def whole():
     """The run that is never interrupted, in one process."""
-    return jobs.trained(steps=4)
+    return jobs_training.trained(steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def saved(tmp_path_factory, whole):
     """What four processes wrote after two of its steps, the large arrays in a thread."""
     _mpi()
     folder = tmp_path_factory.mktemp("saved") / "run.tgc"
-    for found in dist.launcher(jobs.trained, n_gpus=4)(steps=4, sharded=True, write=str(folder), later=True):
+    for found in dist.launcher(jobs_training.trained, n_gpus=4)(steps=4, sharded=True, write=str(folder), later=True):
         assert found == whole
     assert sorted(p.name for p in folder.iterdir()) == ["arrays-0", "arrays-1", "arrays-2", "arrays-3", "manifest.json", "values"]
     assert not list(folder.parent.glob("*.part")) and not list(folder.parent.glob("*.old"))
@@ -60,14 +60,14 @@ def saved(tmp_path_factory, whole):
 
 @pytest.mark.parametrize("ranks, sharded", [(1, False), (1, True), (2, True), (3, False)])
 def test_another_number_of_processes_goes_on_with_the_same_bits(saved, whole, ranks, sharded):
-    for found in dist.launcher(jobs.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):
+    for found in dist.launcher(jobs_training.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):
         assert found == whole
 
 
 def test_a_process_that_cannot_write_is_told_by_all_and_the_old_one_stays(tmp_path):
     _mpi()
     folder = tmp_path / "run.tgc"
-    found = dist.launcher(jobs.unwritable, n_gpus=3)(str(folder))
+    found = dist.launcher(jobs_training.unwritable, n_gpus=3)(str(folder))
     assert "No space left" in found[1] and "rank 1 failed" in found[0] and "rank 1 failed" in found[2]
     assert dist.load_checkpoint(folder, net=M.Linear(64, 64)) == {"step": 1}
 
@@ -227,14 +227,14 @@ def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
     program.write_text(
         "import os, signal, sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import jobs\nfrom tengen import distributed as dist\n"
+        "import jobs_training\nfrom tengen import distributed as dist\n"
         f"folder = {str(folder)!r}\n"
         "if not os.path.exists(folder):\n"
-        "    jobs.trained(steps=2, write=folder)\n"
+        "    jobs_training.trained(steps=2, write=folder)\n"
         "    if dist.get_rank() == 2:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    dist.group_barrier()\n"
-        "bits = jobs.trained(steps=4, read=folder)\n"
+        "bits = jobs_training.trained(steps=4, read=folder)\n"
         "assert dist.get_world_size() == 2\n"
         "if dist.get_rank() == 0:\n"
         f"    open({str(out)!r}, 'w').write(repr(bits))\n"

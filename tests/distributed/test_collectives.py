@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tengen import Parameter
+from tengen import Parameter, Tensor
 from tengen import distributed as dist
 from tengen import functional as F
 from tengen import module as M
@@ -21,12 +21,14 @@ from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import DistributedError, ShapeError
 from tengen.transport.channel import Channel
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
 
-import jobs
+import jobs_collectives
+import jobs_pipelines
+import jobs_training
 
 SIZES = (2, 3)  # four: `test_checkpoints.py`, and below as threads
-values = jobs.values
+trained, values = jobs_training.trained, jobs_training.values
 
 
 def _mpi():
@@ -43,23 +45,23 @@ def _mpi():
 def ranks(request):
     """What every rank of a job of MPI found."""
     _mpi()
-    return dist.launcher(jobs.everything, n_gpus=request.param)()
+    return dist.launcher(jobs_collectives.everything, n_gpus=request.param)()
 
 
 @pytest.fixture(scope="module")
 def alone():
     """The trainings in one process."""
     return {
-        "trained": jobs.trained(), "traced": jobs.trained(traced=True), "scaled": jobs.trained(scaler=True),
-        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3), "fewer": jobs.trained(samples=3, micro_batches=8),
-        "sharded": jobs.trained(steps=3),
+        "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True),
+        "whole": trained(samples=16), "few": trained(samples=3), "fewer": trained(samples=3, micro_batches=8),
+        "sharded": trained(steps=3),
     }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def layers_alone():
     """A row of layers that one process trains: by DataParallel, the same with few samples, and as a pipeline."""
-    return jobs.pipelined(parallel=True), jobs.pipelined(parallel=True, samples=3), jobs.pipelined()
+    return jobs_pipelines.pipelined(parallel=True), jobs_pipelines.pipelined(parallel=True, samples=3), jobs_pipelines.pipelined()
 
 
 def _fold(rows):
@@ -99,7 +101,7 @@ def test_ranks_know_whether_they_share_processors(ranks):
 
 
 def test_collectives_of_threads():
-    _check_collectives(dist.launcher(jobs.collectives, n_gpus=4, backend="threads")())
+    _check_collectives(dist.launcher(jobs_collectives.collectives, n_gpus=4, backend="threads")())
 
 
 def test_gradients(ranks):
@@ -196,12 +198,12 @@ def test_samplers_share_out_and_loaders_of_pytorch_do_not(ranks):
 
 
 def test_a_loop_that_is_left_early_adds_nothing():
-    before, after = jobs.left_early()
+    before, after = jobs_training.left_early()
     assert before == after
 
 
 def test_whole_batches_that_differ_are_refused():
-    for said in dist.launcher(jobs.other_batches, n_gpus=2, backend="threads")():
+    for said in dist.launcher(jobs_training.other_batches, n_gpus=2, backend="threads")():
         assert said.count("a step on the batch") == 2
 
 
@@ -285,14 +287,14 @@ def test_sums_of_the_library_are_refused_where_bits_are_promised():
         dist.make_allreduce_cb("sum", reduction="mpi")
 
     def threads():
-        jobs.F.distributed.all_reduce_sum(jobs.tg.Tensor([1.0]), reduction="library")
+        F.distributed.all_reduce_sum(Tensor([1.0]), reduction="library")
 
     with pytest.raises(DistributedError, match="threads have no sum of their own"):
         dist.launcher(threads, n_gpus=2, backend="threads")()
 
 
 def test_ranks_that_disagree_are_told_what_each_wants():
-    for said in dist.launcher(jobs.disagreeing, n_gpus=3, backend="threads")():
+    for said in dist.launcher(jobs_collectives.disagreeing, n_gpus=3, backend="threads")():
         assert "rank 0: operation 3, all_reduce_sum of f32[3]" in said and "rank 1: operation 3, all_reduce_sum of f32[4]" in said
 
 
@@ -301,7 +303,7 @@ def test_a_rank_that_does_not_come_is_named(backend, monkeypatch):
     if backend == "mpi":
         _mpi()
     monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)  # put back after threads have set it
-    found = dist.launcher(jobs.missing, n_gpus=3, backend=backend)()
+    found = dist.launcher(jobs_collectives.missing, n_gpus=3, backend=backend)()
     for said in (found[0], found[2]):
         assert "all_reduce_max of f32[5]" in said and "rank 1 has not come" in said and "the last operation" in said
         assert "all_reduce_sum of f32[2]" in said
@@ -309,7 +311,7 @@ def test_a_rank_that_does_not_come_is_named(backend, monkeypatch):
 
 def test_a_rank_that_does_not_send_is_named(monkeypatch):
     monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)  # put back after threads have set it
-    said = dist.launcher(jobs.unanswered, n_gpus=2, backend="threads")()[0]
+    said = dist.launcher(jobs_collectives.unanswered, n_gpus=2, backend="threads")()[0]
     assert "rank 0 waited 1 s to receive from rank 1, and rank 1 did not do its part" in said
 
 

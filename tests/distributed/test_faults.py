@@ -19,7 +19,7 @@ from tengen.base.version import VERSION
 from tengen.transport import mpiexec
 
 sys.path.insert(0, str(Path(__file__).parent))
-import jobs
+import shared_names
 
 PROGRAM = """
 import os, signal, sys, time
@@ -186,11 +186,11 @@ def test_mpiexec_that_leaves_the_others_waiting_is_told_to_end_them(tmp_path, mo
 
 def test_ranks_of_other_environments_do_not_work_together(job):
     """Their bits would differ, or their programs. MPI's names of shared memory are gone when they end."""
-    before = jobs.shared_memory()
+    before = shared_names.shared_memory()
     rank = [sys.executable, "-m", "tengen.distributed.rank", "--program", job[0], "x"]
     done = _ended([*job[1], "-n", "1", sys.executable, "-c", _with("TENGEN_WINOGRAD", "0", rank), ":", "-n", "1", *rank])
     assert done.returncode and "winograd=False" in done.stderr and "winograd=True" in done.stderr, done.stderr
-    assert not jobs.shared_memory() - before
+    assert not shared_names.shared_memory() - before
 
 
 def _with(name, value, command):

@@ -14,20 +14,20 @@ from tengen.base.errors import DistributedError
 from tengen.distributed.placing import STATED, attributes, ways
 from tengen.ops.define import REGISTRY, dispatch
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
+import jobs_parts
 
 
 @pytest.fixture(scope="module")
 def alone():
-    return jobs.tensor_parallel()
+    return jobs_parts.tensor_parallel()
 
 
 @pytest.mark.parametrize("ranks, data, traced", [(2, 1, False), (2, 1, True), (2, 2, False), (4, 2, False), (4, 1, False)])
 def test_a_transformer_in_megatrons_layout_has_the_bits_of_one_process(alone, ranks, data, traced):
     """Losses, norms and parameters of two steps of Adam. At four model ranks the 512 terms of the attention's output make parts of half
     a chunk, which are gathered."""
-    for losses, params, shapes, _ in dist.launcher(jobs.tensor_parallel, n_gpus=ranks, backend="threads")(traced=traced, data=data):
+    for losses, params, shapes, _ in dist.launcher(jobs_parts.tensor_parallel, n_gpus=ranks, backend="threads")(traced=traced, data=data):
         assert losses == alone[0] and params == alone[1]
         n = ranks // data
         assert shapes["0.up.weight"] == (1024 // n, 512) and shapes["0.down.weight"] == (512, 1024 // n) and shapes["0.up.bias"] == (1024 // n,)
@@ -40,26 +40,26 @@ def test_processes_have_those_bits_too(alone):
         find_mpiexec()
     except DistributedError as e:
         pytest.skip(f"no MPI: {e}")
-    for losses, params, _, _ in dist.launcher(jobs.tensor_parallel, n_gpus=2)(traced=True):
+    for losses, params, _, _ in dist.launcher(jobs_parts.tensor_parallel, n_gpus=2)(traced=True):
         assert losses == alone[0] and params == alone[1]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_an_mlp_moves_what_megatrons_does(ranks):
     """Nothing before the sum; then each process gets its part of the other addends, and the parts are gathered when they are looked at."""
-    for (middle, end), before, after, whole in dist.launcher(jobs.megatron_forward, n_gpus=ranks, backend="threads")():
+    for (middle, end), before, after, whole in dist.launcher(jobs_parts.megatron_forward, n_gpus=ranks, backend="threads")():
         assert middle == {"model": dist.Split(1)} and end == {"model": dist.Split(0)} and whole
         result = 8 * 256 * 4
         assert before == result * (ranks - 1) // ranks and after == 2 * before
 
 
 def test_every_change_of_places():
-    assert dist.launcher(jobs.conversions, n_gpus=4, backend="threads")() == [True] * 4
+    assert dist.launcher(jobs_parts.conversions, n_gpus=4, backend="threads")() == [True] * 4
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ops_on_parts_give_the_bits_of_the_whole(ranks):
-    for found, said in dist.launcher(jobs.placed_values, n_gpus=ranks, backend="threads")():
+    for found, said in dist.launcher(jobs_parts.placed_values, n_gpus=ranks, backend="threads")():
         for name, want, got in found:
             assert want == got, name
         assert "no dimension 'other'" in said[0] and "axis 3 of (8, 6, 12) cannot be cut" in said[1]

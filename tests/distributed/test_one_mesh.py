@@ -11,22 +11,22 @@ import pytest
 from tengen import distributed as dist
 from tengen.base.errors import DistributedError
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
+import jobs_meshes
 
 
 @pytest.fixture(scope="module")
 def alone():
-    return jobs.meshed({"data": 1})[:3]
+    return jobs_meshes.meshed({"data": 1})[:3]
 
 
 @pytest.fixture(scope="module")
 def after_two_steps():
-    return jobs.meshed({"data": 1}, steps=2)[:3]
+    return jobs_meshes.meshed({"data": 1}, steps=2)[:3]
 
 
 def _threads(dims, **options):
-    return dist.launcher(jobs.meshed, n_gpus=prod(dims.values()), backend="threads")(dims, **options)
+    return dist.launcher(jobs_meshes.meshed, n_gpus=prod(dims.values()), backend="threads")(dims, **options)
 
 
 CUBE = {"pipe": 2, "data": 2, "model": 2}
@@ -51,7 +51,7 @@ def test_every_mesh_has_the_bits_of_one_process(after_two_steps, dims, options):
 
 def test_under_autocast_every_mesh_has_the_bits_of_one_process():
     """Contractions of bfloat16, gradients of float32 for each micro-batch; parameters that are away, and layers that are computed again."""
-    want, whole = jobs.meshed({"data": 1}, cast=True, steps=1)[:3], jobs.meshed({"data": 1}, steps=1)[:3]
+    want, whole = jobs_meshes.meshed({"data": 1}, cast=True, steps=1)[:3], jobs_meshes.meshed({"data": 1}, steps=1)[:3]
     assert want[1] != whole[1]
     for dims, options in (({"pipe": 2, "model": 2}, {}), ({"data": 2, "model": 1}, {"stage": 3}), ({"data": 2, "model": 2}, {"traced": True}),
                           (CUBE, {"stage": 3}),
@@ -61,7 +61,7 @@ def test_under_autocast_every_mesh_has_the_bits_of_one_process():
 
 
 def test_few_samples_leave_processes_of_a_mesh_without_a_micro_batch():
-    want = jobs.meshed({"data": 1}, samples=3, steps=2)[:3]
+    want = jobs_meshes.meshed({"data": 1}, samples=3, steps=2)[:3]
     for dims, stage in (({"data": 4, "model": 2}, 0), (CUBE, 0), (CUBE, 3), ({"pipe": 2, "data": 4}, 3), ({"data": 4, "model": 2}, 3)):
         for *found, _ in _threads(dims, samples=3, steps=2, stage=stage):
             assert tuple(found) == want
@@ -84,7 +84,7 @@ def four(tmp_path_factory):
         find_mpiexec()
     except DistributedError as e:
         pytest.skip(f"no MPI: {e}")
-    return dist.launcher(jobs.memories_and_meshes, n_gpus=4)(str(tmp_path_factory.mktemp("meshes")))
+    return dist.launcher(jobs_meshes.memories_and_meshes, n_gpus=4)(str(tmp_path_factory.mktemp("meshes")))
 
 
 def test_processes_of_mpi_have_those_bits_too(alone, four):
@@ -121,7 +121,7 @@ def test_checkpoints_go_on_on_another_mesh(alone, tmp_path):
 
 
 def test_meshes_that_do_not_fit():
-    for said in dist.launcher(jobs.wrong_meshes, n_gpus=4, backend="threads")():
+    for said in dist.launcher(jobs_meshes.wrong_meshes, n_gpus=4, backend="threads")():
         assert "0.weight is cut along 'model' of Mesh(data=2, model=2)" in said["all"] and "group=mesh.group('data')" in said["all"]
         assert "0.weight is cut along 'model'" in said["pipeline"] and said["later"].startswith("DataParallel: parameters were placed on")
         assert "count the same samples several times" in said["norm"] and "has no dimension 'pipe'" in said["name"]

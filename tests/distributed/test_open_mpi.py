@@ -13,22 +13,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tengen
+
 sys.path.insert(0, str(Path(__file__).parent))
-import jobs
+from jobs_overlap import overlapped
+from jobs_pipelines import pipelined
+from jobs_training import trained
 
 PROGRAM = """
 import sys
 sys.path.insert(0, {folder!r})
-import jobs
+from jobs_meshes import meshed
+from jobs_overlap import overlapped
+from jobs_pipelines import pipelined
+from jobs_training import trained
 from mpi4py import MPI
-from tengen import distributed as dist
+from tengen import Tensor, distributed as dist
 import hashlib
-bits = [jobs.trained(), jobs.trained(steps=3, sharded=3), jobs.pipelined()["values"], jobs.overlapped(traced=True)[0]]
+bits = [trained(), trained(steps=3, sharded=3), pipelined()["values"], overlapped(traced=True)[0]]
 if dist.get_world_size() == 4:
-    want = jobs.meshed({{"data": 2, "model": 2}}, stage=3)
-    assert jobs.meshed({{"pipe": 2, "model": 2}})[:3] == want[:3] == jobs.meshed({{"pipe": 2, "data": 2}}, stage=3)[:3]
-total = dist.functional.all_reduce_sum(jobs.tg.Tensor([dist.get_rank() + 1.0])).item()
-assert total == dist.functional.all_reduce_sum(jobs.tg.Tensor([dist.get_rank() + 1.0]), reduction="library").item()
+    want = meshed({{"data": 2, "model": 2}}, stage=3)
+    assert meshed({{"pipe": 2, "model": 2}})[:3] == want[:3] == meshed({{"pipe": 2, "data": 2}}, stage=3)[:3]
+total = dist.functional.all_reduce_sum(Tensor([dist.get_rank() + 1.0])).item()
+assert total == dist.functional.all_reduce_sum(Tensor([dist.get_rank() + 1.0]), reduction="library").item()
 text = hashlib.sha256(repr(bits).encode()).hexdigest()[:16]
 sys.stdout.write(f"rank {{dist.get_rank()}} of {{dist.get_world_size()}}: {{total}} {{text}} {{MPI.Get_library_version()[:8]}}\\n")
 sys.stdout.flush()
@@ -46,7 +53,7 @@ def run(tmp_path_factory):
     program = tmp_path_factory.mktemp("openmpi") / "program.py"
     program.write_text(PROGRAM.format(folder=str(Path(__file__).parent)))
     own = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True)
-    paths = [str(Path(jobs.tg.__file__).parents[1]), own.stdout.strip(), *(p for p in sys.path if p)]
+    paths = [str(Path(tengen.__file__).parents[1]), own.stdout.strip(), *(p for p in sys.path if p)]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE_"))} | {"PYTHONPATH": os.pathsep.join(paths)}
     env["PATH"] = os.pathsep.join([str(Path(python).parent), env["PATH"]])
 
@@ -61,7 +68,7 @@ def run(tmp_path_factory):
 def test_the_bits_are_those_of_one_process(run, ranks):
     import hashlib
 
-    bits = [jobs.trained(), jobs.trained(steps=3), jobs.pipelined()["values"], jobs.overlapped(traced=True)[0]]
+    bits = [trained(), trained(steps=3), pipelined()["values"], overlapped(traced=True)[0]]
     want = hashlib.sha256(repr(bits).encode()).hexdigest()[:16]
     ended = run(ranks)
     assert ended.returncode == 0, ended.stderr

@@ -13,11 +13,11 @@ from tengen import module as M
 from tengen.base.errors import DistributedError
 from tengen.distributed.buckets import buckets, same_bytes
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
+import jobs_overlap
 
 
-def _threads(ranks, job=jobs.overlapped, **options):
+def _threads(ranks, job=jobs_overlap.overlapped, **options):
     return dist.launcher(job, n_gpus=ranks, backend="threads")(**options)
 
 
@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.mark.parametrize("options", CASES, ids=repr)
 def test_the_bits_are_those_of_one_process(options):
-    want = jobs.overlapped(**options)[0]
+    want = jobs_overlap.overlapped(**options)[0]
     for ranks in (2, 3):
         found = _threads(ranks, **options)
         assert all(values == want for values, _, _ in found)
@@ -55,23 +55,23 @@ def test_processes_have_those_bits_too():
         find_mpiexec()
     except DistributedError as e:
         pytest.skip(f"no MPI: {e}")
-    want = jobs.overlapped()[0]
+    want = jobs_overlap.overlapped()[0]
     for ranks in (2, 3):
-        for found in dist.launcher(jobs.overlapped_in_processes, n_gpus=ranks)():
+        for found in dist.launcher(jobs_overlap.overlapped_in_processes, n_gpus=ranks)():
             assert all(values == want and gone and not said for values, gone, said in found)
 
 
 def test_what_it_takes():
     """The bytes are those of late sending. There is a message for each bucket, and an exchange in which the processes agree for each round.
     What is sent late, and the sums, go through shared memory, where that exchange is all it takes."""
-    for (late, late_exchanges), (early, early_exchanges), on, many in _threads(2, jobs.counted_exchanges):
+    for (late, late_exchanges), (early, early_exchanges), on, many in _threads(2, jobs_overlap.counted_exchanges):
         assert early == late and late_exchanges == {"agree": 6, "data": 0}
         assert early_exchanges == {"agree": 6, "data": 6}  # three buckets in two rounds
         assert not on and many  # by default: not on one machine, but between machines
 
 
 def test_the_timeline_shows_transfers_beside_kernels():
-    for events in _threads(2, jobs.overlap_timeline)[:1]:
+    for events in _threads(2, jobs_overlap.overlap_timeline)[:1]:
         sent = [e for e in events if e.get("cat") == "transfer" and e["name"].startswith("gradients ")]
         kernels = [e for e in events if e["ph"] == "X" and e.get("cat") != "transfer"]
         assert {e["name"].split(",")[0] for e in sent} == {f"gradients {k} of 3" for k in (1, 2, 3)}
@@ -106,6 +106,6 @@ def test_same_bytes():
 def test_arguments_that_are_refused():
     with pytest.raises(ValueError, match="overlap='yes' must be True, False, or None"):
         dist.DataParallel(M.Linear(2, 2), overlap="yes")
-    for said in _threads(2, jobs.overlap_refused):
+    for said in _threads(2, jobs_overlap.overlap_refused):
         assert "DataParallel(overlap=True): layers in parts on a mesh" in said["parts"]
         assert "gradients sent early" in said["differ"] and "gradients sent late" in said["differ"]

@@ -20,8 +20,9 @@ from tengen.base.errors import DistributedError, GradientError, ShapeError, Trac
 from tengen.distributed.schedules import schedule
 from tengen.transport.channel import HEADER
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
+import jobs_pipelines
+import jobs_training
 
 
 def _mpi():
@@ -87,17 +88,18 @@ def test_every_stage_gets_parameters_where_there_are_enough_layers_with_some():
 
 def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
     _mpi()
-    whole = jobs.pipelined(steps=3)
+    whole = jobs_pipelines.pipelined(steps=3)
     folder = str(tmp_path / "run.tgc")
-    dist.launcher(jobs.pipelined, n_gpus=3)(steps=2, write=folder)
-    for found in [jobs.pipelined(steps=3, read=folder), *dist.launcher(jobs.pipelined, n_gpus=2)(steps=3, read=folder, schedule="gpipe")]:
+    dist.launcher(jobs_pipelines.pipelined, n_gpus=3)(steps=2, write=folder)
+    others = dist.launcher(jobs_pipelines.pipelined, n_gpus=2)(steps=3, read=folder, schedule="gpipe")
+    for found in [jobs_pipelines.pipelined(steps=3, read=folder), *others]:
         assert found["values"] == whole["values"]
 
 
 def test_two_stages_of_two_copies_have_the_bits_of_one_process():
     _mpi()
-    want, few = jobs.pipelined(parallel=True), jobs.pipelined(parallel=True, samples=3)
-    for found in dist.launcher(jobs.pipelines, n_gpus=4)():
+    want, few = jobs_pipelines.pipelined(parallel=True), jobs_pipelines.pipelined(parallel=True, samples=3)
+    for found in dist.launcher(jobs_pipelines.pipelines, n_gpus=4)():
         assert found.keys() == {"1f1b", "gpipe", "cut", "copies", "few", "copies and chunks"}
         for name, one in found.items():
             expected = few if name == "few" else want
@@ -106,7 +108,7 @@ def test_two_stages_of_two_copies_have_the_bits_of_one_process():
 
 def test_what_would_be_wrong_in_silence_is_refused():
     _mpi()
-    for said in dist.launcher(jobs.wrong_pipelines, n_gpus=2)():
+    for said in dist.launcher(jobs_pipelines.wrong_pipelines, n_gpus=2)():
         assert "of part 1 of the network is in part 0 too" in said["tied"]
         assert "the layers of stage 0 have no parameters" in said["none"] and "SyncBatchNorm waits for all" in said["sync"]
         assert "help: clip_grad_norm(pipeline.parameters(), max_norm)" in said["some"]
@@ -118,7 +120,7 @@ def test_what_would_be_wrong_in_silence_is_refused():
 ])  # fmt: skip
 def test_stages_as_programs_have_the_bits_of_eager_layers(ranks, options):
     """With dropout, batch norm, hooks of gradients and uneven micro-batches; each chunk is one program from the second size on."""
-    run = dist.launcher(jobs.pipelined, n_gpus=ranks, backend="threads")
+    run = dist.launcher(jobs_pipelines.pipelined, n_gpus=ranks, backend="threads")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a trace that runs op by op says so
         for want, got in zip(run(**options), run(**options, trace=True)):
@@ -173,7 +175,7 @@ def test_a_step_is_no_part_of_a_trace():
 
 
 def test_checkpoints_of_values_that_differ_are_refused(tmp_path):
-    for said in dist.launcher(jobs.differing, n_gpus=2, backend="threads")(str(tmp_path / "run.tgc")):
+    for said in dist.launcher(jobs_training.differing, n_gpus=2, backend="threads")(str(tmp_path / "run.tgc")):
         assert "net.weight has another value in each process" in said
 
 
@@ -248,7 +250,7 @@ def test_parts_that_pass_tuples_and_what_has_no_gradient(trace):
 def test_a_stage_that_is_alone_is_told(monkeypatch):
     monkeypatch.setattr(config, "distributed_timeout", config.distributed_timeout)
     with pytest.raises(DistributedError, match="rank 0 did not do its part"):
-        dist.launcher(jobs.half_a_pipeline, n_gpus=2, backend="threads")()
+        dist.launcher(jobs_pipelines.half_a_pipeline, n_gpus=2, backend="threads")()
 
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])

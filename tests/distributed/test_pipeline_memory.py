@@ -22,8 +22,9 @@ from tengen.runtime.process import memory_statistics
 from tengen.tensor.casting import casting
 from tengen.tensor.nodes import Level, node_of
 
-sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import what they call by its name
+import jobs_meshes
+import jobs_pipelines
 
 # ---- plans -----------------------------------------------------------------------------------------------------------------
 
@@ -187,8 +188,8 @@ def test_what_is_held_is_what_was_planned(name, chunks):
 ])  # fmt: skip
 def test_a_budget_changes_no_bit(ranks, options):
     """With batch norm, dropout, hooks of gradients and uneven micro-batches."""
-    want = jobs.pipelined(parallel=True, **({"samples": 3} if "samples" in options else {}))
-    for found in dist.launcher(jobs.within_budgets, n_gpus=ranks, backend="threads")(**options):
+    want = jobs_pipelines.pipelined(parallel=True, **({"samples": 3} if "samples" in options else {}))
+    for found in dist.launcher(jobs_pipelines.within_budgets, n_gpus=ranks, backend="threads")(**options):
         assert found.pop("again")[-1] > 0  # the least budget, with which each process computes something again, or has nothing to
         for budget, one in found.items():
             assert {k: one[k] for k in want} == want, budget
@@ -196,14 +197,15 @@ def test_a_budget_changes_no_bit(ranks, options):
 
 @pytest.mark.parametrize("dims", [{"pipe": 2, "model": 2}, {"pipe": 2, "data": 2}])
 def test_a_budget_on_a_mesh_changes_no_bit(dims):
-    want = jobs.meshed({"pipe": 1}, steps=2)[:3]
-    for found in dist.launcher(jobs.meshed, n_gpus=4, backend="threads")(dims, steps=2, memory_budget="46KB"):
+    want = jobs_meshes.meshed({"pipe": 1}, steps=2)[:3]
+    for found in dist.launcher(jobs_meshes.meshed, n_gpus=4, backend="threads")(dims, steps=2, memory_budget="46KB"):
         assert found[:3] == want
 
 
 def test_processes_without_a_micro_batch_have_a_plan_too():
-    want = jobs.meshed({"data": 1}, samples=3, steps=1)[:3]
-    for found in dist.launcher(jobs.meshed, n_gpus=8, backend="threads")({"pipe": 2, "data": 4}, samples=3, steps=1, memory_budget="17KB"):
+    want = jobs_meshes.meshed({"data": 1}, samples=3, steps=1)[:3]
+    run = dist.launcher(jobs_meshes.meshed, n_gpus=8, backend="threads")
+    for found in run({"pipe": 2, "data": 4}, samples=3, steps=1, memory_budget="17KB"):
         assert found[:3] == want
 
 

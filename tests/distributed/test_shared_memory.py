@@ -19,7 +19,7 @@ from tengen.transport.group import about
 from tengen.transport.threads import ThreadTransport
 
 sys.path.insert(0, str(Path(__file__).parent))
-import jobs
+import shared_names
 
 SMALL = 4096  # bytes of a half: a few thousand numbers take several rounds
 
@@ -191,11 +191,11 @@ def test_ranks_that_are_killed_leave_nothing_behind(tmp_path, when):
         pytest.skip(f"no MPI: {e}")
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
-    before = jobs.shared_memory()
+    before = shared_names.shared_memory()
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "tengen", "run", "-n", "2", str(program), when], capture_output=True, text=True,
                           timeout=60, env=env)  # fmt: skip
     assert done.returncode and "lost" in done.stderr and "Error" not in done.stderr, done.stderr
     # mpiexec kills rank 0 as rank 1 was: where both are gone when the command looks, it names both
     assert when == "behind" or "rank 1 was lost" in done.stderr or "one of the ranks 0, 1 was lost" in done.stderr, done.stderr
-    assert not jobs.shared_memory() - before and os.listdir(tmp_path) == ["train.py"]
+    assert not shared_names.shared_memory() - before and os.listdir(tmp_path) == ["train.py"]

@@ -5,16 +5,22 @@ import json
 from pathlib import Path
 
 import strangers
-import strangers_further
 import strangers_graphs
-import strangers_kinds
-import strangers_newer
+import strangers_modules
+import strangers_sampling
+import strangers_science
+import strangers_sequences
 import strangers_stumbled
+import strangers_training
+import strangers_vision
 import torch
 import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
+FILES = (
+    strangers, strangers_stumbled, strangers_vision, strangers_sequences, strangers_sampling, strangers_science, strangers_training,
+    strangers_modules, strangers_graphs,
+)  # fmt: skip
 every = [p for of in FILES for p in of.PROGRAMS]
 found = {f.__name__: [float(v) for v in f(torch)] for f in every}
 path = Path(__file__).with_name("saved_strangers.json")

@@ -6,18 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strangers
-import strangers_further
 import strangers_graphs
-import strangers_kinds
-import strangers_newer
+import strangers_modules
+import strangers_sampling
+import strangers_science
+import strangers_sequences
 import strangers_stumbled
+import strangers_training
+import strangers_vision
 
 import tengen.pytorch as torch
 
 SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())["programs"]
 
 
-FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
+FILES = (
+    strangers, strangers_stumbled, strangers_vision, strangers_sequences, strangers_sampling, strangers_science, strangers_training,
+    strangers_modules, strangers_graphs,
+)  # fmt: skip
 EVERY = [p for of in FILES for p in of.PROGRAMS]
 
 

@@ -30,8 +30,10 @@ from tengen.utils.planning import (
     work_of,
 )
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))  # the ranks import `jobs` by its name
-import jobs
+sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))  # the ranks import what they call by its name
+import jobs_meshes
+import jobs_pipelines
+import jobs_sharding
 
 LINK = Link(1e-5, 1e9)
 FLAT = Network(1 << 30, LINK, LINK)
@@ -51,7 +53,7 @@ def test_counts_of_a_network():
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_bytes_are_those_of_real_steps(stage, ranks):
     """But for a few flags, and digests of the batch."""
-    for found in dist.launcher(jobs.moved, n_gpus=ranks, backend="threads")(stage):
+    for found in dist.launcher(jobs_sharding.moved, n_gpus=ranks, backend="threads")(stage):
         said = plan(_mlp(), FLAT, 1e9, 8, data=ranks, stage=stage, micro_batches=4 // ranks).received
         assert said <= found <= said + 200, (said, found)
 
@@ -70,7 +72,7 @@ def test_what_packs_and_adds_gradients_is_a_part_of_the_exchange():
 
 def test_bytes_and_micro_batches_of_a_pipeline():
     work = work_of(M.Sequential(*[M.Linear(64, 64, bias=False) for _ in range(4)]), np.zeros((8, 64), np.float32))
-    found = dist.launcher(jobs.piped, n_gpus=2, backend="threads")()
+    found = dist.launcher(jobs_pipelines.piped, n_gpus=2, backend="threads")()
     p = plan(work, FLAT, 1e9, 8, pipeline=2, micro_batches=4)
     assert sum(n for n, _ in found) == p.received == 2 * 8 * 64 * 4 and found[0][1] == 2
     assert p.memory == 2 * 64 * 64 * 4 * 4 + 2 * 64 * 4 * 2 * 2  # half of the layers with gradients and states; results of two micro-batches
@@ -103,7 +105,7 @@ def test_bytes_of_layers_in_parts():
     for stage in (0, 3):  # which brings parts in pieces
         said = plan(work, FLAT, 1e9, 16, data=2, tensor=2, stage=stage, micro_batches=2).received
         gradients = said - plan(work, FLAT, 1e9, 8, tensor=2, micro_batches=2).received
-        for conversions, exchanged in dist.launcher(jobs.moved_on_mesh, n_gpus=4, backend="threads")(stage):
+        for conversions, exchanged in dist.launcher(jobs_meshes.moved_on_mesh, n_gpus=4, backend="threads")(stage):
             assert gradients <= exchanged <= gradients * 1.02 + 200
             assert 0.75 * (said - gradients) <= conversions <= said - gradients, (said - gradients, conversions)
 
