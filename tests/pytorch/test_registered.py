@@ -43,6 +43,16 @@ def test_only_what_is_registered_is_saved_trained_and_cast(compiled):
     assert list(copy.deepcopy(net).state_dict()) == list(net.state_dict())
 
 
+def test_what_is_registered_does_not_depend_on_who_sets_it():
+    kept, net = nn.Linear(2, 2), nn.Module()
+    scope = {"__name__": "tengen.plugin", "net": net, "kept": kept, "torch": torch}
+    exec("net.scale, net.kept = torch.ones(2), [kept]; net.register_buffer('steps', torch.zeros(1))", scope)
+    assert list(net.state_dict()) == ["steps"] and list(net.modules()) == [net]
+    norm, layers = nn.BatchNorm1d(2), nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4), 2).layers
+    assert list(norm.state_dict()) == ["weight", "bias", "running_mean", "running_var"] == [*norm._parameters, *norm._buffers]
+    assert type(layers) is type(layers[:1]) is nn.ModuleList and [n for n, _ in layers.named_children()] == ["0", "1"]
+
+
 def test_a_buffer_that_is_registered_without_a_value_takes_one():
     net = _Keeps(nn.Linear(2, 2))
     net.later = torch.ones(2)

@@ -327,7 +327,7 @@ class _Recurrent(Module):
         for layer, directions in enumerate(self.cells):
             for cell, end in zip(directions, ("", "_reverse")):
                 yield from ((f"{name}_l{layer}{end}", t) for name, t in cell._attributes())
-        yield from (part for part in super()._attributes() if not part[0].startswith("cells."))  # what a subclass adds
+        yield from super()._attributes()  # what a subclass adds
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("weight_", "bias_")) and "cells" in self.__dict__:
