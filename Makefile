@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 CODE := $(wildcard src tests examples benchmarks)
 
-.PHONY: help setup test lint types unit demo bench wheel clean
+.PHONY: help setup test lint types tests exhaustive unit demo bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -14,11 +14,11 @@ help:  ## show this list
 setup: $(VENV)/.all  ## make .venv and install Tengen with everything that tests and examples need
 
 # Types are checked beside the tests, on a processor that would wait for the longest of them; what was found is shown at the end.
-test: setup  ## style, types and every test; fails when any of them fails
+test: setup  ## style, types and the tests but for the exhaustive ones; fails when any of them fails
 	@status=0; found=$$(mktemp); \
 	$(MAKE) --no-print-directory types >$$found 2>&1 & types=$$!; \
 	trap 'kill $$types 2>/dev/null; rm -f $$found; exit 130' INT TERM; \
-	for step in lint unit; do $(MAKE) --no-print-directory $$step || { status=1; echo "make test: $$step failed" >&2; }; done; \
+	for step in lint tests; do $(MAKE) --no-print-directory $$step || { status=1; echo "make test: $$step failed" >&2; }; done; \
 	wait $$types || { status=1; echo "make test: types failed" >&2; }; \
 	cat $$found; rm -f $$found; exit $$status
 
@@ -30,10 +30,18 @@ types: setup  ## mypy alone
 
 # The cache has room for all that the tests compile, so that a second run compiles little. Python keeps its bytecode, whatever the
 # environment says: hundreds of tests start an interpreter, and each would compile all of Tengen's modules.
-unit: export TENGEN_CACHE_BYTES ?= 2147483648
-unit: export PYTHONDONTWRITEBYTECODE :=
-unit: setup  ## pytest alone; make unit ARGS="tests/data -x" for some of it
-	$(PY) -m pytest -n 2 --dist worksteal --durations 10 $(ARGS)
+tests exhaustive unit: export TENGEN_CACHE_BYTES ?= 2147483648
+tests exhaustive unit: export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations 10
+
+tests: setup
+	$(PYTEST) -m "not exhaustive" $(ARGS)
+
+exhaustive: setup  ## the tests that `make test` leaves out: further dtypes, sizes, networks, programs
+	$(PYTEST) -m exhaustive $(ARGS)
+
+unit: setup  ## pytest alone, every test; make unit ARGS="tests/data -x" for some of it
+	$(PYTEST) $(ARGS)
 
 demo: $(VENV)/.examples  ## train, trace, dump and ship a network on real digits
 	$(PY) examples/digits.py

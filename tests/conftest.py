@@ -15,6 +15,7 @@ import os
 import sys
 from pathlib import Path
 
+import exhaustive
 import hypothesis
 import pytest
 import which_code
@@ -81,9 +82,11 @@ def pytest_addoption(parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems() -> None:
-    """Hypothesis reads no sources. By itself it also draws constants that it finds in those of all modules that the process happens to have
-    loaded: to read them takes as long as to collect two thousand tests, and the examples would differ from process to process."""
+def pytest_collection_modifyitems(items) -> None:
+    """Tests that `make test` leaves out are marked before `-m` chooses (`exhaustive.py`). And Hypothesis reads no sources: by itself it also
+    draws constants that it finds in those of all modules that the process happens to have loaded. To read them takes as long as to collect
+    two thousand tests, and the examples would differ from process to process."""
+    exhaustive.mark(items)
     found = providers.Constants()
     assert callable(providers._get_local_constants), "Hypothesis finds constants in sources by another function now"
     providers._get_local_constants = lambda: found

@@ -254,8 +254,11 @@ def test_the_tests_that_hold_the_contract_exist():
     found = list(held_by())
     assert len(found) > 30
     for promise, file, test in found:
-        there = {f.name for f in ast.parse((ROOT / file).read_text()).body if isinstance(f, ast.FunctionDef)}
+        module = ast.parse((ROOT / file).read_text()).body
+        there = {f.name: [ast.unparse(d) for d in f.decorator_list] for f in module if isinstance(f, ast.FunctionDef)}
         assert test in there, f"{file} has no {test}, which is to hold: {promise}"
+        left_out = "exhaustive" in there[test] or "pytestmark = exhaustive" in map(ast.unparse, module)
+        assert not left_out, f"`make test` leaves out {file}::{test}, which is to hold: {promise}"
 
 
 def test_both_drawings_have_the_floors_of_the_house():

@@ -1,15 +1,19 @@
-"""A run that loses tests fails and says how many of how many were run (`conftest.py`)."""
+"""A run that loses tests fails and says how many of how many were run (`conftest.py`); and which tests `make test` runs, and which
+`make exhaustive` (`exhaustive.py`)."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 TESTS = """
 import os
 import pytest
@@ -22,12 +26,85 @@ KILL = "if i % 4 == 3: os.kill(os.getpid(), 4)  # as an illegal instruction does
 
 
 def run(folder: Path, body: str, *args: str) -> tuple[int, str]:
-    for name in ("conftest.py", "remembered.py", "which_code.py"):
+    for name in ("conftest.py", "exhaustive.py", "remembered.py", "which_code.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
     (folder / "test_inner.py").write_text(TESTS.replace("DO", body))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "test_inner.py", *args]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
+
+
+def selected(target: str) -> str:
+    """What a target of the Makefile gives pytest to choose tests by."""
+    rule = re.search(rf"^{target}: setup.*\n\t\$\(PYTEST\)(.*) \$\(ARGS\)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return rule[1].strip()
+
+
+FAMILIES = """
+import pytest
+from exhaustive import but, exhaustive
+
+@but(first_of="a")
+@pytest.mark.parametrize("a, b", [(a, b) for a in "xyz" for b in range(5)])
+def test_first(a, b):
+    pass
+
+@but(first_of="a, c", every=2)
+@pytest.mark.parametrize("a, b, c", [(a, b, c) for a in ([1], [2]) for c in "mn" for b in range(3)])
+def test_two(a, b, c):
+    pass
+
+@but(every=4)
+@pytest.mark.parametrize("n", range(9))
+def test_every(n):
+    pass
+
+@but(these=("a b", "d"))
+@pytest.mark.parametrize("word", ["a b", "b", "c", "d"])
+def test_these(word):
+    pass
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=exhaustive)])
+def test_one(n):
+    pass
+
+@exhaustive
+def test_all():
+    pass
+
+def test_plain():
+    pass
+"""
+
+
+def test_what_make_test_leaves_out_is_what_make_exhaustive_runs(tmp_path):
+    """In continuous integration, too, which runs both."""
+    chosen = {}
+    for target in ("tests", "exhaustive", "unit"):
+        (tmp_path / "test_families.py").write_text(FAMILIES)
+        args = ["--collect-only", "-v", "-c", str(ROOT / "pyproject.toml"), "test_families.py", *shlex.split(selected(target))]
+        code, out = run(tmp_path, "pass", *args)
+        assert code == 0, out
+        chosen[target] = re.findall(r"test_families.py::(.+)", out)
+    stay = {f"test_first[{a}-0]" for a in "xyz"} | {"test_two[a0-0-m]", "test_two[a6-0-m]", *(f"test_every[{n}]" for n in (0, 4, 8))}
+    assert set(chosen["tests"]) == stay | {"test_these[a b]", "test_these[d]", "test_one[1]", "test_plain"}
+    assert sorted(chosen["tests"] + chosen["exhaustive"]) == sorted(chosen["unit"]) and len(chosen["unit"]) == 15 + 12 + 9 + 4 + 4
+    commands = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert "make test </dev/null" in commands and "make exhaustive </dev/null" in commands
+    assert "for step in lint tests;" in (ROOT / "Makefile").read_text()
+
+
+def whole(path: Path) -> bool:
+    """Whether all of a file is exhaustive."""
+    return "\npytestmark = exhaustive\n" in path.read_text()
+
+
+def test_every_folder_keeps_tests_in_make_test():
+    folders: dict[Path, list[Path]] = defaultdict(list)
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        folders[path.parent].append(path)
+    assert len(folders) > 30
+    assert not (left := [folder.name for folder, files in folders.items() if all(map(whole, files))]), left
 
 
 def test_no_two_test_files_have_one_name():

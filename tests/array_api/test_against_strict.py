@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from agreeing import COMPLEX, DTYPES, REAL, REFUSALS, difference, flat, outcome, sample, values
 from calls import CALLS, FFT, LINALG, ONCE
+from exhaustive import but
 
 import tengen.array_api as xp
 from tengen.arrays.elementwise import BINARY, UNARY
@@ -108,6 +109,7 @@ def elementwise_calls(name, every=False):
     return made
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
 def test_elementwise(name):
     for said, call, arrays in elementwise_calls(name):
@@ -120,6 +122,7 @@ def made_of(call, d):
     return lambda ns: call(ns, lambda dtype, shape: ns.asarray(sample(dtype, shape)), d)
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", CALLS)
 def test_functions(name):
     turn = list(CALLS).index(name)

@@ -15,6 +15,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
+from exhaustive import but
 from models import same
 from needs import needs, of_zigs_libraries, on_targets
 
@@ -107,6 +108,7 @@ def test_same_bits_in_process(net, target, tmp_path):
         assert not differing(g, dense(want)).any(), p
 
 
+@but(first_of="target")
 @needs("ziglang")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64", "riscv64"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
+from exhaustive import but
 from needs import needs
 from recorded import dumped
 
@@ -239,6 +240,7 @@ def test_programs_of_other_systems_link(mlp, target, ending, tmp_path):
     assert program.name == f"mlp{ending}" and program.stat().st_size > 2000
 
 
+@but(these=["x86-64"])
 @needs("ziglang")
 @pytest.mark.parametrize("target", ["x86-64", "wasm32"])
 def test_the_first_op_that_differs_is_named(target, mlp, tmp_path):
@@ -255,6 +257,7 @@ def test_the_first_op_that_differs_is_named(target, mlp, tmp_path):
         deploy.verify_artifact(model, tmp_path, target="riscv64")
 
 
+@but(these=["cortex-m4"])
 @needs("ziglang")
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7"])
 def test_weights_beyond_the_first_memory_of_the_board(target, tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 from needs import needs
 from recorded import dumped
 
@@ -29,6 +30,7 @@ def test_lenet_is_small(lenet, tmp_path):
     assert all(2048 < size <= 16 << 10 for size in sizes.values()), sizes
 
 
+@but(every=2)
 @pytest.mark.parametrize("target", ["aarch64", "wasm32", "windows-x86-64", "macos-arm64"])
 def test_the_same_bytes_again(lenet, target, tmp_path):
     with config.scope(cache=False):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but, exhaustive
 
 from tengen import Tensor, autodiff, from_dlpack, trace
 from tengen import distributed as dist
@@ -58,6 +59,7 @@ def saved(tmp_path_factory, whole):
     return folder
 
 
+@but(every=2)
 @pytest.mark.parametrize("ranks, sharded", [(1, False), (1, True), (2, True), (3, False)])
 def test_another_number_of_processes_goes_on_with_the_same_bits(saved, whole, ranks, sharded):
     for found in dist.launcher(jobs_training.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):
@@ -247,6 +249,7 @@ def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
         run_program(str(program), [], 3, least=5)
 
 
+@exhaustive
 def test_the_example_has_the_same_bits_in_two_processes(tmp_path):
     """An epoch in one process, and two; and in two processes, the second one, which goes on from the checkpoint of the first. One process
     runs it as `python` does, in this interpreter, which has imported what it needs."""

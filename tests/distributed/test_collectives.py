@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 from tengen import Parameter, Tensor
 from tengen import distributed as dist
@@ -27,7 +28,7 @@ import jobs_collectives
 import jobs_pipelines
 import jobs_training
 
-SIZES = (2, 3)  # four: `test_checkpoints.py`, and below as threads
+SIZES = (2, pytest.param(3, marks=exhaustive))  # four: `test_checkpoints.py`, and below as threads
 trained, values = jobs_training.trained, jobs_training.values
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen as tg
 from tengen import autodiff
@@ -136,6 +137,7 @@ def test_the_example_has_the_same_bits_and_learns():
     assert clicks.train(40, 256)[1] < 0.6 < clicks.train(1, 256)[1]
 
 
+@exhaustive
 def test_the_example_in_processes():
     from tengen.transport.mpiexec import find_mpiexec
 

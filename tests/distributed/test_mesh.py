@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Tensor
 from tengen import distributed as dist
@@ -23,6 +24,7 @@ def alone():
     return jobs_parts.tensor_parallel()
 
 
+@but(every=3)
 @pytest.mark.parametrize("ranks, data, traced", [(2, 1, False), (2, 1, True), (2, 2, False), (4, 2, False), (4, 1, False)])
 def test_a_transformer_in_megatrons_layout_has_the_bits_of_one_process(alone, ranks, data, traced):
     """Losses, norms and parameters of two steps of Adam. At four model ranks the 512 terms of the attention's output make parts of half

@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
+from exhaustive import but, exhaustive
 
 from tengen import distributed as dist
 from tengen.base.errors import DistributedError
@@ -41,6 +42,7 @@ MESHES = [
 ]  # fmt: skip
 
 
+@but(every=6)
 @pytest.mark.parametrize("dims, options", MESHES)
 def test_every_mesh_has_the_bits_of_one_process(after_two_steps, dims, options):
     """Norms of gradients, parameters, running statistics and the optimizer's states after two steps of 11 samples in 4 micro-batches."""
@@ -49,6 +51,7 @@ def test_every_mesh_has_the_bits_of_one_process(after_two_steps, dims, options):
         assert part == (512 // dims.get("model", 1), 16)
 
 
+@exhaustive
 def test_under_autocast_every_mesh_has_the_bits_of_one_process():
     """Contractions of bfloat16, gradients of float32 for each micro-batch; parameters that are away, and layers that are computed again."""
     want, whole = jobs_meshes.meshed({"data": 1}, cast=True, steps=1)[:3], jobs_meshes.meshed({"data": 1}, steps=1)[:3]

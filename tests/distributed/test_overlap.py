@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import distributed as dist
 from tengen import module as M
@@ -27,6 +28,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("options", CASES, ids=repr)
 def test_the_bits_are_those_of_one_process(options):
     want = jobs_overlap.overlapped(**options)[0]
@@ -36,6 +38,7 @@ def test_the_bits_are_those_of_one_process(options):
         assert max(n for _, gone, _ in found for n in gone) == 5 and not any(said for *_, said in found)  # all buckets had gone before the end
 
 
+@but(first_of="changes")
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("changes", ["twice", "scaled", "left"])
 def test_gradients_that_change_after_they_were_sent_are_sent_once_more(changes, traced):

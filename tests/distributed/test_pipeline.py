@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen as tg
 from tengen import Tensor, amp, autodiff, trace
@@ -115,6 +116,7 @@ def test_what_would_be_wrong_in_silence_is_refused():
         assert "help: Pipeline(trace=False), or stage=2" in said["traced 3"] and "which no traced function takes" in said["traced on a mesh"]
 
 
+@but(every=2)
 @pytest.mark.parametrize("ranks, options", [
     (1, {}), (2, {"schedule": "gpipe"}), (3, {"chunks": 2}), (2, {"data": 2}), (4, {"data": 2, "chunks": 2}), (2, {"samples": 3}),
 ])  # fmt: skip

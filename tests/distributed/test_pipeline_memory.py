@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen as tg
 from tengen import Tensor, amp
@@ -118,6 +119,7 @@ LAYERS = {
 }  # fmt: skip
 
 
+@but(first_of="name", every=2)
 @pytest.mark.parametrize("cast", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_count_is_what_the_tape_holds(name, cast):
@@ -183,6 +185,7 @@ def test_what_is_held_is_what_was_planned(name, chunks):
     assert first.least < first.whole / 2
 
 
+@but(every=3)
 @pytest.mark.parametrize("ranks, options", [
     (1, {}), (1, {"schedule": "gpipe", "chunks": 2}), (2, {"schedule": "gpipe"}), (3, {"chunks": 2}), (4, {"data": 2}), (2, {"samples": 3}),
 ])  # fmt: skip
@@ -195,6 +198,7 @@ def test_a_budget_changes_no_bit(ranks, options):
             assert {k: one[k] for k in want} == want, budget
 
 
+@but(every=2)
 @pytest.mark.parametrize("dims", [{"pipe": 2, "model": 2}, {"pipe": 2, "data": 2}])
 def test_a_budget_on_a_mesh_changes_no_bit(dims):
     want = jobs_meshes.meshed({"pipe": 1}, steps=2)[:3]

@@ -8,6 +8,7 @@ import pytest
 import tflite_integer_ops
 import tflite_ops
 from click.testing import CliRunner
+from exhaustive import but
 from tflite_cases import Case, T, differ, given, k, network, theirs, to_bytes
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not read")
@@ -33,6 +34,7 @@ def arrays(made):
     return [t.numpy() for t in (made if isinstance(made, tuple) else (made,))]
 
 
+@but(every=3)
 @pytest.mark.parametrize("case", FLOATS + INTEGERS, ids=repr)
 def test_an_operator(case):
     """Floats within rounding, integers with scales equal, or as near as the case says."""

@@ -13,6 +13,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
+from exhaustive import but
 from user_net import Net
 
 from tengen import Parameter, Tensor, random, trace
@@ -391,6 +392,7 @@ CASES = [(name, f, change, *rest) for name, f, change, *rest in itertools.chain(
 )]  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("name, f, change, rest", [(n, f, c, r) for n, f, c, *r in CASES], ids=[c[0] for c in CASES])
 def test_a_change_is_noticed(name, f, change, rest):
     recorded = [0]

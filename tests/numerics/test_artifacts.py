@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but, exhaustive
 from test_each_op import SEED, SHIPPED, SHIPPED_FOR, TARGETS
 from whole import Whole, failures, gradients, pairs, singles, whole
 
@@ -44,6 +45,7 @@ def agrees(wholes: Iterable[Whole], folder: Path, least: int = 1, targets: Seque
         pytest.skip("; ".join(skipped))
 
 
+@but(every=4)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_single_ops(part, tmp_path):
     """Every op, on one of its samples."""
@@ -55,6 +57,7 @@ def test_derivatives(tmp_path):
     agrees(gradients(tmp_path), tmp_path, 5)
 
 
+@exhaustive
 def test_pairs_of_ops(tmp_path):
     agrees(pairs(tmp_path, SEED, PAIRS), tmp_path, PAIRS)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from digests import FILE, computed, differences, digest, groups, is_ours, of_op, op_cases, shipped
 from exact import Exact, coarse
+from exhaustive import but, exhaustive
 from needs import needs
 from which_code import GOOD, using
 
@@ -50,6 +51,7 @@ def test_ops(letters):
     check("op", lambda name: first <= name.split()[1][0] <= last)
 
 
+@exhaustive
 @pytest.mark.skipif(Target.host().architecture.linking is None, reason="there is no quick code for this architecture")
 def test_ops_in_good_code():
     """Every eighth op in float32, with its gradient: those of quick code are above. `.ci/run` computes everything here once more in good code;
@@ -66,6 +68,7 @@ def test_programs(group):
     check(group)
 
 
+@but(these=["network"])
 @pytest.mark.parametrize("group", ["network", "optimizer", "random"])
 def test_another_number_of_threads(group):
     """The programs are those of `test_programs`: nothing is compiled here."""
@@ -73,6 +76,7 @@ def test_another_number_of_threads(group):
     check(group)
 
 
+@but(these=["lenet"])
 @pytest.mark.parametrize("name", ["gpt", "lenet"])
 def test_networks_in_good_code(name):
     """One of attention and one of convolutions; `.ci/run` asks for good code of all."""

@@ -10,6 +10,7 @@ import random
 
 import numpy as np
 import pytest
+from exhaustive import but
 from needs import needs, on_targets
 from programs import apply, special_numbers
 from test_targets import run_emulated
@@ -93,6 +94,7 @@ def recorded(op: Op, case: Case, ins: list) -> tuple[Graph, list[np.ndarray], li
     return rec.finish([(f"y{i}", t) for i, t in enumerate(out)]), there, want
 
 
+@but(first_of="op")
 @pytest.mark.parametrize("op, case", CASES)
 def test_here(op, case, request):
     id = request.node.callspec.id
@@ -117,6 +119,7 @@ def test_the_floor_is_among_what_is_compared(name):
     assert RUNS_FLOOR
 
 
+@but(every=5)
 @needs("qemu", "ziglang")
 @pytest.mark.parametrize("name, part", [*(("float32", part) for part in range(ARM_PARTS)), ("int32", 0)])
 def test_on_arm(name, part, tmp_path):

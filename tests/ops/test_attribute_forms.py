@@ -9,6 +9,7 @@ import every_op
 import numpy as np
 import pytest
 from checking import bits, call, outputs, samples, tensors
+from exhaustive import but
 
 import tengen.functional as F
 import tengen.module as M
@@ -54,6 +55,7 @@ def recorded(op, arrays, attrs) -> str:
     return print_graph(rec.finish([(f"y{i}", t) for i, t in enumerate(out)]))
 
 
+@but(first_of="op")
 @pytest.mark.parametrize("op, case, name", CASES)
 def test_every_form_is_the_plain_one(op, case, name):
     arrays = samples(case)
@@ -117,6 +119,7 @@ IMAGES = [
 ]  # fmt: skip
 
 
+@but(every=4)
 @pytest.mark.parametrize("number", range(len(CALLS) + len(IMAGES)))
 def test_functions(number):
     f, plain, others = (CALLS + IMAGES)[number]

@@ -4,6 +4,7 @@ import every_op
 import numpy as np
 import pytest
 from checking import bits, call, outputs, samples, tensors
+from exhaustive import but
 
 from tengen.autodiff import vmap
 from tengen.ops.batching import RULES
@@ -41,6 +42,7 @@ def refilled(given, xs):
 OPS = every_op.ops(EXCLUDED, lambda op: bool(op.samples) and bool(op.tensors) and not op.name.startswith("random_"))
 
 
+@but(every=2)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_op_for_all_examples(op):
     """All operands differ by example; and each operand alone, the others being the same in all."""

@@ -15,6 +15,7 @@ from checking import (
     tensors,
     traced_call,
 )  # fmt: skip
+from exhaustive import but
 
 from tengen.ir.types import TensorType
 from tengen.ops.define import REGISTRY, Case
@@ -79,6 +80,7 @@ def cases():
     return found
 
 
+@but(first_of="op", every=2)
 @pytest.mark.parametrize(("op", "case"), cases())
 def test_values_gradient_and_trace(op, case, monkeypatch):
     if op.name in NO_REFERENCE:

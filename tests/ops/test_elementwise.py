@@ -20,6 +20,7 @@ from checking import (
     traced_call,
 )
 from each import each
+from exhaustive import but
 
 from tengen import Tensor
 from tengen.base.dtype import dtype
@@ -113,6 +114,7 @@ def test_values_in_every_dtype(op, attrs):
             assert got.dtype.is_float or name not in FLOATS or got.dtype.name == "bool"
 
 
+@but(every=3)
 @pytest.mark.parametrize("op, attrs", CALLS)
 def test_sizes_broadcasting_and_layouts(op, attrs):
     rng = np.random.default_rng(2)
@@ -173,6 +175,7 @@ def test_gradients(op, attrs):
     check_gradient_against_finite_differences(op, _case(op, attrs))
 
 
+@but(every=3)
 @pytest.mark.parametrize("op, attrs", FLOATING)
 def test_gradients_of_gradients(op, attrs):
     check_gradient_of_gradient(op, _case(op, attrs))

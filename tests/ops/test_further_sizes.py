@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from checking import samples
 from counted import counted_programs
+from exhaustive import but
 
 import tengen.functional as F
 import tengen.module as M
@@ -144,6 +145,7 @@ def known_of(op, exceptions):
 SWEPT = every_op.ops(where=lambda op: op.kind != "elementwise" and op.samples)  # elementwise: one program, of merged axes
 
 
+@but(every=4)
 @pytest.mark.parametrize("op", SWEPT, ids=lambda op: op.name)
 def test_operation(op, programs):
     assert {what for case in op.samples for what in closed(forward, op, case, programs)} == known_of(op, EXCEPTIONS)
@@ -152,6 +154,7 @@ def test_operation(op, programs):
 DIFFERENTIABLE = [op for op in SWEPT if op.why_no_vjp is None and not known_of(op, EXCEPTIONS) and any(c.grad for c in op.samples)]
 
 
+@but(every=4)
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_gradient(op, programs):
     case = next(c for c in op.samples if c.grad)

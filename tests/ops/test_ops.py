@@ -13,6 +13,7 @@ from checking import (
     tensors,
     traced_call,
 )
+from exhaustive import but
 
 import tengen
 from tengen.base.errors import TraceError
@@ -21,11 +22,13 @@ from tengen.ops.define import REGISTRY
 CASES = every_op.cases(where=lambda op: op.kind != "elementwise")  # those are in test_elementwise.py
 
 
+@but(first_of="op")
 @pytest.mark.parametrize("op, case", CASES)
 def test_values_in_every_dtype(op, case):
     check_values_in_every_dtype(op, case)
 
 
+@but(first_of="op")
 @pytest.mark.parametrize("op, case", CASES)
 def test_layout_and_trace_change_no_bit(op, case):
     check_layout_and_trace_change_no_bit(op, case)
@@ -34,11 +37,13 @@ def test_layout_and_trace_change_no_bit(op, case):
 GRADIENTS = [p for p in CASES if p.values[1].grad and p.values[0].why_no_vjp is None]
 
 
+@but(first_of="op")
 @pytest.mark.parametrize("op, case", GRADIENTS)
 def test_gradient_against_finite_differences(op, case):
     check_gradient_against_finite_differences(op, case)
 
 
+@but(first_of="op", every=3)
 @pytest.mark.parametrize("op, case", GRADIENTS)
 def test_gradient_of_gradient(op, case):
     check_gradient_of_gradient(op, case)

@@ -6,6 +6,7 @@ MUTATIONS=1000 looks at so many changes of each op; `python tests/ops/mutations.
 import os
 
 import pytest
+from exhaustive import but
 from mutations import LONG, bases, hunt, ops
 
 import tengen.tensor.host  # noqa: F401  (its op calls Python)
@@ -19,6 +20,7 @@ from tengen.ops.define import REGISTRY, lookup
 MANY = int(os.environ.get("MUTATIONS", 0))
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", ops())
 def test_what_is_accepted_is_safe(name):
     few = LONG.get(name, 6 if lookup(name).kind == "elementwise" else 24)

@@ -8,6 +8,7 @@ import every_op
 import numpy as np
 import pytest
 from checking import bits, call, close, outputs, reference, samples, tensors
+from exhaustive import but
 
 from tengen import trace
 from tengen.autodiff import vjp
@@ -76,6 +77,7 @@ def tried(f):
 OPS = every_op.ops(every_op.COUNTED, lambda op: op.rules.reference is not None and bool(op.samples))
 
 
+@but(every=4)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_small_operands(op):
     taken = []

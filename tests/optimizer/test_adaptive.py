@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from each import each
+from exhaustive import but
 
 from tengen import Parameter, Tensor, amp, trace
 from tengen import optimizer as optim
@@ -168,6 +169,7 @@ def steps(make, options, start, grads, traced=False, seen=False):
     return opt, found
 
 
+@but(first_of="make")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make, formula, options", CASES)
 def test_ten_steps(make, formula, options, dtype):
@@ -226,6 +228,7 @@ def test_rows_without_a_gradient_stay_what_they_are(shape):
 THEIRS = [c for c in CASES if c[0] not in (optim.Adagrad, optim.LAMB, optim.Lion, optim.SparseAdam)]
 
 
+@but(first_of="make")
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("make, formula, options", THEIRS)
 def test_pytorch_takes_the_same_steps(make, formula, options, maximize):

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytorch_calls as calls
+from exhaustive import but
 
 import tengen.pytorch as torch
 
@@ -15,6 +16,7 @@ def test_the_saved_values_are_of_these_calls():
     assert SAVED["calls"].tolist() == calls.CALLS
 
 
+@but(every=3)
 @pytest.mark.parametrize("number", range(len(calls.CALLS)), ids=lambda k: calls.CALLS[k])
 def test_a_call_gives_what_pytorch_gives(number):
     found = calls.make(torch, calls.CALLS[number])
