@@ -247,8 +247,10 @@ def ctc_loss(
 ) -> Tensor:  # fmt: skip
     """Of logarithms of probabilities (T, N, C), or (T, C) of one sequence.
 
-    Args: zero_infinity: losses that are inf, of labels too long for the scores, count as 0.
+    Args: targets: numbers of classes; floats, as padded rows often are, count as the integers that they hold. zero_infinity: losses that are
+        inf, of labels too long for the scores, count as 0.
     """
+    targets = targets.astype("int64") if targets.dtype.kind == "f" else targets
     lengths = [n if isinstance(n, Tensor) else Tensor(list(n), dtype="int64") for n in (input_lengths, target_lengths)]
     if log_probs.ndim == 2:
         of_one = [n.reshape(1) for n in lengths]
