@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 from tengen import Tensor
 from tengen import distributed as dist
@@ -35,6 +35,7 @@ def test_a_transformer_in_megatrons_layout_has_the_bits_of_one_process(alone, ra
         assert shapes["0.up.weight"] == (1024 // n, 512) and shapes["0.down.weight"] == (512, 1024 // n) and shapes["0.up.bias"] == (1024 // n,)
 
 
+@exhaustive
 def test_processes_have_those_bits_too(alone):
     from tengen.transport.mpiexec import find_mpiexec
 

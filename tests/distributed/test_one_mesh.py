@@ -90,6 +90,7 @@ def four(tmp_path_factory):
     return dist.launcher(jobs_meshes.memories_and_meshes, n_gpus=4)(str(tmp_path_factory.mktemp("meshes")))
 
 
+@exhaustive
 def test_processes_of_mpi_have_those_bits_too(alone, four):
     """Two pipelines of two stages and two pieces of layers; and checkpoints which another mesh goes on with."""
     for _, found in four:
@@ -97,6 +98,7 @@ def test_processes_of_mpi_have_those_bits_too(alone, four):
             assert tuple(one) == alone
 
 
+@exhaustive
 def test_parameters_that_are_shared_out_on_a_mesh_are_away(four):
     """Layers in parts and stages keep half of what they have, and of a forward no weights. Two layers are whole at once, also of a
     stage, whose gradients are exchanged behind its backward."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 from tengen import distributed as dist
 from tengen import module as M
@@ -50,6 +50,7 @@ def test_gradients_that_change_after_they_were_sent_are_sent_once_more(changes, 
             assert len(gone) == 1 or changes == "left"  # it sends late from then on
 
 
+@exhaustive
 def test_processes_have_those_bits_too():
     from tengen.transport.mpiexec import find_mpiexec
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 import tengen as tg
 from tengen import Tensor, amp, autodiff, trace
@@ -87,6 +87,7 @@ def test_every_stage_gets_parameters_where_there_are_enough_layers_with_some():
     assert [dist.Pipeline(layers, F.nn.cross_entropy, 1, chunks=n).cuts for n in (1, 2, 3, 4, 5)] == [[], [3], [3, 4], [3, 4, 5], [1, 2, 3, 4]]
 
 
+@exhaustive
 def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
     _mpi()
     whole = jobs_pipelines.pipelined(steps=3)
@@ -97,6 +98,7 @@ def test_another_number_of_stages_goes_on_with_the_same_bits(tmp_path):
         assert found["values"] == whole["values"]
 
 
+@exhaustive
 def test_two_stages_of_two_copies_have_the_bits_of_one_process():
     _mpi()
     want, few = jobs_pipelines.pipelined(parallel=True), jobs_pipelines.pipelined(parallel=True, samples=3)

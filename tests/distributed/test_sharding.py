@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 
 from tengen import distributed as dist
 from tengen import module as M
@@ -59,6 +59,7 @@ def test_bits_under_autocast(again):
             assert found == want and held == (0 if stage == 3 else whole), stage
 
 
+@exhaustive
 def test_processes_have_them_too_and_keep_what_the_paper_says():
     _mpi()
     want, scaled, traced = jobs_training.trained(steps=3), jobs_training.trained(scaler=True), jobs_training.trained(traced=True)

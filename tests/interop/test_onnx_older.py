@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def check(made):
     return count
 
 
+@exhaustive
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_older_opsets_say_the_same(data):

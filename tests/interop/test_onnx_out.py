@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
+from exhaustive import but
 from needs import since
 
 import tengen
@@ -72,6 +73,7 @@ def close(got, want, tolerance=2e-5):
             assert (a == b).all()
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_zoo(name):
     options, shape = NETWORKS[name]
@@ -125,6 +127,7 @@ def functions():
     )
 
 
+@but(every=3)
 @pytest.mark.parametrize("f", [f for _, f in functions()], ids=[name for name, _ in functions()])
 def test_ops(f):
     x, y = (RNG.standard_normal((2, 3, 4, 5)).astype(np.float32) for _ in range(2))

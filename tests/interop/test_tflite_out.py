@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from exhaustive import but
 from tflite_cases import differ, theirs
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not written")
@@ -33,6 +34,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_zoo(name):
     options, shape = NETWORKS[name]
@@ -145,6 +147,7 @@ def windows(x, y):
     )  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("f", [f for _, f in functions()], ids=[name for name, _ in functions()])
 def test_ops(f):
     x, y = (RNG.standard_normal((2, 3, 4, 5)).astype(np.float32) for _ in range(2))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def no_draws(monkeypatch):
         monkeypatch.setattr(M.init, draw, lambda tensor, *args: None)
 
 
+@but(every=3)
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_theirs(case):
     net, layout = network(case)
@@ -152,6 +154,7 @@ def renamed_as_in_memory(given):
     return {k: value(memory(k), a.shape) for k, a in given.items()}
 
 
+@but(every=3)
 @pytest.mark.parametrize("case", [c for c in CASES if CASES[c][1] is not None])
 def test_their_networks_themselves(case):
     pytest.importorskip("torch", reason="PyTorch is not installed: saved outputs were compared, it is not run")

@@ -5,6 +5,7 @@ Functions are run at each batch with the axis open, traced for their shapes, and
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -93,6 +94,7 @@ def stepping(name, wrap):
     return losses, [bits(p) for p in net.parameters()] + [bits(b) for b in net.buffers()], run
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_steps(name):
     one = stepping(name, lambda f: trace(f, dynamic_axes=BATCH))
@@ -100,6 +102,7 @@ def test_training_steps(name):
     assert len(one[2].stats()) == 1 and one[2]._last.run.program is not None
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference_with_any_threads(name):
     make, data = NETWORKS[name]
@@ -152,6 +155,7 @@ FUNCTIONS = {
 }
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_depends_on_the_extent(name):
     f = FUNCTIONS[name]

@@ -2,9 +2,11 @@
 which goes on for as long as one likes)."""
 
 import pytest
+from exhaustive import but
 from random_scripts import differs, further
 
 
+@but(every=3)
 @pytest.mark.filterwarnings("ignore:f asks for values")
 @pytest.mark.parametrize("seed", [500006, 500014, 500023, 500036, 500039])
 def test_random_scripts(seed):
@@ -12,6 +14,7 @@ def test_random_scripts(seed):
     assert compiled and not told, told
 
 
+@but(every=2)
 @pytest.mark.parametrize("seed", [500023, 500036])
 def test_files_of_random_scripts_examples_and_gradients(seed, tmp_path):
     told = further(seed, str(tmp_path), calls=2)

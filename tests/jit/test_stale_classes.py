@@ -3,6 +3,7 @@ returns has the bytes of the function run eagerly, and each state of a class is 
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Tensor, script, trace
 from tengen import module as M
@@ -140,6 +141,7 @@ def of_objects():
     yield "a special method that comes", true_or_not, setter(Truth, "__bool__", lambda self: False)
 
 
+@but(first_of="name")
 @pytest.mark.parametrize("compiled", (trace, script))
 @pytest.mark.parametrize("name, f, change", [pytest.param(*c, id=c[0]) for c in (*of_modules(), *of_objects())])
 def test_a_change_of_a_class_is_noticed(name, f, change, compiled):

@@ -124,6 +124,7 @@ def test_results_and_gradients_are_those_of_pytorch(name, kind, train, source):
     assert train or np.abs(y[0] - y[1]).max() > 0.05 * np.abs(y).max()  # or everything but the last layers goes untested
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", SMALL)
 def test_float32_is_float64_but_for_rounding(name):
     """The error of a result is that of some 50 roundings to 2^-24 of the largest one: layers keep its size, and errors of layers add

@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -80,6 +81,7 @@ INFERENCE = {  # launches, those that convert a layout, those that only pad, MB 
 }
 
 
+@but(these=["resnet18", "vit_tiny"])
 @pytest.mark.parametrize("name", INFERENCE)
 def test_inference(name):
     kinds, moved, arena, made = counted(inference(name, IMAGE))
@@ -93,6 +95,7 @@ def test_inference(name):
 TRAINING = {"resnet18": ((2, 3, 224, 224), 463, 1155, 90), "mobilenet_v2": ((2, 3, 224, 224), 1081, 890, 116)}
 
 
+@but(these=["resnet18"])
 @pytest.mark.parametrize("name", TRAINING)
 def test_training(name):
     shape, launches, most_moved, most_arena = TRAINING[name]

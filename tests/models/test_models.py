@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -87,6 +88,7 @@ def first(y):
     return y[0] if isinstance(y, tuple) else y
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters(name, monkeypatch):
     for draw in ("normal_", "uniform_"):  # nobody looks at 138 million numbers
@@ -113,6 +115,7 @@ STAGES = {
 }  # fmt: skip
 
 
+@but(these=["resnet", "gpt", "lstm"])
 @pytest.mark.parametrize("name", WAYS)
 def test_every_way_gives_the_same_bits(name, tmp_path):
     net = network(name, **STAGES.get(name, {})).eval()
@@ -129,6 +132,7 @@ def test_every_way_gives_the_same_bits(name, tmp_path):
     assert all(alone(x[i : i + 1]).numpy().tobytes() == want[i : i + 1].tobytes() for i in range(3))
 
 
+@but(these=["resnet", "gpt"])
 @pytest.mark.parametrize("name", ["resnet", "mobilenet_v2", "vit_tiny", "gpt", "lstm"])
 def test_traced_training_is_eager_training(name):
     def train(traced):
@@ -152,6 +156,7 @@ def test_traced_training_is_eager_training(name):
     assert train(True) == train(False)
 
 
+@but(every=3)
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "gpt"])
 def test_artifacts(name, target, tmp_path):

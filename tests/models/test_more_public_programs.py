@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen as mge
 import tengen.functional as F
@@ -13,6 +14,8 @@ import tengen.optimizer as optim
 from tengen import Tensor, random
 from tengen.autodiff import Function, GradManager, no_grad
 from tengen.data import DataLoader, Dataset
+
+pytestmark = exhaustive
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ The batch is open in all; height and width in those that are convolutions up to 
 
 import numpy as np
 import pytest
+from exhaustive import but
 from test_models import SHORT, SMALL, first, network
 
 from tengen import Tensor, load_graph, trace
@@ -32,6 +33,7 @@ def sample(name, shape):
     return Tensor(rng.integers(0, 50, shape).astype("int32") if name in SEQUENCES else rng.standard_normal(shape, "float32"))
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", SMALL)
 def test_one_program_for_all_sizes(name):
     net = network(name, **SHORT.get(name, {})).eval()

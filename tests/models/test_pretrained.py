@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from exhaustive import but
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,11 +171,13 @@ def compare(got, want):
     saved_outputs.agree(got, want, RTOL)
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_results_are_those_that_were_saved(name, tmp_path):
     compare(mine(folder_of(name, tmp_path / name), name), saved_outputs.load(SAVED, f"{name}: "))
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_transformers_loads_our_folder(name, tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed: its saved outputs were compared, it is not run")
@@ -190,6 +193,7 @@ def test_transformers_loads_our_folder(name, tmp_path):
     assert all((x == y).all() for x, y in zip(net.state_dict().values(), again.state_dict().values()))
 
 
+@but(these=["gemma2"])
 @pytest.mark.parametrize("name", ["gemma2", "gemma3", "olmo2", "smollm3", "phi"])
 def test_a_prompt_among_others_gives_what_it_gives_alone(name, tmp_path):
     """Prompts of different lengths are continued by one traced step, a single one eagerly: the same tokens, and logits of the same bits."""

@@ -45,6 +45,7 @@ def compare(got: dict[str, str], want: dict[str, str]) -> None:
     )  # fmt: skip
 
 
+@but(every=2)
 @pytest.mark.parametrize("letters", LETTERS)
 def test_ops(letters):
     first, last = letters[0], letters[-1]

@@ -94,7 +94,7 @@ def recorded(op: Op, case: Case, ins: list) -> tuple[Graph, list[np.ndarray], li
     return rec.finish([(f"y{i}", t) for i, t in enumerate(out)]), there, want
 
 
-@but(first_of="op")
+@but(first_of="op", every=2)
 @pytest.mark.parametrize("op, case", CASES)
 def test_here(op, case, request):
     id = request.node.callspec.id

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from child import results
+from exhaustive import but
 from needs import QEMU, needs, on_targets
 from programs import draw
 from ways import Lowered, agree, eager, together, traced
@@ -32,6 +33,7 @@ def mine():
     return results(SEEDS)
 
 
+@but(these=["x86-64-v3"])
 @pytest.mark.parametrize("name", on_targets())
 def test_whole_processes(name, mine, tmp_path):
     out = tmp_path / "out.npz"

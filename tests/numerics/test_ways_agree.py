@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from exhaustive import but
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from needs import on_targets
@@ -61,6 +62,7 @@ def test_batch_split(seed):
             agree(f"rows {begin}:{end} of {p}", eager(p.call, part), [w[begin:end] for w in want])
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", on_targets())
 @settings(max_examples=15, **CALM)
 @given(seed=seeds)

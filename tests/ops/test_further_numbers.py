@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from checking import EPS
+from exhaustive import but
 
 import tengen.functional as F
 from tengen import Tensor, trace
@@ -88,6 +89,7 @@ def result_and_gradients(op, attrs):
     return run
 
 
+@but(every=3)
 @pytest.mark.parametrize("name, makers, attrs", EACH)
 def test_number(name, makers, attrs):
     op, r = REGISTRY[name], np.random.default_rng(3)

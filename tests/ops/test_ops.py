@@ -28,7 +28,7 @@ def test_values_in_every_dtype(op, case):
     check_values_in_every_dtype(op, case)
 
 
-@but(first_of="op")
+@but(first_of="op", every=2)
 @pytest.mark.parametrize("op, case", CASES)
 def test_layout_and_trace_change_no_bit(op, case):
     check_layout_and_trace_change_no_bit(op, case)

@@ -16,7 +16,7 @@ OPS = every_op.ops(
 )
 
 
-@but(every=4)
+@but(every=8)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_derivatives_along_a_direction(op):
     case = next(c for c in op.samples if c.grad)

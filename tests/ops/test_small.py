@@ -77,7 +77,7 @@ def tried(f):
 OPS = every_op.ops(every_op.COUNTED, lambda op: op.rules.reference is not None and bool(op.samples))
 
 
-@but(every=4)
+@but(every=8)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_small_operands(op):
     taken = []

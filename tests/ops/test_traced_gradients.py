@@ -7,6 +7,7 @@ import every_op
 import numpy as np
 import pytest
 from checking import bits, call, differentiable, in_dtype, outputs, samples, tensors
+from exhaustive import but
 
 from tengen import Tensor, random, trace
 from tengen.autodiff import GradManager
@@ -16,6 +17,7 @@ DERIVED = every_op.ops(
 )
 
 
+@but(every=3)
 @pytest.mark.parametrize("op", DERIVED, ids=lambda op: op.name)
 def test_eager_and_traced(op):
     cases = [c for c in op.samples if c.grad]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen.functional as F
 import tengen.module as M
@@ -109,6 +110,7 @@ LAYERS = {
 }
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_each_layer(name):
     make, shape = LAYERS[name]

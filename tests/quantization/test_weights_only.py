@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from needs import needs
 
 import tengen
@@ -34,6 +35,7 @@ def rounded(w, bits, group):
     return out
 
 
+@but(every=3)
 @pytest.mark.parametrize("bits", [8, 4, 2])
 @pytest.mark.parametrize("columns, group", [(128, 32), (100, 64), (6, 128), (64, 64), (10, 2)])
 def test_values(bits, columns, group):
@@ -51,6 +53,7 @@ def test_values(bits, columns, group):
     np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
 
 
+@but(every=3)
 @pytest.mark.parametrize("bits, group, rows, terms, outputs", [
     (8, 32, (1,), 64, 70), (4, 64, (2, 3), 301, 20), (4, 32, (), 600, 64), (8, 128, (5,), 700, 130), (4, 2, (1,), 5, 17),
     (2, 32, (1,), 64, 70), (2, 64, (2, 3), 301, 20), (2, 4, (), 603, 64), (2, 128, (5,), 701, 130), (2, 2, (1,), 5, 17),
@@ -142,6 +145,7 @@ def by_integers(x, made):
     return y.reshape(*x.shape[:-1], -1)
 
 
+@but(every=3)
 @pytest.mark.parametrize("bits, group, rows, terms, outputs", [
     (8, 32, (1,), 64, 70), (4, 64, (2, 3), 301, 20), (2, 16, (), 600, 64), (8, 128, (17,), 700, 130), (4, 32, (9,), 67, 66),
 ])  # fmt: skip

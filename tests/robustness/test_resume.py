@@ -12,6 +12,7 @@ import time
 import killed_run
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.module as M
@@ -87,6 +88,7 @@ SCHEDULES = {
 }  # fmt: skip
 
 
+@but(every=4)
 @pytest.mark.parametrize("kind, schedule", [
     *[(n, None) for n in kinds(optimizer.Optimizer)], *[("SGD", n) for n in kinds(optimizer.LRScheduler)],
 ])  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,7 @@ def at_random(c, n):
     return list(dict.fromkeys(s for s in (c.rule.far(rng) for _ in range(100)) if not c.fits(s)))[:n]
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_schedule_changes_a_bit(name):
     """For every choice of a program: the rule's schedule, and some near it, give the same bits."""
