@@ -26,7 +26,6 @@ from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
-from tengen.kernels.contraction.formats import BIAS_IN_BYTES
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.plans import choose
 from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES, Prefetch
@@ -285,8 +284,7 @@ class _Kernel:
             here, there = k.let(base + i * self.a.by_k), k.let(panel.at + i * self.b.step)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
             for j in range(rows):
-                x = load(self.a.buffer, here + j * self.a.by_row)
-                x = splat(x ^ const(BIAS_IN_BYTES, p.packed) if p.biased and t.direct else x)  # a[row j, k i] in all lanes
+                x = splat(load(self.a.buffer, here + j * self.a.by_row))  # a[row j, k i] in all lanes
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 
