@@ -381,7 +381,7 @@ class GRU(_Recurrent, M.GRU):
 # ---- without parameters, with other defaults -----------------------------------------------------------------------------
 
 
-class _Share:
+class _Share(Module):
     """`p` of dropouts."""
 
     drop_prob: float
@@ -423,7 +423,7 @@ class AlphaDropout(_Share, M.AlphaDropout):
     """Dropout for `SELU`."""
 
 
-class _Average:
+class _Average(Module):
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
         divisor_override: int | None = None,

@@ -353,7 +353,7 @@ class CTCLoss(Loss):
         return ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
 
 
-class MSELoss(M.MSELoss):
+class MSELoss(Module, M.MSELoss):
     """`mse_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
@@ -363,7 +363,7 @@ class MSELoss(M.MSELoss):
         return mse_loss(input, target, None, None, self.reduction)
 
 
-class L1Loss(M.L1Loss):
+class L1Loss(Module, M.L1Loss):
     """`l1_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):

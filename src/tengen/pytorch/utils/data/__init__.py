@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from tengen import data as D
 from tengen.base.arguments import flags_of_functions
+from tengen.base.lazy import NoSuchName
 from tengen.data import (
     BatchSampler,
     ChainDataset,
@@ -257,9 +260,19 @@ def _first(samples: list) -> Any:
     return to_tensors(samples[0])
 
 
+_LATER = ("dataset", "distributed", "sampler")  # modules that are imported when they are first named
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"tengen.pytorch.utils.data.{name}")
+    raise NoSuchName("tengen.pytorch.utils.data", name, lambda: dir(sys.modules[__name__]))
+
+
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
     "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
     "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)
+__all__ += _LATER
