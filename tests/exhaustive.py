@@ -34,6 +34,8 @@ def mark(items: Iterable[pytest.Item]) -> None:
         rule = item.get_closest_marker("exhaustive_but")
         if rule is None:
             continue
+        if not hasattr(item, "callspec"):
+            raise pytest.UsageError(f"{item.nodeid} has no parameters, of which `but` could leave out some")
         test, given = item.nodeid.split("[")[0], item.callspec.params
         first_of, every, these = (rule.kwargs[name] for name in ("first_of", "every", "these"))
         values = tuple(v if isinstance(v := given[name], Hashable) else id(v) for name in first_of)

@@ -132,6 +132,7 @@ def test_functions(name):
         assert found is None, f"{name}, call {i}, of {d}: {found}"
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", FFT)
 def test_fft(name):
     for call in FFT[name]:
@@ -141,6 +142,7 @@ def test_fft(name):
     assert {*FFT} == {*dir(xp.fft)}
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", LINALG)
 def test_linalg(name):
     for i, call in enumerate(LINALG[name]):

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
@@ -65,6 +66,7 @@ def trained(how, traced):
     return [*out, *(v.tobytes() for v in net.state_dict().values()), x.grad.numpy().tobytes(), random.get_state().tobytes()]
 
 
+@but(every=2)
 @pytest.mark.parametrize("traced", [False, True])
 def test_training_has_the_same_bits(traced):
     """With dropout, running statistics, and parameters that the function uses."""
@@ -106,6 +108,7 @@ SHARED = {  # one weight that is used inside of checkpoints, between them and ar
 }  # fmt: skip
 
 
+@but(every=2)
 @pytest.mark.parametrize("cast", [False, True])
 def test_a_shared_weight_and_autocast_have_the_same_bits(cast):
     """The gradient's addends are added in the same order; autocast is in force the second time, although the block has ended, and its casts

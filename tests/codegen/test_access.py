@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from exhaustive import but
 from running import call, load, same
 
 from tengen.base.dtype import ALL, bool_, float32, int64
@@ -103,6 +104,7 @@ def test_counts_that_are_known_store_no_byte_more(dt):
     compare(kernel, [load([kernel], t) for t in TARGETS], arrays, [], want.ravel())
 
 
+@but(every=3)
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_counts_that_are_known_read_no_byte_more(dt):
     """Neighbours, and elements that are two apart, in both directions; also on processors that mask nothing."""
@@ -242,6 +244,7 @@ def test_gather_and_scatter(dt):
         compare(kernel, loads, [a, index, out], [n, s], want)
 
 
+@but(every=3)
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_every_second_to_fifth_element(dt):
     """Elements that are not far apart are loaded with what lies between them, and with nothing before, behind or past the count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from running import call, load, same
 from test_access import FENCED, HOST, compare, values
 
@@ -27,6 +28,7 @@ def channels(dt, step: int, order) -> Builder:
     return k
 
 
+@but(every=3)
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_channels_of_pixels_are_read_with_nothing_before_or_behind(dt):
     for step, order in (
@@ -46,6 +48,7 @@ def test_channels_of_pixels_are_read_with_nothing_before_or_behind(dt):
                 same(got, a[np.array(at)].ravel())
 
 
+@but(every=3)
 @pytest.mark.parametrize("dt", ALL, ids=str)
 def test_channels_of_pixels_are_written_with_nothing_before_or_behind(dt):
     for order in ([1, 0], [0, 1, 2], [2, 0, 1], [3, 1, 0, 2], [4, 0, 3, 1, 2], [0, 3, 1, 4, 2, 5], [7, 6, 5, 4, 3, 2, 1, 0]):

@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from exhaustive import but
 from models import mlp
 
 import tengen.functional as F
@@ -71,6 +72,7 @@ def ran(folder, model, inputs, target="riscv64", **how):
     return subprocess.run([str(folder / "m"), str(folder / "m.bin")], input=data, capture_output=True, check=True).stdout
 
 
+@but(these=["floats"])
 @needs_compiler
 @pytest.mark.parametrize("case, target", [(floats, "riscv64"), (sequence, "x86-64-v3"), (numbers, "riscv64")])
 def test_bytes_are_those_of_eager_calls(case, target, tmp_path):

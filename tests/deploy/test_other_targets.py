@@ -177,7 +177,7 @@ def program(artifacts):
     return "\n".join([*lines, "  return fflush(stdout) != 0;", "}", ""])
 
 
-@but(these=["aarch64", "cortex-m4"])
+@but(these=["aarch64", "wasm32"])
 @pytest.mark.parametrize("target", ELSEWHERE)
 def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
     t = Target.named(target)

@@ -59,7 +59,7 @@ def saved(tmp_path_factory, whole):
     return folder
 
 
-@but(every=2)
+@but(every=4)
 @pytest.mark.parametrize("ranks, sharded", [(1, False), (1, True), (2, True), (3, False)])
 def test_another_number_of_processes_goes_on_with_the_same_bits(saved, whole, ranks, sharded):
     for found in dist.launcher(jobs_training.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Tensor
 from tengen import distributed as dist
@@ -79,6 +80,7 @@ def _ended(command, **env):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**mpiexec.environment(2), **env}, check=False)
 
 
+@but(every=2)
 @pytest.mark.parametrize("way", [[], ["messages"]])
 def test_a_network_that_fails_in_the_middle_of_a_collective_ends_all(job, way):
     done = _ended([sys.executable, "-m", "tengen", "run", "-n", "2", job[0], "breaks", *way])
@@ -139,6 +141,7 @@ def test_a_loop_that_one_rank_leaves_is_told(overlap, monkeypatch):
     assert time.monotonic() - begun < 10
 
 
+@but(every=3)
 @pytest.mark.parametrize("how, words", [
     ("leaves", ["it was killed, has crashed, or has left by os._exit"]),
     ("ends", ["rank 0: operation 4, barrier; rank 1: operation 4, the end of the program"]),

@@ -101,6 +101,7 @@ def _parts(t, axis, size):
 RULED = sorted(n for n, op in REGISTRY.items() if op.kind in ("primitive", "view") and (n in STATED or op.rules.parts is not None))
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", RULED)
 def test_each_way_of_each_op(name):
     """Every op's own samples, cut along every axis that the rules allow: the parts of the results are the results of the parts, as bytes."""

@@ -63,6 +63,7 @@ def test_under_autocast_every_mesh_has_the_bits_of_one_process():
             assert tuple(found) == want, (dims, options)
 
 
+@exhaustive
 def test_few_samples_leave_processes_of_a_mesh_without_a_micro_batch():
     want = jobs_meshes.meshed({"data": 1}, samples=3, steps=2)[:3]
     for dims, stage in (({"data": 4, "model": 2}, 0), (CUBE, 0), (CUBE, 3), ({"pipe": 2, "data": 4}, 3), ({"data": 4, "model": 2}, 3)):

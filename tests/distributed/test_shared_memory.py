@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import distributed as dist
 from tengen.base.errors import DistributedError
@@ -182,6 +183,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@but(every=2)
 @pytest.mark.parametrize("when", ["killed", "behind"])
 def test_ranks_that_are_killed_leave_nothing_behind(tmp_path, when):
     """In the middle of an exchange, or behind one: the others end, and neither /dev/shm nor the folder for temporary files has a new file."""

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import click
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen.base.config import config
 from tengen.base.errors import DistributedError
@@ -66,6 +67,7 @@ dist.group_barrier()
 """
 
 
+@but(every=3)
 @pytest.mark.parametrize("how, starts, words", [
     ("error", "2 2 ", "is not started again: the program has ended itself (rank 0: KeyError: 'no such thing')"),
     ("exit", "2 2 ", "(rank 0: sys.exit(3))"), ("killed", "2 2 1 ", "rank 1 was lost (code"),

@@ -227,6 +227,7 @@ def test_distribution_functions(name):
         assert d.cdf(low - 1.0).item() == 0.0 and d.log_prob(low - 1.0).item() == -INF
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_fall_below_points_as_often_as_they_should(name):
     """Within six standard deviations, which happens otherwise once in 5e8 times."""
@@ -242,6 +243,7 @@ def test_samples_fall_below_points_as_often_as_they_should(name):
         assert bool(np.all(again.support.check(Tensor(x.astype("f4"))).numpy()))
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_traced_samples_have_the_bits_of_eager_ones(name):
     parameters = (CONTINUOUS.get(name) or DISCRETE[name])[2]

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from exhaustive import but
+from exhaustive import exhaustive
 from onnx import helper, parser
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not read")
@@ -368,7 +368,7 @@ def measured(tmp_path_factory):
     return found
 
 
-@but(every=16)
+@exhaustive
 @pytest.mark.parametrize("name", FILES)
 def test_memory_of_reading(name, measured):
     what, peak, size = measured[name]

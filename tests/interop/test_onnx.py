@@ -12,7 +12,6 @@ import onnx
 import onnx_cases
 import pytest
 from click.testing import CliRunner
-from exhaustive import exhaustive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
@@ -468,7 +467,6 @@ print(peak() - before)
 """
 
 
-@exhaustive
 def test_memory_of_reading(tmp_path):
     """At most twice the file and 64 MB, as SECURITY.md says; arrays beside the model count as files, and those above 2 GB are mapped."""
     rows = 48 * 1024

@@ -73,7 +73,7 @@ def close(got, want, tolerance=2e-5):
             assert (a == b).all()
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_zoo(name):
     options, shape = NETWORKS[name]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 from onnx.reference import ReferenceEvaluator
 
 import tengen
@@ -76,6 +77,7 @@ def functions():
     yield "table", lambda x: F.lookup_codes(q(x), table)
 
 
+@but(every=3)
 @pytest.mark.parametrize("f", [f for _, f in functions()], ids=lambda f: f.__qualname__[-20:])
 def test_integers_are_equal(f):
     x = RNG.standard_normal((2, 3, 6, 8)).astype(np.float32) * 4
@@ -155,6 +157,7 @@ def quantized_networks(name):
     yield trace(deployed, example_input=Tensor(x)), x
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_quantised_networks_of_the_zoo_have_the_bits_of_onnxruntime(name):
     """Also where onnxruntime makes weights unsigned, which it does once for each zero point: no two products share that of their weights.

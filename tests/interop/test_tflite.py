@@ -55,6 +55,7 @@ def test_every_operator_has_a_case():
 LOOK_AT_VALUES = ("BROADCAST_ARGS", "RANGE", "WHERE", "UNIQUE", "NON_MAX", "TFLite_Detection", "SEGMENT_SUM")
 
 
+@but(these=["floats"])
 @pytest.mark.parametrize("cases", [FLOATS, INTEGERS], ids=["floats", "integers"])
 def test_one_program_of_all_operators(cases, tmp_path):
     """Recorded, written and read back they give the bits that they give one by one."""
@@ -112,6 +113,7 @@ def calls(name):
         c += 1
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", sorted(p.stem for p in FILES.glob("*.tflite")))
 def test_a_file_of_tensorflow(name):
     """Eagerly and as one program; variables keep their values from call to call."""

@@ -34,7 +34,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_zoo(name):
     options, shape = NETWORKS[name]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 from tflite_cases import differ, theirs
 
 pytest.importorskip("tflite", reason="the package tflite is not installed: TFLite files are not written")
@@ -123,6 +124,7 @@ def test_layers_between_integers():
     assert not differ(ours, theirs(data, x), 0, 2e-5)
 
 
+@exhaustive
 def test_networks_quantised_after_training():
     """Layers whose results go to other layers alone are int8; others read integers and give floats, with weights of int8, and residual
     additions read both as floats."""

@@ -115,7 +115,7 @@ def no_draws(monkeypatch):
         monkeypatch.setattr(M.init, draw, lambda tensor, *args: None)
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_theirs(case):
     net, layout = network(case)

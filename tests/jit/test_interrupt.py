@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import which_code
+from exhaustive import but
 
 from tengen import Tensor, trace
 from tengen import functional as F
@@ -86,6 +87,7 @@ def test_an_endless_loop_hears_signals(tmp_path):
     assert "Exception ignored" not in made.stderr
 
 
+@but(every=2)
 @pytest.mark.parametrize("tier", [which_code.QUICK, which_code.GOOD])
 def test_a_program_that_was_kept_on_disk_hears_them_too(tier, tmp_path):
     """The second process reads the program, and does not make it."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 from one_step import step_of
 from recorded import graph_of
 
@@ -65,6 +66,7 @@ def plain():
     return trained()[0], trained(memory_budget="1GB")[1].stats()[0].memory
 
 
+@but(every=2)
 @pytest.mark.parametrize("share", [0.8, 0.6])
 def test_budget_is_kept_and_no_bit_changes(plain, share):
     bits, whole = plain

@@ -116,7 +116,7 @@ def train(make, data, opt_name, traced, steps=4):
     return seen
 
 
-@but(first_of="name")
+@but(first_of="name", every=2)
 @pytest.mark.parametrize("opt", ["sgd", "adam"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_traced_training_is_eager_training(name, opt):

@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from exhaustive import but
 from test_dynamic import bits, floats, integers
 
 import tengen
@@ -68,6 +69,7 @@ NETWORKS = {
 }
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_has_the_bits_of_eager_steps(name):
     make, data, optimizer = NETWORKS[name]
@@ -432,6 +434,7 @@ HUNDRED = [64, 17, *range(100, 1, -1)]
 THIRTY = [(3, 20, 24), (2, 16, 40), *((2 + i % 3, 12 + 5 * i % 37, 60 - 7 * i % 41) for i in range(28))]
 
 
+@but(every=2)
 @pytest.mark.parametrize("make, sample, sizes", [(dense, rows, HUNDRED), (convolutional, pictures, THIRTY)])
 def test_training_at_every_size_compiles_nothing_after_two(make, sample, sizes, monkeypatch):
     counts = []

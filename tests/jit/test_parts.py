@@ -45,7 +45,7 @@ def ran(case, f):
     return results
 
 
-@but(every=2)
+@but(every=3)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", CASES, ids=lambda m: m.__name__)
 def test_parts_have_the_bits_of_eager_calls(make):

@@ -34,7 +34,7 @@ def told(arrays):
     return [(a.dtype.name, a.shape, a.tobytes()) for a in arrays]
 
 
-@but(every=2)
+@but(every=4)
 @pytest.mark.parametrize("f, calls", PROGRAMS)
 def test_bits_are_those_of_plain_python(f, calls, tmp_path):
     scripted = script(f)

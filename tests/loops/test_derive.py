@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen.base.dtype import float32, float64, int64
 from tengen.base.errors import GradientError
@@ -56,6 +57,7 @@ def check(e, variables, values, tolerance=2e-8):
         np.testing.assert_allclose(got + 0 * expected, expected, rtol=tolerance, atol=tolerance)
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name):
     f = FUNCTIONS[name]

@@ -115,7 +115,7 @@ def source(request):
     return lambda *which: {k: saved_outputs.abridged(a) for k, a in theirs(*which).items()}
 
 
-@but(every=4)
+@but(every=8)
 @pytest.mark.parametrize("name, kind, train", EVERY)
 def test_results_and_gradients_are_those_of_pytorch(name, kind, train, source):
     got, want = mine(name, kind, train), source(name, kind, train)

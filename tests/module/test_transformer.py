@@ -149,7 +149,7 @@ def source(request):
     return lambda *which: {k: saved_outputs.abridged(a) for k, a in pytorchs(*which).items()}
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("encoder, o, masks", EVERY)
 def test_results_and_gradients_are_those_of_pytorch(encoder, o, masks, source):
     saved_outputs.agree(ours(encoder, o, masks), source(encoder, o, masks), RTOL)

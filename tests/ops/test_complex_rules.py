@@ -80,7 +80,7 @@ def cases():
     return found
 
 
-@but(first_of="op", every=2)
+@but(first_of="op", every=4)
 @pytest.mark.parametrize(("op", "case"), cases())
 def test_values_gradient_and_trace(op, case, monkeypatch):
     if op.name in NO_REFERENCE:

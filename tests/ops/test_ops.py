@@ -37,7 +37,7 @@ def test_layout_and_trace_change_no_bit(op, case):
 GRADIENTS = [p for p in CASES if p.values[1].grad and p.values[0].why_no_vjp is None]
 
 
-@but(first_of="op")
+@but(first_of="op", every=2)
 @pytest.mark.parametrize("op, case", GRADIENTS)
 def test_gradient_against_finite_differences(op, case):
     check_gradient_against_finite_differences(op, case)

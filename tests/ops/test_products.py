@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
 from tengen import Tensor
 
 
+@but(every=3)
 @pytest.mark.parametrize("k, n", [(16, 16), (15, 17), (256, 32), (257, 31), (300, 1000), (1, 40), (0, 5)])
 @pytest.mark.parametrize("rows", [1, 2, 8, 14, 15, 33])
 def test_both_forms_are_one_product(rows, k, n):

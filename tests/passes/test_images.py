@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -86,6 +87,7 @@ def bits(values):
     return [v.numpy().tobytes() for v in values]
 
 
+@but(every=2)
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_the_same_bits(net, kept, n):
     x, found = batch(n), {}

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 FOLDER = Path(__file__).parents[2] / "examples" / "pytorch"
 
 
+@but(every=4)
 @pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("*.py")))
 def test_a_program_learns(name, capsys):
     losses = runpy.run_path(str(FOLDER / f"{name}.py"))["losses"]

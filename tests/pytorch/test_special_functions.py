@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 from each import each
+from exhaustive import but
 
 import tengen.pytorch as torch
 from tengen import trace
@@ -44,6 +45,7 @@ CASES = {
 }  # fmt: skip
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_slopes(name):
     f, exact, points = CASES[name]

@@ -28,7 +28,7 @@ FILES = (
 EVERY = [p for of in FILES for p in of.PROGRAMS]
 
 
-@but(every=4)
+@but(every=8)
 @pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
     found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]

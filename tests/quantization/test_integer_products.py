@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen.functional as F
 from tengen import Tensor, trace
@@ -47,6 +48,7 @@ CONVOLUTIONS = [
 ]
 
 
+@but(every=2)
 @pytest.mark.parametrize("image, filters, attrs", CONVOLUTIONS)
 def test_convolutions(image, filters, attrs):
     """Against float64, in which these sums are exact."""

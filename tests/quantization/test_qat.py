@@ -201,6 +201,7 @@ def test_calibration_then_integers():
     assert np.abs(Q.quantize(easy, inplace=False)(x).numpy() - want).max() < 0.06 * np.abs(want).max()
 
 
+@but(every=2)
 @pytest.mark.parametrize("config", [Q.tqt_qconfig, Q.lsq_qconfig], ids=["tqt", "lsq"])
 def test_learnt_scales(config):
     x, y = data()

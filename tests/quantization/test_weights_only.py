@@ -170,6 +170,7 @@ def test_activations_in_int8(bits, group, rows, terms, outputs):
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(want, data.shape), rtol=1e-4, atol=1e-3)
 
 
+@but(every=2)
 @pytest.mark.parametrize("bits, outputs, method", [(4, 70, "rtn"), (8, 20, "rtn"), (2, 70, "gptq"), (4, 64, "awq")])
 def test_scales_of_float16(bits, outputs, method):
     """They take half of the bytes, are what integers are chosen for, and compute as the same numbers in float32."""
@@ -210,6 +211,7 @@ def test_a_row_with_nan_or_inf_is_nan():
 V4 = pytest.param("x86-64-v4", marks=needs("x86-64-v4"))
 
 
+@but(every=2)
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", V4, pytest.param("aarch64", marks=needs("qemu"))])
 def test_activations_in_int8_in_files_traces_and_artifacts(target, tmp_path):
     """Dot products of four bytes and of two int16 have the same bits."""
@@ -296,6 +298,7 @@ def test_networks(tmp_path):
     assert load_graph(tmp_path / "net.tgn")(x=x).numpy().tobytes() == got.tobytes()
 
 
+@but(every=2)
 @pytest.mark.parametrize("tied", [False, True])
 def test_text_from_integers(tied):
     """Tiles are read where they lie: a step packs nothing, and its bits are those of the float32 weights. The table of the tokens that is

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+from exhaustive import exhaustive
 
 from tengen import load, load_graph
 from tengen.base.errors import FileFormatError
@@ -234,6 +235,7 @@ def measured(tmp_path_factory):
     return of
 
 
+@exhaustive
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_of_hostile_files(name, measured):
     assert re.search(HOSTILE[name][1], measured("HOSTILE", name))

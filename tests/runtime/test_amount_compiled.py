@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 import pytest
+from exhaustive import but
 
 from tengen.codegen.targets import Target
 
@@ -89,6 +90,7 @@ CHILD = """
 """
 
 
+@but(every=3)
 @pytest.mark.parametrize("case", LIMITS)
 def test_amount_of_code(case, tmp_path):
     if why := Target.named("x86-64-v3").why_not_here():

@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -66,6 +67,7 @@ def test_budget_is_kept_and_no_bit_changes(offload):
     assert (b.computed_again > 0) == (offload is None)
 
 
+@but(every=2)
 @pytest.mark.parametrize("size", [0, "1KB"])
 def test_a_budget_below_what_cannot_go_says_so_once_with_the_smallest(size):
     warned.clear()  # of this line

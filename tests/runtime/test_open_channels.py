@@ -3,6 +3,7 @@ the programs for each number, which traces have."""
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 from tengen import Tensor, trace
 from tengen.compiler import plans
@@ -48,6 +49,7 @@ def all_three(x, w, **how) -> list[bool]:
     ]
 
 
+@but(every=2)
 @pytest.mark.parametrize("algorithm", ["winograd2", "winograd4"])
 def test_winograd(programs, algorithm):
     for n, c, o, h, w in WINOGRAD:
