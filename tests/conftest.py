@@ -75,10 +75,17 @@ def pytest_configure(config) -> None:
         config.pluginmanager.register(Compiling(), "compiling")
         if reports:
             config.pluginmanager.register(Listing(config.getoption("--compiling")), "compiling-listed")
+    if config.getoption("--processor-time"):
+        import processor_time
+
+        config.pluginmanager.register(processor_time.Measuring(), "processor-time")
+        if reports:
+            config.pluginmanager.register(processor_time.Listing(config.getoption("--processor-time")), "processor-time-listed")
 
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")
+    parser.addoption("--processor-time", type=int, default=0, metavar="N", help="list the N tests that take the most processor time")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -26,7 +26,7 @@ KILL = "if i % 4 == 3: os.kill(os.getpid(), 4)  # as an illegal instruction does
 
 
 def run(folder: Path, body: str, *args: str) -> tuple[int, str]:
-    for name in ("conftest.py", "exhaustive.py", "remembered.py", "which_code.py"):
+    for name in ("conftest.py", "exhaustive.py", "processor_time.py", "remembered.py", "which_code.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
     (folder / "test_inner.py").write_text(TESTS.replace("DO", body))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "test_inner.py", *args]
@@ -92,6 +92,37 @@ def test_what_make_test_leaves_out_is_what_make_exhaustive_runs(tmp_path):
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "make test </dev/null" in commands and "make exhaustive </dev/null" in commands
     assert "for step in lint tests;" in (ROOT / "Makefile").read_text()
+
+
+BUSY = """
+import subprocess, sys, time
+from exhaustive import exhaustive
+
+SPIN = "import time\\nwhile time.process_time() < 0.4: pass"
+
+@exhaustive
+def test_here():
+    end = time.process_time() + 0.2
+    while time.process_time() < end: pass
+
+def test_child():
+    subprocess.run([sys.executable, "-c", SPIN], check=True)
+
+def test_asleep():
+    time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_processor_time_of_tests_is_listed(tmp_path, processes):
+    (tmp_path / "test_busy.py").write_text(BUSY)
+    args = ["test_busy.py", "-n", processes, "--processor-time", "2", "-c", str(ROOT / "pyproject.toml"), "--deselect", "test_inner.py"]
+    code, out = run(tmp_path, "pass", *args)
+    assert code == 0, out
+    stay, left = re.search(r"processor time: ([0-9.]+) s of 2 tests that `make test` runs, ([0-9.]+) s of 1 exhaustive ones", out).groups()
+    assert 0.4 <= float(stay) and 0.2 <= float(left)
+    listed = re.findall(r"^ +([0-9.]+) s  test_busy.py::(\w+)(.*)$", out, re.MULTILINE)
+    assert [(name, more) for _, name, more in listed] == [("test_child", ""), ("test_here", "  (exhaustive)")], out
 
 
 def whole(path: Path) -> bool:

@@ -204,6 +204,7 @@ fs.writeFileSync(1, Buffer.from(scores.buffer));
     assert "/** float32[3, 7] */\n  image: Float32Array;" in types and "scores: Float32Array;" in types
 
 
+@but(every=2)
 @needs("ziglang")
 @pytest.mark.parametrize("target, form, names", [
     ("windows-x86-64", "shared", ["mlp.dll"]),

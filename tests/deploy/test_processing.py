@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 from needs import needs
 from recorded import dumped
 
@@ -124,6 +125,7 @@ def test_refusals(net, tmp_path):
     assert bits(deploy.with_processing(m, feed, None, raw)(raw)) == bits(net(feed(Tensor(raw))))
 
 
+@exhaustive
 @pytest.mark.skipif(not shutil.which("cc") and not importlib.util.find_spec("ziglang"), reason="no C compiler, nor the wheel ziglang")
 def test_the_example_of_a_camera(tmp_path):
     """`examples/camera.py` on a small frame: what its program in C prints has the bits of the eager pipeline."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhaustive import but
+from exhaustive import but, exhaustive
 from needs import needs
 from recorded import dumped
 
@@ -40,6 +40,7 @@ def test_the_same_bytes_again(lenet, target, tmp_path):
     assert len(files) == 5 and all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
 
 
+@exhaustive
 @needs("ziglang")
 def test_a_module_for_the_web_is_small(tmp_path):
     """A MobileNetV2 of all its stages, one block each, at a fourth of its width: the code of each is one of the whole network's."""

@@ -34,7 +34,7 @@ def arrays(made):
     return [t.numpy() for t in (made if isinstance(made, tuple) else (made,))]
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("case", FLOATS + INTEGERS, ids=repr)
 def test_an_operator(case):
     """Floats within rounding, integers with scales equal, or as near as the case says."""

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen.functional as F
 import tengen.module as M
@@ -136,6 +137,7 @@ def leaves(x):
     return [x.item() if isinstance(x, Tensor) else x]
 
 
+@but(every=2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_bits_of_plain_python(program, tmp_path):
     s = script(program)

@@ -16,6 +16,7 @@ from ctypes import c_double
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
@@ -280,6 +281,7 @@ def _left_as_it_was():
     sys.modules.pop("imported_by_test_stale_kinds", None)
 
 
+@exhaustive
 def test_any_order_of_changes():
     """Each change is made twice, in an order that no list has. A program that is stale shows in the loss, or in what is trained."""
     order = 2 * list(World().changes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import Symbols, array_of, compile_and_run, run
 
 import tengen.functional as F
@@ -67,6 +68,7 @@ def mask_of(kind, t, s):
     return rng.random((2, t, s)) < 0.6 if kind == "bool" else rng.standard_normal((2, t, s)).astype("f")
 
 
+@but(every=2)
 @pytest.mark.parametrize("t, s, d, e, causal, kind", CASES)
 def test_values_and_gradients(t, s, d, e, causal, kind):
     q, k, v, g = samples(t, s, d, e)
@@ -199,6 +201,7 @@ def test_tiles_do_not_decide_what_values_that_are_not_finite_reach():
     assert all(same(x) == same(wide) for x in others)
 
 
+@but(every=3)
 @pytest.mark.parametrize("t, s, d, e, causal, kind", [*CASES, (300, 90, 40, 20, "upper_left", None), (90, 300, 5, 40, None, "float")])
 def test_one_kernel_of_many_groups_gives_the_bits_of_two_of_few(t, s, d, e, causal, kind):
     x = samples(t, s, d, e, 8)

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import array_of
 from machine import Compiled
 from test_contraction import HOST, V3, contracted, data, image_windows, same, starts
@@ -49,6 +50,7 @@ def check(a, b, axes, out=None, modes=(False, True), **kw):
         assert same(got, want.astype(got.dtype)), (a.shape, b.shape, axes, symbolic, kw)
 
 
+@but(every=3)
 @pytest.mark.parametrize("k", [1, 2, 3, 255, 256, 257, 601])
 def test_sizes(k):
     for m, n in [(1, 1), (1, 33), (15, 17), (33, 16), (130, 5)]:

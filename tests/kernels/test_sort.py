@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exhaustive import but
 from launching import Symbols, array_of, run
 
 from tengen.kernels.indexing.sort import network, sort, topk
@@ -40,6 +41,7 @@ def check(x, axis, descending, symbolic=False, k=None):
     np.testing.assert_array_equal(values, np.take_along_axis(x, want, axis))
 
 
+@but(every=3)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 33, 100, 256, 257, 600])
 def test_sizes(n, symbolic):

@@ -19,16 +19,15 @@ from tengen.loops.lang import (
     fma,
     fold,
     lane,
-    map_expr,
     maximum,
     minimum,
     select,
     splat,
-    substitute,
     unary,
     var,
 )
 from tengen.loops.math import FUNCTIONS
+from tengen.loops.rewriting import map_expr, substitute
 
 X, Y, Z = var("x", float64), var("y", float64), var("z", float64)
 

@@ -156,7 +156,7 @@ def test_traced_training_is_eager_training(name):
     assert train(True) == train(False)
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "gpt"])
 def test_artifacts(name, target, tmp_path):

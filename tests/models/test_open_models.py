@@ -33,7 +33,7 @@ def sample(name, shape):
     return Tensor(rng.integers(0, 50, shape).astype("int32") if name in SEQUENCES else rng.standard_normal(shape, "float32"))
 
 
-@but(every=4)
+@but(every=8)
 @pytest.mark.parametrize("name", SMALL)
 def test_one_program_for_all_sizes(name):
     net = network(name, **SHORT.get(name, {})).eval()

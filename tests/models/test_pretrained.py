@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from exhaustive import but
+from exhaustive import but, exhaustive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -256,6 +256,7 @@ print(peak() - before)
 """
 
 
+@exhaustive
 def test_loading_takes_the_weights_size_and_64_mb(tmp_path):
     """Of GPT-2's weights most lie transposed in the file, and are copied. Files of float32 and bfloat16, with a checksum of all."""
     with init.undrawn():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import exhaustive
 
 import tengen as mge
 import tengen.functional as F
@@ -242,6 +243,7 @@ def test_neural_style():
     assert losses[-1] < 0.5 * losses[0]
 
 
+@exhaustive
 def test_deeplab_head():
     """DeepLabV3+'s ASPP and decoder over a small backbone, with a poly schedule; pixels are classified."""
 

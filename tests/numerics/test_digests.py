@@ -64,6 +64,7 @@ def test_ops_in_good_code():
     compare(got, {n: d for n, d in of("op", KEPT).items() if " ".join(n.split()[1:3]) in chosen and n.split()[3] == "float32"})
 
 
+@but(these=[group for group in GROUPS if group != "network"])  # `test_another_number_of_threads` has it
 @pytest.mark.parametrize("group", GROUPS)
 def test_programs(group):
     check(group)

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.functional as F
@@ -139,6 +140,7 @@ BINARY = {
 }  # fmt: skip
 
 
+@but(every=2)
 @pytest.mark.parametrize("name", BINARY)
 def test_arithmetic(name):
     f, ulps = BINARY[name]

@@ -89,7 +89,7 @@ def result_and_gradients(op, attrs):
     return run
 
 
-@but(every=3)
+@but(every=6)
 @pytest.mark.parametrize("name, makers, attrs", EACH)
 def test_number(name, makers, attrs):
     op, r = REGISTRY[name], np.random.default_rng(3)

@@ -189,7 +189,7 @@ def test_a_variance_of_0_stays_one(dtype):
     assert all(np.isfinite(p).all() for p in found)
 
 
-@but(every=2)
+@but(every=4)
 @pytest.mark.parametrize("make, formula, options", CASES)
 def test_traced_and_in_place_steps_have_the_bits_of_others(make, formula, options):
     for shape in ((3, 5), (), (17,), (0, 3), (5, 33)):

@@ -4,6 +4,7 @@ quantised, calibrated and dumped; in the dumped program integers stay integers b
 from __future__ import annotations
 
 import numpy as np
+from exhaustive import exhaustive
 
 import tengen as mge
 import tengen.functional as F
@@ -45,6 +46,7 @@ class ResNet(M.Module):
         return self.dequant(self.linear(x))
 
 
+@exhaustive
 def test_the_page(tmp_path):
     rng = np.random.default_rng(0)
     image, label = rng.standard_normal((8, 3, 8, 8)).astype("float32"), rng.integers(0, 10, 8).astype("int32")

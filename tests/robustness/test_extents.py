@@ -19,8 +19,9 @@ from tengen.ir.text import parse_graph
 from tengen.ir.types import MOST_BYTES, parse_type
 from tengen.loops.extents import Numbers
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import const, fits, map_expr, rebuild, var
+from tengen.loops.lang import const, fits, var
 from tengen.loops.parse import parse_expr
+from tengen.loops.rewriting import map_expr, rebuild
 from tengen.runtime import native
 
 FILLED = """\

@@ -16,8 +16,9 @@ from tengen.base.dtype import BY_SHORT
 from tengen.base.errors import CustomOpError, DTypeError, ShapeError, VerifyError
 from tengen.base.record import record
 from tengen.ir.types import Dim, TensorType, read_type
-from tengen.loops.lang import Expr, as_int, const, substitute, var
+from tengen.loops.lang import Expr, as_int, const, var
 from tengen.loops.parse import Line, split_lines
+from tengen.loops.rewriting import substitute
 from tengen.ops.define import differ
 
 Operand = tuple[str, TensorType]

@@ -17,7 +17,8 @@ from tengen.ir.graph import Constant, Node, Value, map_attr
 from tengen.ir.graph import Graph as Plain
 from tengen.ir.types import Dim, TensorType
 from tengen.ir.verify import describe
-from tengen.loops.lang import Expr, as_int, const, substitute, var
+from tengen.loops.lang import Expr, as_int, const, var
+from tengen.loops.rewriting import substitute
 from tengen.ops.calls import signature_of
 from tengen.ops.define import lookup
 from tengen.passes.extents import check_symbols

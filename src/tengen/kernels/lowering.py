@@ -35,7 +35,8 @@ from tengen.kernels.steps import (
     written,
 )
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Expr, Index, as_int, const, map_expr, select
+from tengen.loops.lang import Expr, Index, as_int, const, select
+from tengen.loops.rewriting import map_expr
 from tengen.loops.statements import Buffer, Kernel
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Expr, Index, const, map_expr, rebuild, var
+from tengen.loops.lang import Expr, Index, const, var
+from tengen.loops.rewriting import map_expr, rebuild
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 

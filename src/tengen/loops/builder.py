@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from tengen.base.dtype import DType, int32, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.calls import expand
-from tengen.loops.lang import GROUPS, LANES, QUAD, Expr, Index, const, is_const, map_expr, rebuild, shuffle, splat, var
+from tengen.loops.lang import GROUPS, LANES, QUAD, Expr, Index, const, is_const, shuffle, splat, var
+from tengen.loops.rewriting import map_expr, rebuild
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 

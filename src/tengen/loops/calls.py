@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tengen.base.dtype import float32, float64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Expr, map_expr, rebuild
+from tengen.loops.lang import Expr
+from tengen.loops.rewriting import map_expr, rebuild
 
 if TYPE_CHECKING:
     from tengen.loops.math import Function

@@ -15,7 +15,8 @@ import numpy as np
 
 from tengen.loops.calls import expand
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import LANES, Expr, const, map_expr
+from tengen.loops.lang import LANES, Expr, const
+from tengen.loops.rewriting import map_expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Store
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from tengen.base.errors import GradientError
 from tengen.loops.calls import function
-from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, map_expr, not_equal, select, splat
+from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, not_equal, select, splat
+from tengen.loops.rewriting import map_expr
 
 Operands = tuple["Expr | None", ...]  # the derivatives of an expression's operands: None = zero
 # The derivative of an expression, given those of its operands (at least one is not zero).

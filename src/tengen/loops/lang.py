@@ -4,7 +4,8 @@ A value has a dtype and either one lane or `LANES` lanes, on every target. What 
 in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition. An `Expr` is hash-consed: structurally
 equal expressions are the same object, and only those are `==`.
 
-Read next: `statements.py`, then `builder.py` (how kernels are written) and `interp.py` (what they mean).
+Read next: `rewriting.py` (walks over them), `statements.py`,
+then `builder.py` (how kernels are written) and `interp.py` (what they mean).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 import operator
 from collections.abc import Callable
 from numbers import Number
-from typing import TypeVar, Union
+from typing import Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int8, int16, int32, int64, uint8, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
@@ -23,7 +24,6 @@ from tengen.loops.decisions import decisions
 
 LANES = 16
 QUAD = 4  # lanes that lie in one register of 16 bytes where they are float32
-T = TypeVar("T")
 
 # op -> (number of operands, operand kinds, result): kinds are a string of dtype kinds ("f", "i", "u", "b").
 # result "same" is the dtype of the operands, "bool" a predicate.
@@ -417,26 +417,26 @@ def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
     elements is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded
     with an exponent of any size. This is x86's VDPBF16PS, to the bit.
     """
-    return _dot("dot2", total, a, b)
+    return dot("dot2", total, a, b)
 
 
 def dot2i(total: Expr, a: Expr, b: Expr) -> Expr:
     """The int32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two int16 each, the first in the low
     half (what a load of groups gives). All in int32, which wraps: this is x86's VPDPWSSD, and VPMADDWD with an addition.
     """
-    return _dot("dot2i", total, a, b)
+    return dot("dot2i", total, a, b)
 
 
 def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
     """The int32 `total` plus a dot product of four terms; `a` and `b` are uint32s that hold four int8 each, the first in the lowest
     byte (what a load of groups gives). All in int32, which wraps: this is Arm's SDOT.
     """
-    return _dot("dot4i", total, a, b)
+    return dot("dot4i", total, a, b)
 
 
 def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
     """`dot4i`, where `a` holds four uint8, and `b` four int8: x86's VPDPBUSD, and Arm's USDOT."""
-    return _dot("dot4u", total, a, b)
+    return dot("dot4u", total, a, b)
 
 
 def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
@@ -444,10 +444,10 @@ def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
     which the lowest 7 bits count, and `b` four int8. All in int16, which wraps: of 7 bits two products have a sum that fits, so this is x86's
     VPMADDUBSW, which would saturate, and VPADDW. `dot2i` by two ones adds the halves to an int32.
     """
-    return _dot("dot2h", total, a, b)
+    return dot("dot2h", total, a, b)
 
 
-def _dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:
+def dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:
     xs, wanted = (total, a, b), DOTS[op]
     lanes = max(x.lanes for x in xs)
     if tuple(x.dtype for x in xs) != (wanted, uint32, uint32):
@@ -550,51 +550,6 @@ def not_equal(a, b) -> Expr:
 def cdiv(a: Index, b: Index) -> Index:
     """a / b rounded up, for sizes."""
     return (a + b - 1) // b
-
-
-def map_expr(e: Expr, f: Callable[[Expr, tuple[T, ...]], T], memo: dict[Expr, T]) -> T:
-    """f(node, results of the node's operands) at `e`, once for each node below it, operands first and without recursion.
-
-    Args:
-        memo: results by node; those that it holds already are not computed. It may be shared between walks with the same f.
-    """
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        todo = [] if x in memo else [a for a in x.args if a not in memo]
-        if todo:
-            stack.extend(todo)
-            continue
-        stack.pop()
-        if x not in memo:
-            memo[x] = f(x, tuple([memo[a] for a in x.args]))
-    return memo[e]
-
-
-def substitute(e: Expr, values: dict[Expr, Expr]) -> Expr:
-    """`e` with variables replaced. Vector values make vector expressions."""
-    return map_expr(e, rebuild, dict(values))
-
-
-def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The op of `e` on other operands, typed again."""
-    if args == e.args:
-        return e
-    if e.op in OPS:
-        n = OPS[e.op][0]
-        return unary(e.op, *args) if n == 1 else binary(e.op, *args) if n == 2 else fma(*args)
-    match e.op:
-        case "select": return select(*args)  # fmt: skip
-        case "cast": return cast(args[0], e.attr)  # fmt: skip
-        case "bitcast": return bitcast(args[0], e.attr)  # fmt: skip
-        case "call": return call(e.attr, *args) # fmt: skip
-        case "splat": return splat(args[0])  # fmt: skip
-        case "lane": return lane(args[0], e.attr) # fmt: skip
-        case "fold": return fold(e.attr, args[0]) # fmt: skip
-        case "shuffle": return shuffle(e.attr, *args) # fmt: skip
-    if e.op in DOTS:
-        return _dot(e.op, *args)
-    raise VerifyError(f"cannot rebuild {e.op}")
 
 
 def show(e: Expr) -> str:

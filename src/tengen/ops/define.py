@@ -22,7 +22,8 @@ from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.decisions import decisions
 from tengen.loops.derive import derive
-from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, equal, is_const, substitute, var
+from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, equal, is_const, var
+from tengen.loops.rewriting import substitute
 from tengen.ops.calls import dispatch
 from tengen.ops.op import REGISTRY, SUBMODULES, Case, Op, each_op
 from tengen.ops.rules import Rules, Violation

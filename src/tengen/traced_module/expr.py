@@ -14,7 +14,7 @@ import numpy as np
 from tengen.ir.graph import Graph
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr as Extent
-from tengen.loops.lang import substitute
+from tengen.loops.rewriting import substitute
 from tengen.ops.calls import dispatch
 from tengen.ops.define import Op
 from tengen.passes.extents import at_extents
