@@ -306,25 +306,30 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
     kk, src, pitch = p.walk("k", "a"), k.read(p.a), t.tile_pitch(as_int(p.depth(p.chunks.longest)) or 1)
     lanes = LANES // 2 if t.rows <= LANES // 2 else LANES
     whole, rows = None if lanes == LANES else const(lanes), (k.let(t.row(tiles[0])), k.let(minimum(p.rows, t.row(tiles[1]))))
+    simple: Expr = (p.rows - lanes) // t.rows + 1  # tiles before this one are of full height, and their vectors end inside of the rows
+    simple = k.let(maximum(minimum(simple if t.tall is None else minimum(simple, t.tall), tiles[1]), tiles[0]))
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)
         there = k.let((i - ks[0]) * t.pitch)
 
-        def tile(number: Expr, count: Expr | None) -> None:
-            x = k.load(src, here + t.row(number), LANES, count)
+        def tile(number: Expr, row: Expr, count: Expr | None) -> None:
+            x = k.load(src, here + row, LANES, count)
             if p.prologue is not None:
-                x = p.prologue.beside(k, k.let(t.row(number)), count)(x)
+                x = p.prologue.beside(k, row, count)(x)
             # packed[tile][k i][row] = a[row, k i]
             k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype), whole)
 
         with k.loop(*rows, LANES, name="line") as row:
             k.prefetch(src, here + row + COPIED_AHEAD_POSITIONS * kk.step)
-        with k.loop(*tiles, name="tile") as number:
-            left = k.let(p.rows - t.row(number))
+        with k.loop(tiles[0], simple, name="tile") as number:
+            tile(number, k.let(number * t.rows), whole)
+        with k.loop(simple, tiles[1], name="tile") as number:
+            row = k.let(t.row(number))
+            left = k.let(p.rows - row)
             with k.if_(left >= lanes):
-                tile(number, whole)
+                tile(number, row, whole)
             with k.else_():
-                tile(number, left)
+                tile(number, row, left)
 
 
 def _copy_groups_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
