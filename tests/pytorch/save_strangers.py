@@ -9,12 +9,16 @@ import strangers_further
 import strangers_graphs
 import strangers_kinds
 import strangers_newer
+import strangers_public
+import strangers_scripts
 import strangers_stumbled
 import torch
 import torch.nn.utils.prune  # which `import torch` alone does not load
 
 torch.manual_seed(0)
-FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
+FILES = (
+    strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds, strangers_public, strangers_scripts,
+)  # fmt: skip
 every = [p for of in FILES for p in of.PROGRAMS]
 found = {f.__name__: [float(v) for v in f(torch)] for f in every}
 path = Path(__file__).with_name("saved_strangers.json")

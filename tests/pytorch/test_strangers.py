@@ -10,6 +10,8 @@ import strangers_further
 import strangers_graphs
 import strangers_kinds
 import strangers_newer
+import strangers_public
+import strangers_scripts
 import strangers_stumbled
 
 import tengen.pytorch as torch
@@ -19,11 +21,21 @@ SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())
 
 FILES = (strangers, strangers_further, strangers_stumbled, strangers_graphs, strangers_newer, strangers_kinds)
 EVERY = [p for of in FILES for p in of.PROGRAMS]
+COMPILED = [p for of in (strangers_public, strangers_scripts) for p in of.PROGRAMS]  # these say what of them is compiled
 
 
-@pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [*EVERY, *COMPILED], ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
-    found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
+    _as_saved(program, program(torch))
+
+
+@pytest.mark.parametrize("program", COMPILED, ids=lambda f: f.__name__)
+def test_a_compiled_program_gives_the_numbers_of_pytorch(program):
+    _as_saved(program, program(torch, compiled=True))
+
+
+def _as_saved(program, values):
+    found, saved = [float(v) for v in values], SAVED[program.__name__]
     assert len(found) == len(saved)
     # float32 through several steps of training: some hundred roundings of 6e-8
     np.testing.assert_allclose(found, saved, rtol=4e-5, atol=4e-6)
