@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from launching import array_of
 from needs import QEMU, needs
 from running import same
 from test_access import INDEX, gather_kernel, values
@@ -19,10 +21,14 @@ from test_dot4 import kernel as byte_dots
 from test_dot4 import operands as byte_groups
 from test_values import COMPUTED, cast_cases, op_cases
 
-from tengen.base.dtype import ALL, DType
+from tengen.base.dtype import ALL, DType, int8
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
+from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.formats import dot_format
+from tengen.kernels.lowering import Lowering
 from tengen.loops.interp import interpret
+from tengen.loops.lang import as_int
 from tengen.runtime.cache import compiled
 
 # Without a C library, so that none has to be built: it reads everything, runs the kernels in place, and writes everything.
@@ -43,10 +49,10 @@ void _start(void) {
   char *at = memory;
   for (unsigned k = 0; k < sizeof kernels / sizeof *kernels; k++) {
     void *buffers[8];
-    i64 *head = (i64 *)at, n = head[0], m = head[1];
-    at += 8 * (2 + m);
+    i64 *head = (i64 *)at, n = head[0], m = head[1], pieces = head[2];
+    at += 8 * (3 + m);
     for (int i = 0; i < n; i++) { i64 bytes = *(i64 *)at; buffers[i] = at + 8; at += 8 + bytes; }
-    kernels[k](buffers, head + 2, 0, 1);
+    kernels[k](buffers, head + 3, 0, pieces);
   }
   while (done < size && (got = call(64, 1, (i64)memory + done, size - done)) > 0) done += got;
   call(93, size != BYTES || done != size, 0, 0);
@@ -55,14 +61,15 @@ void _start(void) {
 """
 
 
-def run_emulated(folder, kernels, arrays, ints, features="") -> list[list[np.ndarray]]:
-    """Runs each kernel once on its arrays; what the arrays hold then. features: of LLVM's, that code may use."""
+def run_emulated(folder, kernels, arrays, ints, features="", pieces=None) -> list[list[np.ndarray]]:
+    """Runs each kernel once on its arrays; what the arrays hold then. features: of LLVM's, that code may use. pieces: of each kernel,
+    default 1."""
     target = Target.named("aarch64")
     target = replace(target, features=target.features + features)
     (folder / "kernels.o").write_bytes(compiled(emit_module(kernels, target), target, parts=False))
     data, places = b"", []
-    for xs, ns in zip(arrays, ints):
-        data += np.array([len(xs), len(ns), *ns], np.int64).tobytes()
+    for xs, ns, n in zip(arrays, ints, pieces or [1] * len(kernels)):
+        data += np.array([len(xs), len(ns), n, *ns], np.int64).tobytes()
         places.append([])
         for x in xs:
             padding = bytes(-x.nbytes % 8)
@@ -121,10 +128,34 @@ def test_products_of_bytes_on_arm_with_and_without_instructions(tmp_path):
             wanted.append([x.copy() for x in arrays[-1]])
             interpret(k, wanted[-1], [1 << 12])
         text = emit_module(kernels, replace(Target.named("aarch64"), features="+neon" + features))
-        assert ("neon.sdot" in text and "neon.usdot" in text) == instructions != ("neon.saddlp" in text)
+        assert all((f"neon.{x}" in text) == instructions for x in ("sdot", "usdot", "smmla", "usmmla"))
+        assert instructions != ("neon.saddlp" in text)
         for got, want in zip(run_emulated(tmp_path, kernels, arrays, [[1 << 12]] * len(kernels), features), wanted):
             for a, b in zip(got, want):
                 same(a, b)
+
+
+@needs("qemu", "ziglang")
+@pytest.mark.parametrize("sign", ["int8", "uint8"])
+def test_products_of_bytes_two_rows_by_two_columns_on_arm(sign, tmp_path):
+    """By SMMLA or USMMLA: what NumPy's int64 gives, of odd numbers of rows and of groups, and of several chunks."""
+    features, rng = ",+dotprod,+i8mm", np.random.default_rng(3)
+    target = Target.named("aarch64")
+    target = replace(target, features=target.features + features)
+    drawn = lambda shape, d: rng.integers(np.iinfo(d).min, np.iinfo(d).max, shape, d, endpoint=True)
+    for m, k, n in ((7, 13, 19), (2, 8, 16), (33, 4200, 40)):
+        a, b = drawn((m, k), sign), drawn((n, k), "int8").T
+        lo, out = Lowering(target), np.full((m, n), 7, np.int32)
+        made = [array_of(x, id) for x, id in ((a, "a"), (b, "b"), (out, "out"))]
+        contract(lo, *(x for x, _ in made), 0, 1, 1, 1, format=dot_format(made[0][0].dtype, "int32", int8, target))
+        kernels, memory = [step.kernel for step in lo.steps], {x.id: flat for x, flat in made}
+        assert f"neon.{'smmla' if sign == 'int8' else 'usmmla'}" in emit_module(kernels, target)
+        memory |= {id: np.full(as_int(size), 77, dt.numpy) for id, (dt, size) in lo.temps.items()}
+        for step in lo.steps:  # each reads what the one before has written
+            got = run_emulated(tmp_path, [step.kernel], [[memory[id] for id in step.ids]], [[]], features, [as_int(step.kernel.pieces)])
+            memory |= dict(zip(step.ids, got[0]))
+        want = (a.astype("int64") @ b.astype("int64")).astype("int32")
+        assert memory["out"].reshape(m, n).tolist() == want.tolist(), (m, k, n)
 
 
 def add_gather(dt: DType, kernels, arrays, ints, expected) -> None:

@@ -22,7 +22,7 @@ from tengen.runtime.compile import assembly
 LOOPS = [
     ("aarch64", "", "ld2|ldr|dup", "smull|smull2|sadalp"),
     ("aarch64", ",+dotprod", "ldr|ldp|ld1r|ldur", "sdot"),
-    ("aarch64", ",+dotprod,+i8mm", "ldr|ldp|ld1r|ldur", "sdot"),
+    ("aarch64", ",+dotprod,+i8mm", "ldr|ldp|ld1|ldur", "smmla"),  # `mov` puts two rows into one register
     ("armv7", "", r"vld2\.16|vld1\.32|ldr|vdup\.16|vmov\.32", r"vmull\.s8|vpadal\.s16"),
     ("riscv64-v", "", r"vlseg2e16\.v|lhu?", r"vwmacc\.vx"),
     ("wasm32", "", r"v128\.load(32_splat)?", r"i32x4\.dot_i16x8_s|i32x4\.add"),
@@ -30,7 +30,7 @@ LOOPS = [
     ("x86-64-v3", "", r"vpbroadcastd|vmovdqu", "vpmaddwd|vpaddd"),
 ]
 COUNTS = (
-    r"adds?|adc|lea[lq]|vsetvli|subs?|sbcs|addi|add[lq]|inc[lq]|mov|cmp[lq]?|slt|b(\.?(lt|ne|lo|ls))?|j(l|ne|b)|bltu?|prfm|pld|prefetch\w*"
+    r"adds?|adc|lea[lq]|vsetvli|subs?|sbcs|addi|add[lq]|inc[lq]|mov|cmp[lq]?|slt|b(\.?(lt|ne|lo|ls))?|j(l|ne|b)|bltu?|prfu?m|pld|prefetch\w*"
     r"|loop|br_if|end_loop|local\.(get|set|tee)|i32\.(const|add|load|shl|and)|i64\.(const|add|load32_u|lt_[su]|ne)"
 )
 

@@ -1,5 +1,5 @@
-"""`dot4i`, `dot4u` and `dot2h`, the products of four integers of 8 bits: every target gives the interpreter's bits, which are exact
-arithmetic that wraps."""
+"""`dot4i`, `dot4u`, `dot2h`, `quad4i` and `quad4u`, the products of four integers of 8 bits: every target gives the interpreter's bits,
+which are exact arithmetic that wraps."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import DOTS as TOTALS
-from tengen.loops.lang import LANES, dot2h, dot4i, dot4u, splat, var
+from tengen.loops.lang import LANES, QUADS, const, dot2h, dot4i, dot4u, quad4i, quad4u, splat, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 HOST = Target.host()
 TARGETS = ["native", "x86-64-v3"] if HOST.arch == "x86_64" else ["native"]
-DOTS = {"dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8"), "dot2h": (dot2h, "uint8")}  # name -> the function, the dtype of the first operand
+DOTS = {  # name -> the function, the dtype of the first operand
+    "dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8"), "dot2h": (dot2h, "uint8"), "quad4i": (quad4i, "int8"), "quad4u": (quad4u, "uint8"),
+}  # fmt: skip
 WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it has then
     ("dot4u", "x86-64-v4", "avx512vnni", "vpdpbusd.512"),
     ("dot4u", "x86-64-v3", "avxvnni", "vpdpbusd.256"),
     ("dot4i", "aarch64", "dotprod", "neon.sdot"),
     ("dot4u", "aarch64", "i8mm", "neon.usdot"),
+    ("quad4i", "aarch64", "i8mm", "neon.smmla"),
+    ("quad4u", "aarch64", "i8mm", "neon.usmmla"),
     ("dot4i", "armv7-exact", "neon", "neon.vpadals"),
     ("dot2h", "x86-64", "avx2", "pmadd.ub.sw"),
     ("dot2h", "x86-64-v3", "avx512bw", "pmaddubs.w.512"),
@@ -54,6 +58,9 @@ def kernel(name: str, lanes=LANES, filled=False):
 
 def wanted(name, total, a, b):
     x, y = (v.view(d).reshape(-1, 4).astype("int64") for v, d in ((a, DOTS[name][1]), (b, "int8")))
+    if name in QUADS:  # [quad, row of a or column of b, term]
+        x, y = (v.reshape(-1, 2, 8) for v in (x, y))
+        return (total + np.einsum("qik,qjk->qij", x, y).reshape(-1)).astype("int32")
     if name == "dot2h":
         sums = total.view("int16") + ((x % 128) * y).reshape(-1, 2).sum(1)
         return sums.astype("int16").view("uint32")
@@ -63,13 +70,14 @@ def wanted(name, total, a, b):
 @pytest.mark.parametrize("name", DOTS)
 def test_the_meaning(name):
     args = operands(name)
-    t, a, b = (var(n, d) for n, d in zip("tab", (TOTALS[name], uint32, uint32)))
-    np.testing.assert_array_equal(evaluate(DOTS[name][0](t, a, b), dict(zip((t, a, b), args))), wanted(name, *args))
+    lanes = LANES if name in QUADS else 1
+    t, a, b = (var(n, d, lanes) for n, d in zip("tab", (TOTALS[name], uint32, uint32)))
+    e, values = DOTS[name][0](t, a, b), [x.reshape(-1, LANES) if lanes > 1 else x for x in args]
+    np.testing.assert_array_equal(evaluate(e, dict(zip((t, a, b), values))).reshape(-1), wanted(name, *args))
 
 
-@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("name, lanes", [(name, lanes) for name in DOTS for lanes in (LANES, 1) if lanes > 1 or name not in QUADS])
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("lanes", [LANES, 1])
 def test_every_target(name, target, lanes):
     args = operands(name)
     k, got = kernel(name, lanes), np.zeros_like(args[0])
@@ -88,3 +96,9 @@ def test_the_instruction_is_used_where_there_is_one(name, target, feature, instr
 def test_what_is_no_group():
     with pytest.raises(VerifyError, match="dot4u takes int32, uint32 and uint32"):
         dot4u(var("t", int32), var("a", int32), var("b", uint32))
+
+
+def test_a_quad_of_one_number_is_a_vector():
+    """What is one number is the same in all lanes: a lane alone is no result."""
+    one = const(0x01010101, uint32)
+    assert evaluate(quad4i(const(2, int32), one, one), {}).tolist() == [10] * LANES

@@ -141,6 +141,26 @@ def test_calls_are_checked(tmp_path):
         trace(m, example_input=x)
 
 
+def test_arguments_that_look_like_earlier_ones(tmp_path):
+    """What is known of arrays by their shape does not let others pass, and a result never shares an array's memory."""
+    trace(lambda x, y: (x, x.reshape(-1), x + y), example_input=(Tensor(models.images((3, 4))),) * 2).dump(tmp_path / "m.tgn")
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    x, y = models.images((3, 4)), models.images((3, 4), 2)
+    odd = np.frombuffer(b"." + x.tobytes(), "f4", offset=1).reshape(3, 4)
+    lying = [x, np.asfortranarray(x), odd, x[::-1][::-1], Tensor(x), Tensor(x.T.copy()).T]
+    for given in (*lying, *lying):
+        assert np.array_equal(np.asarray(m(given, y)[2]), x + y) and np.array_equal(np.asarray(m(y, given)[2]), y + x)
+    for error, wrong in ((ShapeError, (x.T.copy(), Tensor(x).reshape(-1))), (DTypeError, (x.astype("f8"), x.view("i4")))):
+        for w in wrong:
+            with pytest.raises(error):
+                m(y, w)
+    given = x.copy()
+    found = m(given, y)
+    given[:] = 0
+    assert np.array_equal(found[0].numpy(), x) and np.array_equal(found[1].numpy(), x.ravel())
+    assert len(m._known) == 3  # two arrays, and an array with a tensor on either side
+
+
 def test_dump_is_checked(tmp_path):
     f, _, _ = models.mlp()
     for names in (["a", "b"], [], ["`"], [""]):

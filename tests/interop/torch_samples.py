@@ -398,6 +398,12 @@ def matrices(m):
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
     for left, adjoint in ((True, False), (True, True), (False, False), (False, True)):
         yield "linalg_lu_solve", (factors, pivots, m.x(2, 4, 4)), {"left": left, "adjoint": adjoint}
+    indefinite = a.mT + a
+    indefinite[0].diagonal().zero_()
+    factors, pivots, _ = torch.linalg.ldl_factor_ex(indefinite)
+    yield "linalg_ldl_factor_ex", (indefinite,), {}
+    yield "linalg_ldl_factor_ex", (torch.zeros_like(a),), {"hermitian": True}
+    yield "linalg_ldl_solve", (factors, pivots, m.x(2, 4, 3)), {}
     reflectors, tau = torch.geqrf(m.x(5, 3))
     yield "geqrf", (m.x(2, 5, 3),), {}
     yield "linalg_householder_product", (reflectors, tau), {}

@@ -3,6 +3,8 @@ has the exact sums, the largest ones too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from exhaustive import but
@@ -17,6 +19,7 @@ from tengen.ops.conv_strategies import RESULTS, Convolution, lower
 
 V3 = Target.named("x86-64-v3")
 NEON = Target.named("aarch64")  # whose products of bytes are no quicker than float32's where both operands differ from lane to lane
+QUADS = replace(NEON, features=f"{NEON.features},+dotprod,+i8mm")  # with products of two rows by two columns
 TARGETS = [Target.host(), *([] if V3.why_not_here() else [V3])]
 RANGES = {"int8": (-128, 128), "uint8": (0, 256)}
 CASES = [
@@ -59,12 +62,23 @@ def convolved(x, w, stride, padding, target, ending=False, last=True):
     groups, epilogue = w.shape[0] if w.ndim == 5 else 1, Ending(given, given) if ending else None
     lower(RESULTS, Convolution(lo, *arrays, (stride,) * 2, (padding,) * 2, (1, 1), groups, "direct", "int32", epilogue))
     names = [launch.kernel.name for launch in lo.launches]
-    if target is None or target is NEON:
+    if target in (None, NEON, QUADS):
         run(lo, memory)
     else:
         Compiled(lo, memory, ["out"])()
     np.testing.assert_array_equal(out.transpose(0, 3, 1, 2), want)
     return names
+
+
+@pytest.mark.parametrize("image, filters, stride, padding", [
+    ((1, 8, 9, 9), (16, 8, 3, 3), 2, 1), ((2, 5, 6, 7), (18, 5, 3, 2), 1, 1), ((1, 12, 5, 5), (20, 12, 1, 1), 1, 0),
+])  # fmt: skip
+def test_windows_two_by_two(image, filters, stride, padding):
+    """Rows of a border, and of windows whose channels are no whole groups, by the interpreter."""
+    rng = np.random.default_rng(0)
+    for dtype, (low, high) in RANGES.items():
+        x, w = rng.integers(low, high, image).astype(dtype), rng.integers(-128, 128, filters).astype("int8")
+        convolved(x, w, stride, padding, QUADS)
 
 
 @but(every=3)

@@ -207,3 +207,9 @@ def test_an_epilogue_and_no_copy_of_the_image():
 def test_which_windows(shape, kernel, dilation, fits):
     x, _ = array_of(np.zeros(shape, "f"), "x")
     assert (few_channels.window(x, kernel, shape[1], (1, 1), (0, 0), dilation) is not None) == fits
+
+
+def test_tiles_of_a_row_are_those_that_take_least():
+    """With 16 registers four results have too few sums: tiles of six are quicker, though the last one is not full."""
+    wide = {(columns, most): few_channels.tile_width(columns, most) for columns, most in [(112, 6), (112, 14), (7, 6), (1, 6), (9, 14)]}
+    assert wide == {(112, 6): 6, (112, 14): 14, (7, 6): 4, (1, 6): 1, (9, 14): 9}

@@ -14,7 +14,7 @@ from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.formats import FORMATS, dot_format
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import GROUPS, var
+from tengen.loops.lang import GROUPS, LANES, var
 
 BITS = {float32: 24, float64: 53}  # of a significand
 
@@ -58,19 +58,30 @@ def held(f, elements):
     return f.operand.numpy.type(sum(x << bits * i for i, x in enumerate(parts)))
 
 
+def in_a_quad(f, e, operands, xs, ys, total, rng):
+    """The same of a row and a column that lie anywhere among others, in two groups each: the total in their lane of their quad."""
+    values = [drawn(uint32, rng, LANES), drawn(uint32, rng, LANES), drawn(f.total, rng, LANES)]
+    quad, row, column = rng.integers(0, (4, 2, 2))
+    for value, elements, which in ((values[0], xs, row), (values[1], ys, column)):
+        at = 4 * quad + 2 * which
+        value[at : at + 2] = elements.view("<u4")
+    values[2][lane := 4 * quad + 2 * row + column] = total
+    return evaluate(e, dict(zip(operands, values)))[lane]
+
+
 @pytest.mark.parametrize("f", FORMATS, ids=lambda f: f.name)
 def test_a_row_multiplies_as_it_says(f):
     rng = np.random.default_rng(3)
-    a, b, t = var("a", f.operand), var("b", f.operand), var("t", f.total)
+    a, b, t = operands = [var(name, d, LANES if f.quads else 1) for name, d in (("a", f.operand), ("b", f.operand), ("t", f.total))]
     e, same = f.multiply_add(a, b, t), []
     assert e.dtype is f.total
     for _ in range(400):
-        xs, ys = drawn(f.storage, rng, f.group), drawn(f.second, rng, f.group)
+        xs, ys = drawn(f.storage, rng, f.terms), drawn(f.second, rng, f.terms)
         total = rng.normal() if f.total.is_float else int(rng.integers(-100 if f.total.kind == "i" else 0, 100))
         total = f.total.numpy.type(total)
         wide = [x.astype(f.total.numpy) for x in (xs, ys)]
         with np.errstate(all="ignore"):
-            got = evaluate(e, {a: held(f, xs), b: held(f, ys), t: total})
+            got = in_a_quad(f, e, operands, xs, ys, total, rng) if f.quads else evaluate(e, {a: held(f, xs), b: held(f, ys), t: total})
         same.append(got == one_by_one(f, *wide, total))
     assert all(same) == f.exact
     assert np.mean(same) > 0.3  # also what rounds elsewhere sums the same products

@@ -8,13 +8,21 @@ from math import prod
 
 import numpy as np
 import pytest
+from launching import array_of
 from test_contraction import HOST, V3, contracted, image_windows
 
-from tengen.base.dtype import int8, int32, uint8
+from tengen.base.dtype import dtype, int8, int32, uint8
+from tengen.codegen.targets import Target
 from tengen.kernels.contraction import problem
+from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.formats import FORMATS, dot_format
+from tengen.kernels.lowering import Lowering
+from tengen.loops.lang import DOTS
+from tengen.loops.text import print_kernel
 
 BYTES = [f for f in FORMATS if f.group == 4]
+ARM = Target.named("aarch64")
+QUADS = replace(ARM, features=f"{ARM.features},+dotprod,+i8mm")
 
 
 def drawn(shape, dtype: str, seed: int = 0):
@@ -56,6 +64,26 @@ def test_windows(n, h, w, c, o, k, stride, dilation):
         for sign in ("uint8", "int8"):
             a = image_windows(drawn((n, h, w, c), sign), k, stride, dilation)
             check(f, a, drawn((o, c, *k), "int8", 1).transpose(2, 3, 1, 0), (0, 3, 3, 1), modes=(False,))
+
+
+def test_two_rows_by_two_columns_are_taken_where_there_is_an_instruction():
+    """Where rows are read along k; of one row, and of rows along m, half of the products would be for nothing, or not lie together."""
+    for sign in ("int8", "uint8"):
+        f = dot_format(dtype(sign), "int32", int8, QUADS)
+        for m, k, n in [(15, 23, 33), (2, 8, 16), (6, 90, 20)]:
+            check(f, drawn((m, k), sign), drawn((k, n), "int8", 1), (0, 1, 1, 1), modes=(False,), target=QUADS, interpreted=True)
+        a, b = drawn((6, 24), sign), drawn((24, 20), "int8", 1)
+        assert multiplied(f, a, b, QUADS) == {"int8": "quad4i", "uint8": "quad4u"}[sign]
+        assert multiplied(f, a[:1], b, QUADS) == multiplied(f, np.asfortranarray(a), b, QUADS) == f.op
+
+
+def multiplied(f, a, b, target) -> str:
+    """The operation that multiplies."""
+    lo, arrays = Lowering(target), [array_of(x, name)[0] for name, x in (("a", a), ("b", b), ("out", np.zeros((len(a), b.shape[1]), "int32")))]
+    contract(lo, *arrays, 0, 1, 1, 1, format=f)
+    text = print_kernel(lo.steps[-1].kernel)
+    (op,) = {op for op in DOTS if f"{op}(" in text}
+    return op
 
 
 def test_the_interpreter_and_other_targets():

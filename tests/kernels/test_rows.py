@@ -69,6 +69,22 @@ def test_fused_rows_have_the_bits_of_separate_kernels(direction, mode, monkeypat
             assert same(got, want), (x.shape, x.strides, axes)
 
 
+@pytest.mark.parametrize("length, together", [(35, True), (rows.SHORT_ROW_ELEMENTS + 1, False)])
+def test_short_rows_have_each_value_computed_before_the_next_one(length, together, monkeypatch):
+    """For 8 rows and then 5, with the bits of one row after another."""
+    x, found = data((13, length)), []
+    for most in (rows.SHORT_ROW_ELEMENTS, 0):
+        monkeypatch.setattr(rows, "SHORT_ROW_ELEMENTS", most)
+        a, mem = array_of(x, "x")
+        outs = [np.full(shape, 55, x.dtype) for shape in (x.shape, (13, 1), (13, 1))]
+        arrays = [array_of(o, i) for i, o in enumerate(outs)]
+        lo = Lowering(None)
+        rowwise(lo, graph(Leaf(a), (1,)), [o for o, _ in arrays], (1,))
+        run(lo, {"x": mem, **{i: m for i, (_, m) in enumerate(arrays)}}, {})
+        found.append((print_kernel(lo.launches[0].kernel).count("scratch values"), [o.tobytes() for o in outs]))
+    assert [n for n, _ in found] == [3 * together, 0] and found[0][1] == found[1][1]
+
+
 def test_rows_that_do_not_exist():
     for shape in [(0, 5), (5, 0)]:
         x = np.zeros(shape, np.float32)

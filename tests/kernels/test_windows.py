@@ -17,7 +17,7 @@ from tengen.loops.text import print_kernel
 from tengen.ops.pool import _np_avg_grad, _np_max_grad, _np_pool
 
 SHAPES = [(2, 17, 5, 10), (1, 1, 1, 1)]
-WINDOWS = [(3, 2, 1), (2, 2, 1), (2, 3, 0), (9, 4, 4), ((3, 1), (1, 2), (1, 0))]
+WINDOWS = [(3, 2, 1), (2, 2, 1), (2, 3, 0), (9, 4, 4), (9, 1, 4), ((3, 1), (1, 2), (1, 0))]
 
 
 def image(shape, last: bool) -> np.ndarray:
@@ -60,3 +60,28 @@ def test_whole_vectors_of_bytes_are_read_without_masks():
         Compiled(lo, {"x": memory, "y": results}, ["y"])()
         np.testing.assert_array_equal(out, want)
         assert not [line for launch in lo.launches for line in print_kernel(launch.kernel).split("\n") if " first " in line]
+
+
+def test_large_windows_have_the_bits_of_one_alone():
+    """Vectors run along channels, along pixels of a row, or along the window where there is nothing else: sums have one order."""
+    r = np.random.default_rng(2)
+    for axes, kernel, padding in ((2, (9, 11), (4, 0)), (1, (70,), (35,)), (3, (3, 5, 7), (1, 2, 3))):
+        pool = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
+        x = r.standard_normal((2, 19, *(k + 8 for k in kernel))).astype("f4")
+        last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        rows = pool(Tensor(x), kernel, 1, padding).numpy()
+        channels = pool(Tensor(last).transpose(0, axes + 1, *range(1, axes + 1)), kernel, 1, padding).numpy()
+        assert rows.tobytes() == np.ascontiguousarray(channels).tobytes()
+        place = [pad + 1 for pad in padding]  # of a window that begins at pixel 1 and lies in the image
+        inside = [slice(1, 1 + k) for k in kernel]
+        alone = pool(Tensor(np.ascontiguousarray(x[:, :, *inside])), kernel, 1, 0).numpy()
+        assert alone.tobytes() == np.ascontiguousarray(rows[:, :, *place]).tobytes()
+
+
+def test_large_windows_of_bytes():
+    """Also where strides are larger, and channels fill no vector."""
+    x = np.random.default_rng(3).integers(-128, 128, (2, 21, 24, 13)).astype("int8")
+    for size, stride, padding in ((9, 1, 4), (9, 2, 3), ((17, 5), (3, 1), (8, 2))):
+        want = _np_pool(x, size, stride, padding, lambda v, _: v.max(-1))
+        for image in (Tensor(x), Tensor(x.transpose(0, 2, 3, 1).copy()).transpose(0, 3, 1, 2)):
+            assert np.array_equal(F.max_pool2d(image, size, stride, padding).numpy(), want)

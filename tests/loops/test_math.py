@@ -20,6 +20,8 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.calls import expand
+from tengen.loops.floats import FORMATS as FORMAT_OF
+from tengen.loops.floats import power_of_two, scale, scale_down
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, OPS, call, var
 from tengen.loops.math import FUNCTIONS
@@ -234,6 +236,25 @@ def test_whole_powers_of_two_are_exact():
         np.testing.assert_array_equal(compute("exp2", dt, n.astype(dt.numpy)), powers)
         np.testing.assert_array_equal(compute("log2", dt, powers), n)
         np.testing.assert_array_equal(compute("pow", dt, np.full(n.size, 2.0), n.astype(dt.numpy)), powers)
+
+
+@pytest.mark.parametrize("dt", [float32, float64])
+def test_products_with_powers_of_two_round_once(dt):
+    """Down to the last subnormal number and below, and whatever the bits of the exponent above those that count are."""
+    f, t = FORMAT_OF[dt], dt.numpy.type
+    rng = np.random.default_rng(0)
+    n = rng.integers(1 - f.bias - f.bits - 8, 1, 20000)
+    p = np.concatenate([rng.uniform(0.35, 1.42, 19996), [0.5, 1.0, np.nan, 1.5]]).astype(t)
+    with np.errstate(under="ignore"):
+        want = np.ldexp(p, n)
+    x, i = var("p", dt), var("n", f.ints)
+    for above in (0, f.magic_bits):
+        given = {x: p, i: (n + above).astype(f.ints.numpy)}
+        for function in (scale, scale_down):
+            np.testing.assert_array_equal(evaluate(function(x, i), given), want)
+    whole = n > -f.bias
+    got = evaluate(power_of_two(i, f), {i: (n[whole] + f.magic_bits).astype(f.ints.numpy)})
+    np.testing.assert_array_equal(got, np.ldexp(t(1), n[whole]))
 
 
 def test_sixteen_lanes_are_sixteen_scalars():

@@ -40,13 +40,14 @@ def test_the_traced_step_has_the_bits_of_forward(net, monkeypatch):
     lengths = np.array([len(p) for p in PROMPTS])
     how = tengen.models.generation.Sampling()
     caches = net._states(Tensor(ids), net._empty(3))[1]
-    decode = net._decoder(caches, lengths, 40, how.key(), np.zeros((3, 1), bool))
+    decode = net._decoder(caches, np.zeros(3, np.int32), lengths, 40, how.key(), np.zeros((3, 1), bool))
     texts = [list(p) for p in PROMPTS]
     for step in range(10):
-        new = np.array([[5 + step], [6], [7 + step]], np.int32)
-        logits = decode(new, lengths + step, Tensor(how.numbers()), Tensor(np.zeros((3, 1), np.float32)))[1].numpy()
+        new = np.array([5 + step, 6, 7 + step])
+        decode.at(new, lengths + step)
+        logits = decode.logits(Tensor(how.numbers()), Tensor(np.zeros((3, 1), np.float32))).numpy()
         for i, text in enumerate(texts):
-            text.append(int(new[i, 0]))
+            text.append(int(new[i]))
             assert net(Tensor(np.array([text], np.int32))).numpy()[0, -1].tobytes() == logits[i, 0].tobytes()
     whole = np.array([texts[1]], np.int32)
     step, held = net.step(Tensor(whole[:, :7]))

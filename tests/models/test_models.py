@@ -197,13 +197,13 @@ def test_text_from_a_traced_step(monkeypatch):
     net = network("gpt").eval()
     ids = sample("gpt", 2)[:, :4]
     logits, caches = net.step(Tensor(ids))
-    decode = net._decoder(caches, np.full(2, 4), 16, Sampling().key(), np.zeros((2, 1), bool))
-    for t in range(4, 16):
-        new = logits[:, -1].numpy().argmax(-1).astype(np.int32)[:, None]
-        logits, caches = net.step(Tensor(new), caches)
-        following, same = decode(new, np.full(2, t), *greedy())
-        assert same.numpy().tobytes() == logits.numpy().tobytes()
-        assert (following.numpy() == logits[:, -1].numpy().argmax(-1)).all()
+    new = logits[:, -1].numpy().argmax(-1)
+    decode = net._decoder(caches, new, np.full(2, 4), 16, Sampling().key(), np.zeros((2, 1), bool))
+    for _ in range(4, 16):
+        logits, caches = net.step(Tensor(new.astype(np.int32)[:, None]), caches)
+        assert decode.logits(*greedy()).numpy().tobytes() == logits.numpy().tobytes()
+        new = logits[:, -1].numpy().argmax(-1)
+        assert (decode.tokens.numpy() == new).all()
     text, drawn = net.generate(ids, 12), net.generate(ids, 12, temperature=1.0, seed=3)
     monkeypatch.setattr(sys.modules["tengen.models.generation"], "TRACED", 1)
     assert (net.generate(ids, 12) == text).all() and (net.generate(ids, 12, temperature=1.0, seed=3) == drawn).all()

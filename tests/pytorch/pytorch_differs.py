@@ -22,8 +22,7 @@ RARE = set(
     "as_strided_scatter native_batch_norm native_layer_norm native_group_norm native_dropout_backward "
     "constant_pad_nd slice empty_permuted empty_strided new_empty_strided nonzero_static hash_tensor histogramdd grid_sampler_2d "
     "grid_sampler_3d fill chalf resize_as_ zero_ max_pool2d_with_indices_backward "
-    "nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward fft.hfft2 fft.hfftn fft.ihfft2 fft.ihfftn "
-    "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve"
+    "nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward fft.hfft2 fft.hfftn fft.ihfft2 fft.ihfftn"
     .split()
 )
 

@@ -2,6 +2,9 @@
 
 import importlib
 import pickle
+import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -60,3 +63,12 @@ def test_constraints():
         (constraints.interval(0, 1), [0, 1, 1, 0]),
     ):  # fmt: skip
         assert found.check(x).tolist() == [bool(w) for w in want], found
+
+
+def test_modules_inside_are_there_once_the_package_is():
+    names = [m.name for m in pkgutil.walk_packages(torch.__path__, "tengen.pytorch.")]
+    reads = "import tengen.pytorch; from operator import attrgetter; [attrgetter(n)(tengen) for n in {!r}]"
+    subprocess.run([sys.executable, "-c", reads.format([n.removeprefix("tengen.") for n in names])], check=True)
+    assert len(names) > 60
+    with pytest.raises(AttributeError, match="is it DataLoader"):
+        print(torch.utils.data.DataLoder)

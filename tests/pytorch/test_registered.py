@@ -6,6 +6,8 @@ import re
 import pytest
 
 import tengen.pytorch as torch
+from tengen import module as M
+from tengen.module import Module as Plain
 from tengen.pytorch import nn
 
 
@@ -41,6 +43,16 @@ def test_only_what_is_registered_is_saved_trained_and_cast(compiled):
     assert net.linear.weight.dtype == torch.float64 and net.scale.dtype == torch.float32
     assert teacher.weight.dtype == torch.float32 and teacher.weight.requires_grad and teacher.training
     assert list(copy.deepcopy(net).state_dict()) == list(net.state_dict())
+
+
+def test_what_is_registered_does_not_depend_on_who_sets_it():
+    kept, net = nn.Linear(2, 2), nn.Module()
+    scope = {"__name__": "tengen.plugin", "net": net, "kept": kept, "torch": torch}
+    exec("net.scale, net.kept = torch.ones(2), [kept]; net.register_buffer('steps', torch.zeros(1))", scope)
+    assert list(net.state_dict()) == ["steps"] and list(net.modules()) == [net]
+    norm, layers = nn.BatchNorm1d(2), nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4), 2).layers
+    assert list(norm.state_dict()) == ["weight", "bias", "running_mean", "running_var"] == [*norm._parameters, *norm._buffers]
+    assert type(layers) is type(layers[:1]) is nn.ModuleList and [n for n, _ in layers.named_children()] == ["0", "1"]
 
 
 def test_a_buffer_that_is_registered_without_a_value_takes_one():
@@ -127,3 +139,23 @@ def test_a_sequential_is_a_list():
     assert list(net) == [a, d]
     with pytest.raises(IndexError, match=re.escape("Sequential.insert(3): there are 2 modules")):
         net.insert(3, b)
+
+
+def test_every_layer_is_a_module_of_the_dialect():
+    every = [getattr(nn, n) for n in nn.__all__ if isinstance(getattr(nn, n), type) and issubclass(getattr(nn, n), Plain)]
+    bare = sorted(c.__name__ for c in every if nn.Module not in c.__mro__ and not c.__name__.startswith("Lazy"))
+    assert len(every) > 140 and not bare
+
+    class Scaled(nn.ReLU):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.bias, self.seen = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1)), torch.ones(2)
+
+        def forward(self, x):
+            return super().forward(x) * self.scale + self.bias
+
+    net = nn.Sequential(Scaled(), nn.MaxPool1d(2), nn.Dropout(0.5))
+    walk = lambda m: [*m._parameters, *(name for child in m._modules.values() for name in walk(child))]
+    assert walk(net) == ["scale", "bias"] and [n for m in net for n, _ in m.named_parameters(recurse=0)] == ["scale", "bias"]
+    assert list(net[0].state_dict(prefix="a.")) == ["a.scale", "a.bias"] and net[1].extra_repr() and not net[2]._buffers
+    assert isinstance(net[1], M.MaxPool1d) and repr(nn.Tanh()) == "Tanh()" and not list(nn.MSELoss().parameters(recurse=False))

@@ -8,8 +8,10 @@ import pytest
 import strangers
 import strangers_graphs
 import strangers_modules
+import strangers_public
 import strangers_sampling
 import strangers_science
+import strangers_scripts
 import strangers_sequences
 import strangers_stumbled
 import strangers_training
@@ -26,12 +28,23 @@ FILES = (
     strangers_modules, strangers_graphs,
 )  # fmt: skip
 EVERY = [p for of in FILES for p in of.PROGRAMS]
+COMPILED = [p for of in (strangers_public, strangers_scripts) for p in of.PROGRAMS]  # these say what of them is compiled
 
 
 @but(every=8)
-@pytest.mark.parametrize("program", EVERY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [*EVERY, *COMPILED], ids=lambda f: f.__name__)
 def test_a_program_gives_the_numbers_of_pytorch(program):
-    found, saved = [float(v) for v in program(torch)], SAVED[program.__name__]
+    _as_saved(program, program(torch))
+
+
+@but(every=8)
+@pytest.mark.parametrize("program", COMPILED, ids=lambda f: f.__name__)
+def test_a_compiled_program_gives_the_numbers_of_pytorch(program):
+    _as_saved(program, program(torch, compiled=True))
+
+
+def _as_saved(program, values):
+    found, saved = [float(v) for v in values], SAVED[program.__name__]
     assert len(found) == len(saved)
     # float32 through several steps of training: some hundred roundings of 6e-8
     np.testing.assert_allclose(found, saved, rtol=4e-5, atol=4e-6)

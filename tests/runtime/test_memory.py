@@ -326,8 +326,42 @@ def test_write_and_read():
     assert native.read(b, 4) == np.float32(3).tobytes()
 
 
+def test_buffers_of_arrays():
+    """A copy, and a buffer over the array's memory, which it keeps alive; a copy above the size from which the lock is released."""
+    kinds = np.arange(6, dtype="f4").reshape(2, 3), np.array(1.5 + 2j), np.zeros((0, 3), "i2"), b"abc", np.ones(3, bool), np.arange(1 << 18)
+    for data in kinds:
+        whole = data if isinstance(data, bytes) else data.tobytes()
+        assert all(native.read(f(data), len(whole)) == whole for f in (native.copied, native.over))
+    a = np.arange(4, dtype="f4")
+    count, alive = sys.getrefcount(a), weakref.ref(a)
+    kept, seen = native.copied(a), native.over(a)
+    assert sys.getrefcount(a) == count + 1 and native.borrowed(seen) and not native.borrowed(kept)
+    assert native.address(seen) == a.ctypes.data and native.address(kept) % 64 == 0
+    a[:] = 7
+    assert native.read(seen, 16) == a.tobytes() and native.read(kept, 16) == np.arange(4, dtype="f4").tobytes()
+    del a
+    assert alive() is not None and native.read(seen, 4) == np.float32(7).tobytes()
+    del seen
+    assert alive() is None
+
+
+def test_buffers_of_arrays_that_lie_oddly():
+    """Elements that lie between multiples of their size are copied, and what is not dense is refused."""
+    odd = np.frombuffer(bytes(range(17)), "f4", offset=1)
+    assert not odd.flags.aligned
+    b = native.over(odd)
+    assert not native.borrowed(b) and native.read(b, 16) == bytes(range(1, 17))
+    for f in (native.copied, native.over):
+        with pytest.raises((BufferError, ValueError), match="contiguous"):
+            f(np.ones((4, 4))[:, ::2])
+        with pytest.raises(TypeError):
+            f(3)
+        with pytest.raises(TypeError, match=f"{f.__name__} takes 1 arguments, 2 given"):
+            f(b"", b"")
+
+
 def test_builtins_explain_themselves():
-    for f in (native.new_buffer, native.view, native.wrap, native.address):
+    for f in (native.new_buffer, native.copied, native.over, native.view, native.wrap, native.address):
         assert f.__doc__ and f.__text_signature__ and f.__name__ in repr(f)
 
 

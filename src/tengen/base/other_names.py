@@ -47,10 +47,6 @@ NAMES: dict[str, dict[str, str]] = {
     "tengen.pytorch.fx": {
         "experimental": "nn.utils.fuse_conv_bn_eval and a pass of one's own", "PH": "concrete_args of symbolic_trace",
     },
-    "tengen.pytorch.linalg": {
-        "ldl_factor": "lu_factor, or cholesky of positive definite matrices", "ldl_factor_ex": "lu_factor, or cholesky_ex",
-        "ldl_solve": "solve, or lu_solve",
-    },
     "tengen.pytorch": {
         "nested": "tensors of one length and a mask: nn.utils.rnn.pad_sequence, or packed sequences",
         "masked": "a tensor and a mask of bools: where, masked_fill, masked_select",

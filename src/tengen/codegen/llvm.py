@@ -314,6 +314,8 @@ class _Function(Values):
     def loads(self, body: Sequence, i: int) -> Iterable[int]:
         """Emits the load at `i`, with those behind it that are taken from the same vectors. Returns where these are."""
         found = strided.loads_together(body, i)
+        if not found and self.target.computes("quad4i") and strided.groups_beside(body, i):
+            return self._two_groups(body[i], body[i + 1].var, i + 1)
         if not found:
             self.env[body[i].var] = self.load(body[i])
             return ()
@@ -321,6 +323,14 @@ class _Function(Values):
         for (j, _), x in zip(found, strided.load_together(self, buffer, [line for _, line in found])):
             self.env[body[j].var] = self.from_memory(x, buffer.dtype, LANES)
         return [j for j, _ in found]
+
+    def _two_groups(self, s: Load, second: Expr, at: int) -> Iterable[int]:
+        """One load of two groups that lie beside each other: a processor has it in one register."""
+        p, both = self.address(self.base(s.buffer), memory_type(s.buffer.dtype), self.value(s.index)), f"<2 x {type_of(s.var.dtype, 1)}>"
+        x = self.fresh(f"load {both}, ptr {p}, align {s.buffer.dtype.size}", _register_name(s.var.attr))
+        for which, var in enumerate((s.var, second)):
+            self.env[var] = self.pure(f"extractelement {both} {x}, i64 {which}")
+        return [at]
 
     def stores(self, body: Sequence, i: int) -> Iterable[int]:
         """Emits the store at `i`, with those behind it that fill the gaps between its elements. Returns where these are."""

@@ -118,6 +118,15 @@ def loads_together(body: Sequence, i: int) -> list[tuple[int, Line]]:
     return found if found and abs(found[0][1].step) <= max(MOST_SIFTED, 2 * len(found)) else []
 
 
+def groups_beside(body: Sequence, i: int) -> bool:
+    """Whether statement `i` and the next load two groups, each into a scalar, of which the second lies behind the first."""
+    some = body[i : i + 2]
+    if len(some) < 2 or not all(type(s) is Load and s.group > 1 and s.var.lanes == 1 and s.buffer is body[i].buffer for s in some):
+        return False
+    (base, first), (other, second) = (_split(s.index) for s in some)
+    return base is other and second - first == some[0].group
+
+
 def stores_together(body: Sequence, i: int) -> list[Line]:
     """The lines of the stores from statement `i` on that fill all between the elements of each; empty if they leave gaps."""
     lines: list[Line] = []

@@ -20,7 +20,7 @@ from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, in
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking
 from tengen.codegen.targets.architecture import VectorForm
-from tengen.codegen.types import is_storage, literal, mangled, scalar_type, type_of, vector
+from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 
@@ -196,6 +196,8 @@ class Values:
                 return self.integer_dot(args[0], args[1], args[2], lanes, 16)
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+            case "quad4i" | "quad4u":
+                return self.quad_dot(args[0], args[1], args[2], op == "quad4i")
             case "dot2h":
                 return self.dot2h(args[0], args[1], args[2], lanes)
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
@@ -342,6 +344,16 @@ class Values:
             x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
             y = self.pure(f"ashr {i32} {y}, {down}")
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
+        return total
+
+    def quad_dot(self, total: str, a: str, b: str, signed: bool) -> str:
+        """`lang.quad4i` and `quad4u` by arithmetic of int32, for targets that have no instruction: the lanes of each half of a row, and of a
+        column, are brought to the results that they are a term of."""
+        ty, lanes = vector("i32", LANES), range(LANES)
+        for half in (0, 1):
+            places = [i // 2 * 2 + half for i in lanes], [i // 4 * 4 + i % 2 * 2 + half for i in lanes]
+            x, y = (self.pure(f"shufflevector {ty} {v}, {ty} poison, {taken(at)}") for v, at in zip((a, b), places))
+            total = self.integer_dot(total, x, y, LANES, 8, signed)
         return total
 
     def dot2h(self, total: str, a: str, b: str, lanes: int) -> str:

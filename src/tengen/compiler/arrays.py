@@ -47,6 +47,8 @@ def dense(a: np.ndarray) -> tuple[np.ndarray, DType]:
 
 def new_buffer(a: np.ndarray, device: Device = cpu) -> Any:
     """A buffer on a device with a copy of a dense array's values."""
+    if device is cpu and a.dtype.kind != "V":  # which says what NumPy's protocol of buffers does not know, as bfloat16
+        return native.copied(a)
     data = (native if device is cpu else native.pool_of(device)).new_buffer(a.nbytes)
     if a.nbytes:
         native.write(data, a)
@@ -54,8 +56,11 @@ def new_buffer(a: np.ndarray, device: Device = cpu) -> Any:
 
 
 def buffer_over(a: np.ndarray) -> Any:
-    """A buffer over a dense array's own memory, which it keeps alive; who writes it makes a copy first."""
-    return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
+    """A buffer over a dense array's own memory, which it keeps alive; who writes it makes a copy first. Where elements do not
+    lie at multiples of their size, it has memory of its own."""
+    if a.dtype.kind != "V":
+        return native.over(a)
+    return native.wrap(a.ctypes.data, a) if a.nbytes and a.flags.aligned else new_buffer(a)
 
 
 class _Writable:
@@ -82,13 +87,16 @@ class BufferMemory:
     __slots__ = ("__array_interface__", "owner")
 
     def __init__(self, data: Any, layout: Layout):
-        itemsize = layout.dtype.size
-        raw = np.dtype(np.uint16) if layout.dtype.name == "bfloat16" else layout.dtype.numpy
         self.owner = data
-        self.__array_interface__ = {
-            "version": 3, "shape": layout.shape, "typestr": raw.str, "data": (native.address(data), True),
-            "strides": tuple(s * itemsize for s in layout.strides),
-        }  # fmt: skip
+        self.__array_interface__ = {**(layout.interface or _interface(layout)), "data": (native.address(data), True)}
+
+
+def _interface(layout: Layout) -> dict[str, Any]:
+    """What NumPy asks for arrays of a layout, but for the address."""
+    raw = np.dtype(np.uint16) if layout.dtype.name == "bfloat16" else layout.dtype.numpy
+    strides = None if layout.contiguous else tuple(s * layout.dtype.size for s in layout.strides)
+    layout.interface = {"version": 3, "shape": layout.shape, "typestr": raw.str, "strides": strides}
+    return layout.interface
 
 
 def array_over(data: Any, layout: Layout) -> np.ndarray:

@@ -45,25 +45,28 @@ class Layout:
     what is looked up by layouts (plans, recordings) is looked up by devices too.
 
     Attributes:
-        type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes.
+        type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes. interface: for NumPy, what
+            `BufferMemory` says of all buffers of this layout.
     """
 
-    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "__weakref__")
+    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "interface", "__weakref__")
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
     device: Device
+    interface: dict[str, Any] | None
     _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
-        if strides is None:
-            strides = contiguous_strides(shape)
         key = (shape, dtype, strides, device.name)  # the name: it hashes without a call
         self = entry() if (entry := cls._table.get(key)) else None
-        if self is None:
+        if self is None and strides is None:
+            self = cls(shape, dtype, contiguous_strides(shape), device)
+            intern(cls._table, key, self)  # under both keys: most are asked for without strides
+        elif self is None:
             self = super().__new__(cls)
             self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device
-            self.type = TensorType(shape, dtype)
+            self.type, self.interface = TensorType(shape, dtype), None
             self.size = prod(shape)
             order = memory_order(self.array(0))
             dense = contiguous_strides(shape, order)

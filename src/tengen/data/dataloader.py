@@ -165,7 +165,7 @@ class DataLoader(Checked):
         transform = PseudoTransform() if transform is None else transform
         if not hasattr(transform, "apply_batch"):
             raise TypeError(f"DataLoader: {type(transform).__name__} is no transform: it has no apply_batch method")
-        self.dataset, self.sampler, self.transform = dataset, sampler, transform
+        self.dataset, self._of_batches, self.transform = dataset, sampler, transform
         self.collator = Collator() if collator is None else collator
         self.num_workers, self.timeout, self.preload, self.divide = num_workers, timeout, preload, divide
         self.prefetch, self.context, self.worker_init_fn = prefetch, context, worker_init_fn
@@ -203,18 +203,27 @@ class DataLoader(Checked):
         return BatchSampler(sampler, batch_size, drop_last)
 
     @property
+    def sampler(self) -> Any:
+        """What gives the positions of each batch."""
+        return self._of_batches
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self._of_batches = sampler
+
+    @property
     def batch_size(self) -> int | None:
         """Samples in a batch; None where the sampler does not say."""
-        return getattr(self.sampler, "batch_size", None)
+        return getattr(self._of_batches, "batch_size", None)
 
     @property
     def drop_last(self) -> bool:
         """Whether the last batch is left out when it is short."""
-        return getattr(self.sampler, "drop_last", False)
+        return getattr(self._of_batches, "drop_last", False)
 
     def __len__(self) -> int:
         """The number of batches in an epoch; TypeError for a stream."""
-        return len(self.sampler)
+        return len(self._of_batches)
 
     def __iter__(self) -> Iterator[Any]:
         return self._position.follow(self._ahead if self.preload else self._batches)
@@ -229,7 +238,7 @@ class DataLoader(Checked):
     def state_dict(self) -> dict[str, int | None]:
         """Where the newest iteration stands, as plain integers: everything that is needed to go on from there."""
         at = self._position
-        seeds = {"seed": self.seed, "sampler_seed": getattr(self.sampler, "seed", None)}
+        seeds = {"seed": self.seed, "sampler_seed": getattr(self._of_batches, "seed", None)}
         return {"epoch": at.epoch, "batch": at.batch, **seeds, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int | None]) -> None:
@@ -247,13 +256,13 @@ class DataLoader(Checked):
                 raise ValueError(f"DataLoader: the state's {key} must be an integer, got {state[key]!r}")
         self._position.resume("DataLoader", state["epoch"], state["batch"])
         if state["sampler_seed"] is not None:
-            self.sampler.seed = state["sampler_seed"]
+            self._of_batches.seed = state["sampler_seed"]
         self.seed = state["seed"]
 
     def _identity(self) -> dict[str, int | None]:
-        inner = getattr(self.sampler, "sampler", self.sampler)
+        inner = getattr(self._of_batches, "sampler", self._of_batches)
         return {
-            "batch_size": getattr(self.sampler, "batch_size", None),
+            "batch_size": getattr(self._of_batches, "batch_size", None),
             "world_size": getattr(inner, "world_size", 1),
             "samples": None if self.is_stream else len(self.dataset),
         }
@@ -268,7 +277,7 @@ class DataLoader(Checked):
             yield from within(batches, self.timeout, f"a batch of {name}, which is read and prepared in this process{_HELP}")
             return
         if self.is_stream:
-            many = f"{self.sampler.batch_size} samples" if self.sampler.batch_size > 1 else "a sample"
+            many = f"{self._of_batches.batch_size} samples" if self._of_batches.batch_size > 1 else "a sample"
             tasks = within(tasks, self.timeout, f"{many} of the stream {name}, which is read in this process{_HELP}")
         # Workers never read a stream, and it need not survive the way to them.
         remote = Fetch(None, self.transform, self.collator) if self.is_stream else fetch
@@ -293,11 +302,11 @@ class DataLoader(Checked):
         if self.is_stream:
             yield from self._stream_tasks(epoch, start)
             return
-        if hasattr(self.sampler, "batches"):
-            batches = self.sampler.batches(epoch, start)
+        if hasattr(self._of_batches, "batches"):
+            batches = self._of_batches.batches(epoch, start)
         else:
-            batches = islice(iter(self.sampler), start, None)
-        repeats = getattr(self.sampler, "repeats", True)
+            batches = islice(iter(self._of_batches), start, None)
+        repeats = getattr(self._of_batches, "repeats", True)
         for k, batch in enumerate(batches, start):
             indices = [int(i) for i in batch]
             occurrences = [(k << 32) + j for j in range(len(indices))] if repeats else None
@@ -305,12 +314,12 @@ class DataLoader(Checked):
 
     def _stream_tasks(self, epoch: int, start: int) -> Iterator[Task]:
         samples = iter(self.dataset)
-        size = self.sampler.batch_size
+        size = self._of_batches.batch_size
         next(islice(samples, start * size, start * size), None)  # leave out what was given before
-        for positions in self.sampler.batches(epoch, start):
+        for positions in self._of_batches.batches(epoch, start):
             with Draws(self.seed, epoch, positions[:1], [1]):  # what the stream itself draws while it is read
                 chunk = list(islice(samples, size))
-            if not chunk or (len(chunk) < size and self.sampler.drop_last):
+            if not chunk or (len(chunk) < size and self._of_batches.drop_last):
                 return
             yield Task(self.seed, epoch, positions[: len(chunk)], None, chunk, True)
 

@@ -20,6 +20,8 @@ import numpy as np
 from tengen.base.errors import ArgumentError, ConfigError, FileFormatError, TengenError
 from tengen.base.files import File, name_of
 from tengen.base.record import record
+from tengen.compiler.arrays import array_over
+from tengen.compiler.plans import Layout
 from tengen.deploy.dump import dump_model
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
@@ -28,7 +30,7 @@ from tengen.deploy.tensorfile import read_tensors, write_tensors
 from tengen.ir.graph import Graph, Node
 from tengen.ir.plain_json import load_json
 from tengen.ops.define import lookup
-from tengen.tensor import Tensor, from_numpy
+from tengen.tensor import from_numpy
 
 GROUP = "tengen.backends"  # of entry points: name -> a class, or a function without arguments, that gives a `Backend`
 OWN = {
@@ -160,9 +162,9 @@ class Partitioned(Model):
         """Errors: ConfigError, always: what another program takes is not known."""
         raise ConfigError(f"{self.name}: what {self.backend.name} takes of memory is not known; help: no budget=")
 
-    def _run(self, tensors: list[Tensor], extents: tuple[int, ...]) -> Any:
+    def _run(self, given: list[Any], extents: tuple[int, ...]) -> Any:
         graph, pieces = self._parts_for(extents)
-        values = {v: t.numpy() for v, t in zip(graph.inputs, tensors)}
+        values = {v: array_over(data, Layout(tuple(v.type.shape), v.type.dtype)) for v, data in zip(graph.inputs, given)}
         values.update({c.value: c.data for c in graph.constants.values() if c.data is not None})
         for p in pieces:
             start = time.perf_counter()

@@ -17,6 +17,8 @@ import numpy as np
 from tengen.base.device import common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
+from tengen.base.tables import keep
+from tengen.compiler.arrays import buffer_over
 from tengen.compiler.plans import Layout
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph
@@ -25,9 +27,11 @@ from tengen.kernels.schedule import Schedule
 from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
-from tengen.tensor import Tensor, contiguous, from_numpy, tensor_over, tracing
+from tengen.tensor import Buffer, Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
+
+MOST_KNOWN = 64  # of a model's arguments that have been found right: more are looked at each time
 
 
 class Port(NamedTuple):
@@ -45,6 +49,15 @@ class Port(NamedTuple):
 def port(name: str, t: TensorType) -> Port:
     """The port of a value of the graph."""
     return Port(name, tuple(t.shape), t.dtype)
+
+
+def _looks(x: Any, d: np.dtype) -> tuple[int, ...] | Layout | None:
+    """What decides whether an argument fits an input of this dtype, where it can be taken as it is; None for others."""
+    if type(x) is np.ndarray:
+        return x.shape if x.dtype is d and x.flags.c_contiguous else None
+    if type(x) is Tensor and type(x._data) is Buffer and type(x._layout) is Layout and x._layout.contiguous:
+        return x._layout
+    return None
 
 
 class Model:
@@ -87,6 +100,8 @@ class Model:
         self.extents = tuple(str(e.attr) for e in open_extents(graph))
         self._lock = threading.Lock()
         self._executable: Executable | None = None
+        self._dtypes = [p.dtype.numpy for p in self.inputs]
+        self._known: dict[tuple, tuple[int, ...]] = {}  # how arguments look that fit -> the numbers of the open extents
         self._states: list[Any] = []
 
     # -- looking ---------------------------------------------------------------------------------------------------------
@@ -147,13 +162,25 @@ class Model:
         """
         if tracing.recorder is not None:
             raise TraceError(f"the model {self.name} was called inside a trace; help: trace the function that it came from")
-        tensors = [self.argument(p, x) for p, x in zip(self.inputs, self.ordered(args, kwargs))]
-        extents = tuple(self.extents_of(tensors).values())
-        with self._lock:
-            self._prepare()
-            if self._states:
-                return self._run(tensors, extents)
-        return self._run(tensors, extents)
+        buffers, extents = self._taken(self.ordered(args, kwargs))
+        if self._executable is None or self._states:
+            with self._lock:
+                self._prepare()
+                if self._states:
+                    return self._run(buffers, extents)
+        return self._run(buffers, extents)
+
+    def _taken(self, given: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
+        """The buffers of arguments, and the numbers of the open extents. Arrays of shapes that have been found right need no other look, and
+        the run reads their own memory. Errors: as a call's."""
+        known = self._known.get(tuple([_looks(x, d) for x, d in zip(given, self._dtypes)]))
+        if known is not None:
+            return [x._data if isinstance(x, Tensor) else buffer_over(x) for x in given], known
+        tensors = [self.argument(p, x) for p, x in zip(self.inputs, given)]
+        extents, looks = tuple(self.extents_of(tensors).values()), tuple(map(_looks, given, self._dtypes))
+        if None not in looks:
+            keep(self._known, looks, extents, MOST_KNOWN)
+        return [t._data for t in tensors], extents
 
     def prepared(self, *args: Any, **kwargs: Any) -> tuple[Executable, list[Any], tuple[int, ...]]:
         """What a call runs, without running it: the executable, the buffers of the inputs and states, the numbers of the open extents."""
@@ -164,12 +191,12 @@ class Model:
         assert self._executable is not None
         return self._executable, [*(t._data for t in tensors), *self._states], extents
 
-    def _run(self, tensors: list[Tensor], extents: tuple[int, ...]):
+    def _run(self, given: list[Any], extents: tuple[int, ...]) -> Any:
         assert self._executable is not None
-        buffers = [*(t._data for t in tensors), *self._states]
+        buffers = [*given, *self._states]
         made = self._executable(buffers, extents)
         if looking.around is not None:
-            self._states = buffers[len(tensors) :]
+            self._states = buffers[len(given) :]
         return made[0] if len(made) == 1 else tuple(made)
 
     def extents_of(self, tensors: Sequence[Tensor]) -> dict[str, int]:

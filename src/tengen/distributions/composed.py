@@ -168,6 +168,11 @@ class OneHotCategorical(Distribution):
         return self._categorical.entropy()
 
 
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
+    return kl_divergence(p._categorical, q._categorical)
+
+
 class Independent(Distribution):
     """Another distribution, of whose copies the last axes are one event: densities are products over them.
 

@@ -39,6 +39,20 @@ def _with_validation(init: Callable) -> Callable:
     return construct
 
 
+class _Given:
+    """An attribute of this name that the constructor sets, as the class has it: so `super().logits` finds it, as in PyTorch."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, d: Any, owner: type) -> Any:
+        if d is None:
+            return self
+        if self.name not in vars(d):
+            raise AttributeError(f"{type(d).__name__!r} object has no attribute {self.name!r}", name=self.name, obj=d)
+        return vars(d)[self.name]
+
+
 class Distribution:
     """Base class.
 
@@ -67,6 +81,9 @@ class Distribution:
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             cls.__init__ = _with_validation(cls.__init__)
+        for name in cls.arg_constraints if isinstance(cls.arg_constraints, Mapping) else ():
+            if not hasattr(cls, name):
+                setattr(cls, name, _Given(name))
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None):
         self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)

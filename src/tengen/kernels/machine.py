@@ -23,7 +23,7 @@ class Machine(Protocol):
 
     def computes(self, op: str, at_once: bool = False) -> bool:
         """Whether it has instructions for an operation of the kernel language that others compute by arithmetic; at_once: that are as
-        quick where no operand is the same in all lanes."""
+        quick where no operand is the same in all lanes, and for an fma that it is one instruction."""
         ...
 
 

@@ -186,15 +186,19 @@ class Literal(Source):
 
 @record(eq=False)
 class Elementwise(Source):
-    """`fn` of the operands' values at the same coordinates. Operands are broadcast to `shape` before (see `broadcast`)."""
+    """`fn` of the operands' values at the same coordinates. Operands are broadcast to `shape` before (see `broadcast`). by_fma: what has the
+    values of `fn`, and is quicker on targets with an instruction for an fma."""
 
     fn: Callable[..., Expr]
     operands: Sequence[Source]
     shape: tuple[Index, ...]
     dtype: DType
+    by_fma: Callable[..., Expr] | None = None
 
     def value(self, k, at):
-        r = self.fn(*(s.at(k, at) for s in self.operands))
+        quick = self.by_fma is not None and (k.target is None or k.target.computes("fma", at_once=True))
+        fn = self.by_fma if quick else self.fn
+        r = fn(*(s.at(k, at) for s in self.operands))
         return splat(r) if at.lanes > 1 else r
 
     def reads(self, at):
@@ -212,7 +216,7 @@ class Elementwise(Source):
         if self not in arrays:
             ops = [s.rebind(arrays) for s in self.operands]
             shape = next((s.shape for s in ops if s.shape), self.shape)
-            arrays[self] = Elementwise(self.fn, ops, shape, self.dtype)
+            arrays[self] = replace(self, operands=ops, shape=shape)
         return arrays[self]
 
 
@@ -369,7 +373,7 @@ def _broadcast(s: Source, shape: tuple[Index, ...], done: dict) -> Source:
     if isinstance(s, Literal):
         return replace(s, shape=shape)
     if isinstance(s, Elementwise):
-        return Elementwise(s.fn, [broadcast(broadcast(o, s.shape, done), shape, done) for o in s.operands], shape, s.dtype)
+        return replace(s, operands=[broadcast(broadcast(o, s.shape, done), shape, done) for o in s.operands], shape=shape)
     lead = len(shape) - len(s.shape)
     axes = [None] * lead + [None if as_int(d) == 1 and as_int(shape[lead + i]) != 1 else i for i, d in enumerate(s.shape)]
     return View(s, shape, tuple(axes), (0,) * len(shape), (1,) * len(shape))

@@ -86,6 +86,15 @@ def dot4(total, a, b, signed: bool):
     return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
 
 
+def quad4(total, a, b, signed: bool):
+    """See `lang.quad4i` and, where the first operand is not `signed`, `lang.quad4u`: `dot4` of both halves of each row and column."""
+    quads = lambda x: np.reshape(x, (*np.shape(x)[:-1], -1, 2, 2))
+    a, b, sums = quads(a)[..., :, None, :], quads(b)[..., None, :, :], quads(total)
+    for half in (0, 1):
+        sums = dot4(sums, *np.broadcast_arrays(a[..., half], b[..., half]), signed=signed)
+    return sums.reshape(*sums.shape[:-3], -1)
+
+
 def dot2h(total, a, b):
     """See `lang.dot2h`."""
     bytes_ = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)

@@ -30,26 +30,32 @@ def clamp_exponent(x: Expr) -> Expr:
     return clamp(x, -105.0, 89.0) if x.dtype is float32 else clamp(x, -746.0, 710.0)
 
 
+def clamp_negative(x: Expr) -> Expr:
+    """`clamp_exponent` of x <= 0."""
+    return maximum(x, -105.0 if x.dtype is float32 else -746.0)
+
+
 def reduce_exponent(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(n, r, s) with x = n ln 2 + r + s, |r| <= ln 2 / 2, n an integer, and s the rounding error of r."""
+    """(n, r, s) with x = n ln 2 + r + s, |r| <= ln 2 / 2, n an integer, of which the low bits are given (`power_of_two`), and s the
+    rounding error of r."""
     f = format_of(x)
     high, low = split_constant(LN2, f.dtype)
     t = fma(x, float(LOG2_E), f.magic)
     n = t - f.magic
     exact = fma(n, -high, x)
     r = fma(n, -low, exact)
-    return bitcast(t, f.ints) - f.magic_bits, r, fma(n, -low, exact - r)
+    return bitcast(t, f.ints), r, fma(n, -low, exact - r)  # less f.magic_bits, whose low bits are zeros
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:
-    """(p, n) with e^x = p * 2^n, p near 1, good to 1.1 ULP; x is within `clamp_exponent`."""
+    """(p, n) with e^x = p * 2^n, p near 1, good to 1.1 ULP, and the low bits of n; x is within `clamp_exponent`."""
     n, r, _ = reduce_exponent(x)
     return fma(r * r, polynomial("exp", r), r) + 1.0, n
 
 
 def precise_exp_parts(x: Expr, low: Expr | None = None, table: str | None = None) -> tuple[Expr, Expr, Expr]:
-    """(p, p_low, n) with e^(x + low) = (p + p_low) * 2^n, p rounded and p_low what it lacks (to a tenth of p's ULP);
-    low is at most a rounding error of x."""
+    """(p, p_low, n) with e^(x + low) = (p + p_low) * 2^n, p rounded and p_low what it lacks (to a tenth of p's ULP),
+    and the low bits of n; low is at most a rounding error of x."""
     n, r, s = reduce_exponent(x)
     if low is not None:
         r, s = fast_two_sum(r, low + s)
@@ -68,7 +74,7 @@ def exp2(x: Expr) -> Expr:
     x = clamp(x, -151.0, 129.0) if f.dtype is float32 else clamp(x, -1076.0, 1025.0)
     t = x + f.magic
     r = x - (t - f.magic)
-    return scale(fma(r, polynomial("exp2", r), 1.0), bitcast(t, f.ints) - f.magic_bits)
+    return scale(fma(r, polynomial("exp2", r), 1.0), bitcast(t, f.ints))
 
 
 def expm1(x: Expr) -> Expr:

@@ -88,15 +88,23 @@ def two_product(a: Expr, b: Expr | float) -> tuple[Expr, Expr]:
 
 
 def power_of_two(n: Expr, f: Format) -> Expr:
-    """2^n for an integer expression n in the range of normal exponents."""
+    """2^n for an integer expression n in the range of normal exponents, or for its low bits: those that the exponent has room for decide."""
     return bitcast((n + f.bias) << f.bits, f.dtype)
 
 
 def scale(p: Expr, n: Expr) -> Expr:
-    """p * 2^n for p near 1 and n in about twice the range of exponents; rounds once, overflows and underflows as it should."""
+    """p * 2^n for p near 1 and n in about twice the range of exponents; rounds once, overflows and underflows as it should. The low
+    bits of n decide, as in `power_of_two`, and one more."""
     f = format_of(p)
     half = n >> 1
     return p * power_of_two(half, f) * power_of_two(n - half, f)
+
+
+def scale_down(p: Expr, n: Expr) -> Expr:
+    """`scale` for n <= 0, in fewer steps: the first product is exact, as p is multiplied by too large a power, and the second rounds."""
+    f = format_of(p)
+    more = (f.bias + 1) // 2
+    return p * power_of_two(n + more, f) * 2.0**-more
 
 
 def with_sign_of(magnitude: Expr, x: Expr) -> Expr:

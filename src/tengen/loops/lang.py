@@ -49,11 +49,14 @@ SHUFFLES = {
     "high_of_quads": tuple(i // 4 * 4 + i % 4 // 2 + 2 + i % 2 * LANES for i in range(LANES)),
     "even_quads": tuple(i // 4 * 8 + i % 4 for i in range(LANES)),
     "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
+    "low_halves": tuple(i // 2 * 4 + i % 2 for i in range(LANES)),
+    "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
 }
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32}
+DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32}
+QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
 
 
 class Expr:
@@ -447,9 +450,22 @@ def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
     return dot("dot2h", total, a, b)
 
 
+def quad4i(total: Expr, a: Expr, b: Expr) -> Expr:
+    """Four dot products of eight terms in each quad: of two rows by two columns. The int32 lane 2 i + j of a quad of `total` gets row i of `a`
+    by column j of `b`. Row i is the uint32 lanes 2 i and 2 i + 1 of the quad of `a`, which hold four int8 each, the first in the lowest byte;
+    column j those of the quad of `b`. All in int32, which wraps: this is Arm's SMMLA.
+    """
+    return dot("quad4i", total, a, b)
+
+
+def quad4u(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`quad4i`, where `a` holds uint8, and `b` int8: Arm's USMMLA."""
+    return dot("quad4u", total, a, b)
+
+
 def dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:
     xs, wanted = (total, a, b), DOTS[op]
-    lanes = max(x.lanes for x in xs)
+    lanes = LANES if op in QUADS else max(x.lanes for x in xs)
     if tuple(x.dtype for x in xs) != (wanted, uint32, uint32):
         raise VerifyError(f"{op} takes {wanted}, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
     return expr(op, tuple(splat(x) if lanes > 1 else x for x in xs), wanted, lanes)
@@ -521,7 +537,8 @@ def fold(op: str, a: Expr) -> Expr:
 
 def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     """Lanes of two vectors. "low_of_quads": of each quad (four lanes) the first two lanes of a and of b in turn, a's first;
-    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3."""
+    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3. "low_halves": the first two
+    lanes of each quad of a, then of b; "high_halves": the last two."""
     if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
         raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
     return expr("shuffle", (a, b), a.dtype, LANES, name)

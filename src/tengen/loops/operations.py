@@ -24,6 +24,7 @@ from tengen.loops.exact import (
     fma32,
     fma64,
     index_division,
+    quad4,
     shift_left,
     shift_right,
 )
@@ -101,6 +102,8 @@ def function(e: Expr) -> Callable:
             return dot2h
         case "dot4i" | "dot4u":
             return partial(dot4, signed=e.op == "dot4i")
+        case "quad4i" | "quad4u":
+            return lambda total, a, b: quad4(*map(_lanes, (total, a, b)), signed=e.op == "quad4i")
         case "cast":
             return lambda x: convert(x, e.args[0].dtype, e.dtype)
         case "bitcast":

@@ -9,8 +9,18 @@ from __future__ import annotations
 import math
 
 from tengen.base.dtype import float32, float64
-from tengen.loops.exponential import clamp, clamp_exponent, exp, exp_parts, log1p, precise_exp_parts
-from tengen.loops.floats import fast_two_sum, format_of, polynomial, power_of_two, scale, two_product, widened, with_sign_of
+from tengen.loops.exponential import clamp, clamp_negative, exp, exp_parts, log1p, precise_exp_parts
+from tengen.loops.floats import (
+    fast_two_sum,
+    format_of,
+    polynomial,
+    power_of_two,
+    scale,
+    scale_down,
+    two_product,
+    widened,
+    with_sign_of,
+)
 from tengen.loops.lang import Expr, bitcast, const, fma, maximum, minimum, select, unary
 from tengen.loops.reals import LN2
 
@@ -86,7 +96,7 @@ def erfc_positive(a: Expr, table: str) -> Expr:
     w = polynomial(name, (a - c) / (a + c), table) / fma(a, 2.0, 1.0)
     square, low = two_product(a, a)
     p, p_low, n = precise_exp_parts(-square, -low, table)
-    return scale(fma(p, w, p_low * w), n)
+    return scale_down(fma(p, w, p_low * w), n)
 
 
 @widened
@@ -117,21 +127,21 @@ def normal_cdf(x: Expr) -> Expr:
     q = maximum(fma(a, polynomial("log_normal", a), -1.0), -127.0)
     m = q + f.magic
     r = q - (m - f.magic)
-    t = fma(r, polynomial("exp2", r), 1.0) * power_of_two(bitcast(m, f.ints) - f.magic_bits, f)
+    t = fma(r, polynomial("exp2", r), 1.0) * power_of_two(bitcast(m, f.ints), f)
     return select(x < 0.0, t, 1.0 - t)
 
 
 def sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), from t = e^-|x|, so that nothing overflows: u = 1 / (1 + t), or t u where x is negative."""
-    p, p_low, n = precise_exp_parts(clamp_exponent(-abs(x)))
-    t = scale(p, n)
+    p, p_low, n = precise_exp_parts(clamp_negative(-abs(x)))
+    t = scale_down(p, n)
     d, d_low = fast_two_sum(const(1.0, x.dtype), t)
     u = 1.0 / d
     u = fma(u, fma(-u, d_low, fma(-u, d, 1.0)), u)
-    return select(x < 0.0, scale(fma(p, u, p_low * u), n), u)
+    return select(x < 0.0, scale_down(fma(p, u, p_low * u), n), u)
 
 
 def softplus(x: Expr) -> Expr:
     """log(1 + e^x), as max(x, 0) + log1p(e^-|x|)."""
-    t = scale(*exp_parts(clamp_exponent(-abs(x))))
+    t = scale_down(*exp_parts(clamp_negative(-abs(x))))
     return maximum(x, 0.0) + log1p(t)

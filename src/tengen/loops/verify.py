@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import DOTS, FOLDS, GROUPS, LANES, OPS, SHUFFLES, Expr, expr
+from tengen.loops.lang import DOTS, FOLDS, GROUPS, LANES, OPS, QUADS, SHUFFLES, Expr, expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
@@ -81,6 +81,8 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         total = DOTS[op]
         if tuple(x.dtype for x in args) != (total, uint32, uint32):
             raise VerifyError(f"{op} takes {total}, uint32 and uint32, got {', '.join(str(x.dtype) for x in args)}")
+        if op in QUADS and any(x.lanes != LANES for x in args):
+            raise VerifyError(f"{op} takes vectors")
         return total, _lanes(op, args)
     if op in ("cast", "bitcast"):
         if not isinstance(attr, DType):

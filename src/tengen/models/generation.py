@@ -180,7 +180,7 @@ class LanguageModel(M.Module):
     def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode) -> Iterator[np.ndarray]:
         """The loop over steps. A row that has ended goes on to be computed, and is not shown."""
         n, longest, ragged = len(rows), int(lengths.max()), len(set(lengths.tolist())) > 1
-        ended, added = np.zeros(n, bool), [[] for _ in rows]
+        ended, added = [False] * n, [[] for _ in rows]
         numbers = Tensor(how.numbers())
         said = np.zeros((n, self.vocabulary if how.key()[-1] else 1), bool)
         if how.key()[-1]:
@@ -189,38 +189,42 @@ class LanguageModel(M.Module):
         decoder, caches, new = None, self._empty(n), np.zeros((n, longest), np.int32)
         for i, row in enumerate(rows):
             new[i, : len(row)] = row
+        uniform = Tensor(np.zeros((n, 1), np.float32))
         for at in range(count):
-            drawn = [[rng.random(dtype=np.float32)] for rng in rngs] if how.temperature else np.zeros((n, 1))
-            uniform = Tensor(np.array(drawn, np.float32))
+            if how.temperature:
+                uniform = Tensor(np.array([[rng.random(dtype=np.float32)] for rng in rngs]))
             if decoder is not None:
-                new = decoder(new[:, None], lengths + at - 1, numbers, uniform)[0].numpy()
+                new = decoder(numbers, uniform)
             else:
                 x, caches = self._states(Tensor(new if at == 0 else new[:, None]), caches)
                 last = x[F.arange(n).astype("int32"), Tensor(lengths - 1)] if at == 0 else x[:, 0]
                 new = chosen(self._logits(last), how.key(), numbers, uniform, Tensor(said)).numpy()
                 if at + 1 < count and (ragged or count >= TRACED):
-                    decoder = self._decoder(caches, lengths, longest + count, how.key(), said)
+                    decoder = self._decoder(caches, new, lengths, longest + count, how.key(), said)
             if how.key()[-1] and decoder is None:
                 said[np.arange(n), new] = True
-            shown = np.where(ended, np.int32(-1), new)
-            for i in np.flatnonzero(~ended):
-                added[i].append(int(new[i]))
-                ended[i] = int(new[i]) in eos or _stopped(added[i], stop, decode)
+            shown = np.where(ended, np.int32(-1), new) if any(ended) else new
+            for i, token in enumerate(new.tolist()):
+                if not ended[i]:
+                    added[i].append(token)
+                    ended[i] = token in eos or _stopped(added[i], stop, decode)
             yield shown
-            if ended.all():
+            if all(ended):
                 break
         if decoder is not None:
             self.__dict__["_decoder_of_last_call"] = decoder
 
-    def _decoder(self, held: list[Cache], lengths: np.ndarray, total: int, how: tuple[bool, ...], said: np.ndarray) -> Decoder:
-        """A decoder with room for `total` tokens, whose caches begin with those held: the last call's, if it fits. It is taken out
-        of the network meanwhile, so that another thread that generates makes its own."""
+    def _decoder(
+        self, held: list[Cache], tokens: np.ndarray, lengths: np.ndarray, total: int, how: tuple[bool, ...], said: np.ndarray
+    ) -> Decoder:
+        """A decoder with room for `total` tokens, whose caches begin with those held, and which goes on with `tokens`: the last call's, if it
+        fits. It is taken out of the network meanwhile, so that another thread that generates makes its own."""
         room = min(-(-self.context // SEEN) * SEEN, max(SEEN, 1 << (total - 1).bit_length()))  # few sizes make few programs
         room += SEEN  # a recording is checked for more of them than it was made with
         decoder = self.__dict__.pop("_decoder_of_last_call", None)
         if decoder is None or not decoder.fits(held, room, how):
             decoder = Decoder(self, held, room, how, said.shape[1])
-        decoder.begin(held, lengths, said)
+        decoder.begin(held, tokens, lengths, said)
         return decoder
 
     def __getstate__(self) -> dict:
@@ -249,11 +253,13 @@ class LanguageModel(M.Module):
 
 
 class Decoder:
-    """A network's step for one token as one program, from the tokens to those that follow, with caches that it writes in place.
+    """A network's step for one token as one program, from the tokens to those that follow. It keeps both, and their places, in states that it
+    writes in place: a call makes no tensors of arrays. A step reads more than caches hold, so all that Python runs and touches between two of
+    them comes from memory, which takes many times as long as what it computes.
 
     Attributes:
-        caches: keys and values of each block, (N, heads, room, features of a head). said: (N, V), which tokens have occurred, where
-            that matters. run: the traced step.
+        caches: keys and values of each block, (N, heads, room, features of a head). tokens, places: (N,), int32, of the next step. said:
+            (N, V), which tokens have occurred, where that matters. run: the traced step, which returns the logits, (N, 1, vocabulary).
     """
 
     def __init__(self, net: LanguageModel, held: list[Cache], room: int, how: tuple[bool, ...], vocabulary: int):
@@ -261,13 +267,18 @@ class Decoder:
         self.caches = caches = [(zeros(k), zeros(v)) for k, v in held]
         n = held[0][0].shape[0]
         self.how, self.said = how, F.zeros((n, vocabulary), dtype="bool")
+        self.tokens = tokens = F.zeros((n,), dtype="int32")
+        self.places = places = F.zeros((n,), dtype="int32")
         rows, said = Tensor(np.arange(n, dtype=np.int32)), self.said
+        self._furthest, self._seen = 0, Tensor(np.zeros(0, np.int32))
 
-        def decode(tokens: Tensor, at: Tensor, seen: Tensor, numbers: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        def decode(seen: Tensor, numbers: Tensor, uniform: Tensor) -> Tensor:
             if how[-1]:
-                said[rows, tokens[:, 0]] = True
-            logits = net._logits(net._decoded(tokens, at, seen, caches))
-            return chosen(logits[:, 0], how, numbers, uniform, said), logits
+                said[rows, tokens] = True
+            logits = net._logits(net._decoded(tokens.reshape(n, 1), places, seen, caches))
+            tokens[:] = chosen(logits[:, 0], how, numbers, uniform, said)
+            places[:] = places + 1
+            return logits
 
         self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
 
@@ -277,9 +288,9 @@ class Decoder:
         mine, theirs = ([kind(x) for pair in caches for x in pair] for caches in (self.caches, held))
         return mine == theirs and all(k.shape[2] == room for k, _ in self.caches) and self.how == how
 
-    def begin(self, held: list[Cache], lengths: np.ndarray, said: np.ndarray) -> None:
+    def begin(self, held: list[Cache], tokens: np.ndarray, lengths: np.ndarray, said: np.ndarray) -> None:
         """Makes the caches those held up to the rows' lengths, and zeros after them: what an earlier text left there may be infinite,
-        and times a weight of zero it would be NaN."""
+        and times a weight of zero it would be NaN. The next step takes `tokens`, (N,), at the places behind."""
         t = held[0][0].shape[2]
         kept = None if (lengths == t).all() else Tensor((np.arange(t) < lengths[:, None]).reshape(-1, 1, t, 1))
         for pair, found in zip(self.caches, held):
@@ -287,11 +298,24 @@ class Decoder:
                 cache[:, :, :t] = x if kept is None else F.where(kept, x, 0.0)
                 cache[:, :, t:] = 0
         self.said[:] = said
+        self.at(tokens, lengths)
 
-    def __call__(self, tokens: np.ndarray, places: np.ndarray, numbers: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (N, 1) and their places (N,) -> the tokens that follow (N,), and their logits (N, 1, vocabulary)."""
-        seen = np.arange(-(-(int(places.max()) + 1) // SEEN) * SEEN, dtype=np.int32)
-        return self.run(Tensor(tokens), Tensor(places.astype(np.int32)), Tensor(seen), numbers, uniform)
+    def at(self, tokens: np.ndarray, places: np.ndarray) -> None:
+        """The next step takes these tokens, (N,), at these places, (N,)."""
+        self.tokens[:], self.places[:] = tokens.astype(np.int32), places.astype(np.int32)
+        self._furthest = int(places.max())
+
+    def __call__(self, numbers: Tensor, uniform: Tensor) -> np.ndarray:
+        """The tokens that follow, (N,)."""
+        self.logits(numbers, uniform)
+        return self.tokens.numpy().copy()  # a view would keep the next step from writing in place
+
+    def logits(self, numbers: Tensor, uniform: Tensor) -> Tensor:
+        """The same step; returns the logits of the tokens that follow, (N, 1, vocabulary)."""
+        self._furthest += 1
+        if (seen := -(-self._furthest // SEEN) * SEEN) != self._seen.shape[0]:
+            self._seen = Tensor(np.arange(seen, dtype=np.int32))
+        return self.run(self._seen, numbers, uniform)
 
 
 def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:

@@ -64,7 +64,7 @@ class ModuleList(Module):
         return m
 
     def __getitem__(self, i: int | slice):
-        return ModuleList(list(self)[i]) if isinstance(i, slice) else getattr(self, self._key(i))
+        return type(self)(list(self)[i]) if isinstance(i, slice) else getattr(self, self._key(i))
 
     def __setitem__(self, i: int, module: Module) -> None:
         setattr(self, self._key(i), _module(module))

@@ -204,7 +204,8 @@ class Module(Watched):
         if isinstance(tensor, Parameter):
             raise TypeError(f"register_buffer({name!r}): a Parameter is trained; help: register_parameter, or tensor.detach()")
         hidden = self.__dict__.get("_not_saved", frozenset())
-        self._not_saved = hidden - {name} if persistent else hidden | {name}
+        if persistent == (name in hidden):
+            self._not_saved = hidden ^ {name}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """``self.name = param``, in PyTorch's words."""

@@ -58,8 +58,8 @@ class _BatchNorm(_Norm):
         self.num_features, self.eps, self.momentum, self.freeze = num_features, eps, momentum, freeze
         shape = (1, num_features, 1, 1)
         self._affine(shape, affine)
-        self.running_mean = Tensor(np.zeros(shape, np.float32)) if track_running_stats else None
-        self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
+        self.register_buffer("running_mean", Tensor(np.zeros(shape, np.float32)) if track_running_stats else None)
+        self.register_buffer("running_var", Tensor(np.ones(shape, np.float32)) if track_running_stats else None)
         self.track_running_stats = track_running_stats
 
     def forward(self, x: Tensor) -> Tensor:

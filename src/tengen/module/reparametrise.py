@@ -100,8 +100,8 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
     def unit(v: Tensor) -> Tensor:
         return v / REGISTRY["maximum"](_norms(v, None), eps)
 
-    setattr(module, f"{name}_u", unit(u))
-    setattr(module, f"{name}_v", unit(REGISTRY["matmul"](matrix(w.detach()), unit(u), True)))
+    module.register_buffer(f"{name}_u", unit(u))
+    module.register_buffer(f"{name}_v", unit(REGISTRY["matmul"](matrix(w.detach()), unit(u), True)))
 
     def compute(m: Any) -> Tensor:
         w, kept = getattr(m, f"{name}_orig"), [getattr(m, f"{name}_{part}") for part in "uv"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.attention import MultiHeadAttention
+from tengen.module.containers import ModuleList
 from tengen.module.dropout import Dropout
 from tengen.module.linear import Linear
 from tengen.module.module import Module
@@ -161,7 +162,7 @@ class TransformerEncoder(Configured):
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None):
         super().__init__()
-        self.layers = [copy.deepcopy(encoder_layer) for _ in range(num_layers)]
+        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
         self.norm, self.num_layers = norm, num_layers
 
     def forward(
@@ -184,7 +185,7 @@ class TransformerDecoder(Configured):
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None):
         super().__init__()
-        self.layers = [copy.deepcopy(decoder_layer) for _ in range(num_layers)]
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
         self.norm, self.num_layers = norm, num_layers
 
     def forward(self, tgt: Tensor, memory: Tensor, *masks: Tensor | None, **more) -> Tensor:

@@ -110,8 +110,9 @@ max_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 @max_pool.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     x, out = ins[0], outs[0]
-    w = _computed(Windows(x, _geometry(x, out, kernel_size, stride, padding), lowest(x.dtype)))
-    fold_windows(lo, simple_fold("max", w.dtype), w, out, _stored(out, epilogue), "max_pool")
+    geometry = _geometry(x, out, kernel_size, stride, padding)
+    w = _computed(Windows(x, geometry, lowest(x.dtype)))
+    fold_windows(lo, simple_fold("max", w.dtype), w, out, _stored(out, epilogue), "max_pool", geometry.side_by_side(x, out))
 
 
 @max_pool.vjp
@@ -163,12 +164,13 @@ def _window_count(at: At, space, kernel_size, stride, padding, mode: str, d) -> 
 @avg_pool.lower
 def _(lo, ins, outs, kernel_size, stride, padding, mode):
     x, out = ins[0], outs[0]
-    w = _computed(Windows(x, _geometry(x, out, kernel_size, stride, padding), 0))
+    geometry = _geometry(x, out, kernel_size, stride, padding)
+    w = _computed(Windows(x, geometry, 0))
 
     def finish(k, v, at):
         return cast(v / _window_count(at, x.shape[2:], kernel_size, stride, padding, mode, v.dtype), out.dtype)
 
-    fold_windows(lo, simple_fold("add", w.dtype), w, out, finish, "avg_pool")
+    fold_windows(lo, simple_fold("add", w.dtype), w, out, finish, "avg_pool", geometry.side_by_side(x, out))
 
 
 @avg_pool.vjp
@@ -233,7 +235,8 @@ def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Arra
     """Which position of each window of `x` holds the first largest element, in memory as `x` lies."""
     size = product(kernel_size)
     index = lo.temp(int8 if (as_int(size) or 128) < 128 else int32, g.shape, memory_order(x))
-    w = _computed(Windows(x, _geometry(x, g, kernel_size, stride, padding), lowest(x.dtype)))
+    geometry = _geometry(x, g, kernel_size, stride, padding)
+    w = _computed(Windows(x, geometry, lowest(x.dtype)))
 
     def inside(k, v, at):
         """The position; that of the first pixel in the image where no element beats what padding is taken for."""
@@ -243,7 +246,7 @@ def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Arra
         found = select(equal(v, NOWHERE), const(0), v)
         return cast(maximum(found, first) if any(padding) else found, index.dtype)
 
-    fold_windows(lo, arg_fold("max", w.dtype), w, index, inside, "argmax")
+    fold_windows(lo, arg_fold("max", w.dtype), w, index, inside, "argmax", geometry.side_by_side(x, index))
     return index
 
 

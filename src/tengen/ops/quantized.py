@@ -24,6 +24,7 @@ from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
 from tengen.loops.floats import nearest_integer
 from tengen.loops.lang import Expr, as_int, cast, equal, select
+from tengen.loops.quotients import quotient
 from tengen.ops.attributes import DTypeLike, Groups, Naturals, Positives
 from tengen.ops.contract import in_dtype, matrix_extents
 from tengen.ops.conv import channels_last, np_conv, one_of_each, small_filter
@@ -101,6 +102,7 @@ def requantize_linear(
 
 
 _MOST_NEAREST = 1 << 22  # the largest integer that `nearest_integer` gives
+_MOST_STEPS = 128 + 255  # between an integer of 8 bits and a zero point
 
 
 def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
@@ -110,8 +112,7 @@ def _codes(v: Expr, zero: Expr | None, low: int, high: int, d: DType) -> Expr:
         if low == 0:  # what a NaN becomes; -0.25 is rounded to it, and LLVM takes one instruction for this maximum, for that with 0 two
             v = select(v > -0.25, v, -0.25)
         else:
-            v = select(equal(v, v), v, 0.0)
-            v = select(v > float(low), v, float(low))
+            v = select(equal(v, v), select(v > float(low), v, float(low)), float(min(max(low, 0), high)))
         return cast(nearest_integer(select(v < float(high), v, float(high))), d)
     r, z = lang.unary("rint", v), None if zero is None else cast(zero, float32)
     least, most = (bound if z is None else bound - z for bound in (float(low), float(high)))
@@ -123,6 +124,14 @@ def _quantized(x: Expr, scale: Expr, zero: Expr | None, low: int, high: int, dty
     return _codes(cast(cast(x, x.dtype.compute), float32) / cast(scale, float32), zero, low, high, dtype)
 
 
+def _quantized_by_fma(x: Expr, scale: Expr, zero: Expr | None, low: int, high: int, dtype: DType) -> Expr:
+    """The same integers; without a division where they have 8 bits and the scale is known."""
+    if dtype.size > 1:
+        return _quantized(x, scale, zero, low, high, dtype)
+    v = quotient(cast(cast(x, x.dtype.compute), float32), cast(scale, float32), _MOST_STEPS)
+    return _codes(v, zero, low, high, dtype)
+
+
 def _dequantized(q: Expr, scale: Expr, zero: Expr | None) -> Expr:
     centred = cast(q, int32) if zero is None else cast(q, int32) - cast(zero, int32)
     return cast(centred, float32) * cast(scale, float32)
@@ -132,10 +141,10 @@ def _requantized(total: Expr, multiplier: Expr, zero: Expr | None, low: int, hig
     return _codes(cast(total, float32) * cast(multiplier, float32), zero, low, high, dtype)
 
 
-def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
+def _by_element(op: Op, body: Callable[..., Expr], floats: bool, by_fma: Callable[..., Expr] | None = None) -> None:
     """The rules of an op that is one expression of (inp, scale, zero or None), each of a dtype of its own.
 
-    Args: floats: whether inp may be floats.
+    Args: floats: whether inp may be floats. by_fma: another expression of the same integers, as of `Elementwise`.
     """
 
     @op.infer
@@ -152,14 +161,14 @@ def _by_element(op: Op, body: Callable[..., Expr], floats: bool) -> None:
 
     @op.source
     def _(ins, out, **attrs):
-        there = [s for s in ins if s is not None]
-        fn = lambda x, scale, zero=None: body(x, scale, zero, **attrs)
-        return Elementwise(fn, [broadcast(s, out.shape) for s in there], out.shape, out.dtype)
+        there = [broadcast(s, out.shape) for s in ins if s is not None]
+        fn = lambda body: lambda x, scale, zero=None: body(x, scale, zero, **attrs)
+        return Elementwise(fn(body), there, out.shape, out.dtype, None if by_fma is None else fn(by_fma))
 
     element_by_element(op)
 
 
-_by_element(quantize_linear, _quantized, floats=True)
+_by_element(quantize_linear, _quantized, floats=True, by_fma=_quantized_by_fma)
 _by_element(dequantize_linear, _dequantized, floats=False)
 _by_element(requantize_linear, _requantized, floats=False)
 

@@ -28,7 +28,15 @@ from tengen.linalg import (
 from tengen.ops.shape import normalize_axes, normalize_axis
 from tengen.pytorch.functions import in_words, shaping
 from tengen.pytorch.functions.dtypes import finfo
-from tengen.pytorch.functions.factors import Unpacked, householder_product, lu_factor, lu_factor_ex
+from tengen.pytorch.functions.factors import (
+    Unpacked,
+    householder_product,
+    ldl_factor,
+    ldl_factor_ex,
+    ldl_solve,
+    lu_factor,
+    lu_factor_ex,
+)
 from tengen.pytorch.functions.factors import solve_factored as lu_solve
 from tengen.tensor import Tensor
 
@@ -292,7 +300,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Checked", "LinAlgError", "cholesky_ex", "inv_ex", "solve_ex", "tensorinv", "tensorsolve",
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor",
-    "householder_product", "lu_factor_ex", "lu_solve",
+    "householder_product", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lu_factor_ex", "lu_solve",
     "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip

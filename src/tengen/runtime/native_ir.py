@@ -9,24 +9,26 @@ Everything here runs under the interpreter's lock.
 from __future__ import annotations
 
 PLAN_WORDS = 6  # of %plan_t, before the outputs and the integers
+UNLOCKED_BYTES = 1 << 20  # from so many on a copy lets other threads of Python go on
 
 # The functions of CPython that the text calls; all in its stable interface.
 PYTHON_SYMBOLS = (
     "PyCapsule_GetPointer", "PyCapsule_New", "PyCapsule_GetContext", "PyCapsule_SetContext", "PyCapsule_GetDestructor",
-    "PyBool_FromLong", "PyErr_Format", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong",
-    "PyLong_AsVoidPtr", "PyLong_FromVoidPtr", "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
+    "PyBool_FromLong", "PyBuffer_Release", "PyErr_Format", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
+    "PyLong_AsLongLong", "PyLong_AsVoidPtr", "PyLong_FromVoidPtr", "PyObject_GetBuffer", "PyObject_Type", "PyTuple_New",
+    "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 
 def python_ir() -> str:
     """The LLVM IR of the builtins; it follows `memory_ir()` and `threads_ir()` in one module.
 
-    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed``, ``py_sole`` and ``py_plan``, all METH_FASTCALL, and
-    ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
+    Defines ``py_new_buffer``, ``py_copied``, ``py_over``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed``, ``py_sole`` and
+    ``py_plan``, all METH_FASTCALL, and ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
     """
     texts = {name: text.encode() for name, text in _MESSAGES.items()}
     constants = [f'@{name} = private constant [{len(t) + 1} x i8] c"{t.decode()}\\00"\n' for name, t in texts.items()]
-    return "".join(constants) + _HELPERS + _BUFFERS + _PLAN
+    return "".join(constants) + _HELPERS + _BUFFERS.replace("$UNLOCKED$", str(UNLOCKED_BYTES)) + _PLAN
 
 
 _MESSAGES = {
@@ -37,6 +39,8 @@ _MESSAGES = {
     "text.output": "no memory for output %zd of a program, %zd bytes; %zd bytes are in use",
     "text.arena": "no memory for the scratch space of a program, %zd bytes; %zd bytes are in use",
     "name.new": "new_buffer",
+    "name.copied": "copied",
+    "name.over": "over",
     "name.view": "view",
     "name.wrap": "wrap",
     "name.address": "address",
@@ -52,6 +56,7 @@ declare ptr @PyCapsule_GetContext(ptr)
 declare i32 @PyCapsule_SetContext(ptr, ptr)
 declare ptr @PyCapsule_GetDestructor(ptr)
 declare ptr @PyBool_FromLong(i64)
+declare void @PyBuffer_Release(ptr)
 declare ptr @PyErr_Format(ptr, ptr, ...)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
@@ -59,6 +64,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromVoidPtr(ptr)
+declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
 declare ptr @PyObject_Type(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
@@ -160,6 +166,94 @@ undo:
   ret ptr null
 done:
   ret ptr %c
+fail:
+  ret ptr null
+}
+
+; %view_t is Py_buffer: where it begins, who exports it, its bytes, bytes of an element, and six words more. Flags of 0 ask for dense bytes
+; in C order.
+%view_t = type { ptr, ptr, i64, i64, [6 x i64] }
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define ptr @py_copied(ptr %self, ptr %args, i64 %n) {
+entry:
+  %view = alloca %view_t, align 16
+  %right = icmp eq i64 %n, 1
+  br i1 %right, label %ask, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.copied, i64 1, i64 %n)
+  ret ptr null
+ask:
+  %a0 = load ptr, ptr %args
+  %refused = call i32 @PyObject_GetBuffer(ptr %a0, ptr %view, i32 0)
+  %shown = icmp eq i32 %refused, 0
+  br i1 %shown, label %take, label %fail
+take:
+  %from = load ptr, ptr %view
+  %bytes.p = getelementptr %view_t, ptr %view, i64 0, i32 2
+  %bytes = load i64, ptr %bytes.p
+  %p = call ptr @tengen_take(i64 %bytes)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %memory, label %size
+memory:
+  call void @PyBuffer_Release(ptr %view)
+  %e2 = call ptr @no_memory(ptr @text.buffer, i64 %bytes)
+  ret ptr null
+size:
+  %many = icmp sge i64 %bytes, $UNLOCKED$
+  br i1 %many, label %unlocked, label %locked
+unlocked:
+  %thread = call ptr @PyEval_SaveThread()
+  call void @llvm.memcpy.p0.p0.i64(ptr %p, ptr %from, i64 %bytes, i1 false)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %make
+locked:
+  call void @llvm.memcpy.p0.p0.i64(ptr %p, ptr %from, i64 %bytes, i1 false)
+  br label %make
+make:
+  call void @PyBuffer_Release(ptr %view)
+  %c = call ptr @PyCapsule_New(ptr %p, ptr null, ptr @release_block)
+  %unmade = icmp eq ptr %c, null
+  br i1 %unmade, label %undo, label %done
+undo:
+  call void @tengen_give(ptr %p)
+  ret ptr null
+done:
+  ret ptr %c
+fail:
+  ret ptr null
+}
+
+; The exporter's reference is what keeps the memory: the view is given back at once.
+define ptr @py_over(ptr %self, ptr %args, i64 %n) {
+entry:
+  %view = alloca %view_t, align 16
+  %right = icmp eq i64 %n, 1
+  br i1 %right, label %ask, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.over, i64 1, i64 %n)
+  ret ptr null
+ask:
+  %a0 = load ptr, ptr %args
+  %refused = call i32 @PyObject_GetBuffer(ptr %a0, ptr %view, i32 0)
+  %shown = icmp eq i32 %refused, 0
+  br i1 %shown, label %look, label %fail
+look:
+  %p = load ptr, ptr %view
+  %item.p = getelementptr %view_t, ptr %view, i64 0, i32 3
+  %item = load i64, ptr %item.p
+  call void @PyBuffer_Release(ptr %view)
+  %at = ptrtoint ptr %p to i64
+  %item.least = call i64 @llvm.umax.i64(i64 %item, i64 1)
+  %past = urem i64 %at, %item.least
+  %aligned = icmp eq i64 %past, 0
+  br i1 %aligned, label %borrow, label %copy
+borrow:
+  %c = call ptr @borrow(ptr %p, ptr %a0)
+  ret ptr %c
+copy:
+  %d = call ptr @py_copied(ptr %self, ptr %args, i64 %n)
+  ret ptr %d
 fail:
   ret ptr null
 }

@@ -105,6 +105,25 @@ A new buffer of n_bytes from the pool, its contents undefined; of zero bytes it 
 
 Errors: MemoryError when there is none left, ValueError if n_bytes is negative.""",
 )
+copied = _builtin(
+    "copied",
+    """copied(data, /)
+--
+
+A new buffer with a copy of what an array or bytes-like object holds, which is dense and in C order.
+
+Errors: MemoryError when there is none left, BufferError where data is not dense, TypeError where it shows no bytes.""",
+)
+over = _builtin(
+    "over",
+    """over(data, /)
+--
+
+A buffer over the memory of an array or bytes-like object, which is dense and in C order, and which it keeps alive; a copy where elements
+do not lie at multiples of their size.
+
+Errors: as `copied`.""",
+)
 view = _builtin(
     "view",
     """view(buffer, offset, /)

@@ -30,6 +30,11 @@ def _dot(emit: Emitter, args: list[str], name: str) -> str:
     return by_quarters(emit, args, bytes_, dot)
 
 
+def _quad(emit: Emitter, args: list[str], name: str) -> str:
+    """Four SMMLA or USMMLA on 128 bits: each of 2 by 2 int32 totals, 2 rows of eight integers of 8 bits, and 2 columns of as many."""
+    return _dot(emit, args, f"aarch64.neon.{name}.v4i32.v16i8")
+
+
 def _pairs_added(emit: Emitter, total: str, products: str) -> str:
     """SADALP: neighbouring ones of eight int16 are added to four int32."""
     sums = emit.intrinsic("aarch64.neon.saddlp.v4i32.v8i16", QUARTER, f"<8 x i16> {products}")
@@ -62,6 +67,8 @@ AARCH64 = Architecture(
     forms=(
         VectorForm("dot4i", "dotprod", lambda emit, args: _dot(emit, args, "aarch64.neon.sdot.v4i32.v16i8")),
         VectorForm("dot4u", "i8mm", lambda emit, args: _dot(emit, args, "aarch64.neon.usdot.v4i32.v16i8")),
+        VectorForm("quad4i", "i8mm", lambda emit, args: _quad(emit, args, "smmla")),
+        VectorForm("quad4u", "i8mm", lambda emit, args: _quad(emit, args, "usmmla")),
         VectorForm("dot4i", "neon", lambda emit, args: dot4i_by_pairs(emit, args, _pairs_added), at_once=False),
     ),
     pause="call void @llvm.aarch64.isb(i32 15)",
@@ -70,7 +77,7 @@ AARCH64 = Architecture(
     linking=None,
     c_triple="aarch64-linux-musl",
     emulators=("qemu-aarch64", "qemu-aarch64-static"),
-    notable=("neon", "dotprod", "bf16", "sve"),
+    notable=("neon", "dotprod", "i8mm", "bf16", "sve"),
     cpuinfo=("Features", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
     hosts=True,
     alone=Alone(("aarch64-freestanding-none", "-nostdlib"), _ALONE + LINUX_CALLS),

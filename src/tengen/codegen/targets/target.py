@@ -118,9 +118,10 @@ class Target:
 
     def computes(self, op: str, at_once: bool = False) -> bool:
         """Whether it has instructions of its own for this operation of the kernel language; at_once: that are as quick for all
-        operands (`VectorForm.at_once`). An fma is one where sums of products are made of it, or of products and sums."""
+        operands (`VectorForm.at_once`). An fma is one where sums of products are made of it, or of products and sums; at_once: where it is
+        an instruction."""
         if op == "fma":
-            return "fma" not in self.lacks or "inner fma" in self.lacks
+            return "fma" not in self.lacks or ("inner fma" in self.lacks and not at_once)
         return (form := self.forms.get(op)) is not None and (form.at_once or not at_once)
 
     @property

@@ -241,12 +241,12 @@ class Reader:
         return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), every, schema.since, proto)
 
     def schema(self, op: str, domain: str, opset: int) -> SchemaOf:
-        """What the standard says of an op in an opset; of ops that `onnx` does not know, nothing."""
+        """What the standard says of an op in an opset, or in the first one that has it, where the file says an older one; of ops that `onnx`
+        does not know, nothing."""
         key = op, domain, opset
         if key not in self.schemas:
-            try:
-                s = self.onnx.defs.get_schema(op, opset, domain)
-            except self.onnx.defs.SchemaError:
+            s = self.formal(op, domain, opset)
+            if s is None:
                 self.schemas[key] = SchemaOf()
                 return self.schemas[key]
             each = s.attributes.items()
@@ -258,6 +258,20 @@ class Reader:
             asked = s.has_context_dependent_function or domain == "ai.onnx.ml"
             self.schemas[key] = SchemaOf(s.since_version, defaults, kinds, required, needed, s.min_input, most, s.min_output, asked)
         return self.schemas[key]
+
+    def formal(self, op: str, domain: str, opset: int) -> Any:
+        """The schema of `onnx` that `schema` is about; None where there is none."""
+        defs = self.onnx.defs
+        for version in (opset, 0, *range(max(opset, 0) + 1, defs.onnx_opset_version() + 1)):
+            try:
+                found = defs.get_schema(op, version, domain) if version else defs.get_schema(op, domain)
+            except defs.SchemaError:
+                if not version:  # no opset has it
+                    return None
+                continue
+            if version:
+                return found
+        return None
 
     def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
         """The value of an attribute: a number, text, an array, a graph, or a list of these."""

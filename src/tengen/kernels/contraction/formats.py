@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int16, int32, uint8, uint32
 from tengen.base.errors import VerifyError
 from tengen.kernels.machine import Machine
-from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4u, fma
+from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4u, fma, quad4i, quad4u
 
 BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128: see `DotFormat.biases`
 
@@ -28,6 +28,8 @@ _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
     "dot2i": lambda a, b, total: dot2i(total, a, b),
     "dot4i": lambda a, b, total: dot4i(total, a, b),
     "dot4u": lambda a, b, total: dot4u(total, a, b),
+    "quad4i": lambda a, b, total: quad4i(total, a, b),
+    "quad4u": lambda a, b, total: quad4u(total, a, b),
 }
 
 
@@ -46,6 +48,8 @@ class DotFormat:
         exact: whether a sum has the bits of adding its terms one by one, in logical order, each by an fma (of integers: by a
             wrapping product and sum) of the elements as they are stored.
         second: the dtype of the second operand's elements.
+        quads: whether the operation multiplies two rows by two columns, of two groups each, into a quad of totals. The two groups of a
+            column lie beside each other in packed operands.
     """
 
     name: str
@@ -57,6 +61,12 @@ class DotFormat:
     op: str
     exact: bool
     second: DType
+    quads: bool = False
+
+    @property
+    def terms(self) -> int:
+        """How many consecutive terms of a row and a column one operation multiplies."""
+        return 2 * self.group if self.quads else self.group
 
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
         """total + the products of a group of `a` and a group of `b`."""
@@ -89,10 +99,12 @@ FORMATS = (
     DotFormat("pairs of int16", "int32", int16, 2,   uint32,  int32,   "dot2i", True, int16),
     DotFormat("uint8 by int8", "int32", uint8, 4,    uint32,  int32,   "dot4u", True, int8),
     DotFormat("int8 by int8", "int32", int8, 4,      uint32,  int32,   "dot4i", True, int8),
+    DotFormat("uint8 by int8, 2 x 2", "int32", uint8, 4, uint32, int32, "quad4u", True, int8, quads=True),
+    DotFormat("int8 by int8, 2 x 2", "int32", int8, 4, uint32, int32,  "quad4i", True, int8, quads=True),
 )
 # fmt: on
 _ROWS = {(f.total, f.precision): f for f in FORMATS if f.group <= 2}
-_BYTES = [f for f in FORMATS if f.group == 4]
+_BYTES = [f for f in FORMATS if f.group == 4 and not f.quads]
 
 
 def dot_format(dtype: DType, precision: str = "highest", second: DType | None = None, target: Machine | None = None) -> DotFormat:
@@ -115,3 +127,8 @@ def dot_format(dtype: DType, precision: str = "highest", second: DType | None = 
     if found is None:
         raise VerifyError(f"products of {dtype} do not have the precision {precision!r}; help: precision='highest'")
     return found
+
+
+def other_way(f: DotFormat) -> DotFormat | None:
+    """The format of the same bytes that multiplies in quads where `f` does not, or the other way round; None where none does."""
+    return next((q for q in FORMATS if (q.group, q.storage, q.quads) == (4, f.storage, not f.quads)), None)

@@ -68,7 +68,7 @@ def readable(p: Problem, rows_along_k: bool, narrow: bool) -> bool:
 
 def _of_tile(p: Problem) -> bool:
     """Whether elements of `a` are as a tile reads them: as they are stored, with nothing computed of them, in whole groups."""
-    return p.prologue is None and (p.a.dtype is p.format.storage or p.biased) and p.whole_groups
+    return p.prologue is None and p.a.dtype is p.format.storage and p.whole_groups
 
 
 # ---- b -----------------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tengen.kernels.contraction.chunks import Walk, runs
 from tengen.kernels.contraction.formats import BIAS_IN_BYTES
 from tengen.kernels.contraction.groups import Put, by_position, pad_rows
 from tengen.kernels.contraction.problem import Axis, Problem, extents
+from tengen.kernels.contraction.quads import complete, line, place
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.squares import transpose_square
@@ -82,6 +83,8 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     else:
         to = k.let(as_expr(out.index((*outer, panel, p.packed_at(block, start), 0))))
         copy_panels(k, p, t, at, columns, (start, stop), dst, out.shape[-2], to)
+        if p.format.quads and not p.whole_groups:
+            complete(k, p, t.columns, columns, k.let(stop - start), dst, out.shape[-2], to)
         if p.biased:
             _begin_sums(k, p, t, columns, k.let(p.depth(stop - start)), dst, out.shape[-2], to)
     lo.launch(k)
@@ -161,10 +164,10 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
         with runs(k, walk, *ks) as (first, last, at):
 
             def row(i: Expr, number: Expr, put: Put) -> None:
-                here, there = k.let(start + at + (i - first) * walk.step), k.let(to + number * t.columns)
+                here, there = k.let(start + at + (i - first) * walk.step), line(k, p, t.columns, to, number)
                 # packed[k i][vector v] = b[k i, vector v]
                 for v in range(t.vectors):
-                    put(there + v * LANES, here + v * LANES * step, None if full else left - v * LANES)
+                    put(there(v * LANES), here + v * LANES * step, None if full else left - v * LANES)
 
             by_position(k, p, (first, last), ks[0], (src, walk.step, step), dst, row)
 
@@ -192,13 +195,13 @@ def copy_panels(
     with runs(k, walk, *ks) as (first, last, at):
 
         def row(i: Expr, number: Expr, put: Put) -> None:
-            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), k.let(to + number * t.columns)
+            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), line(k, p, t.columns, to, number)
 
             def panel(column: Expr, full: bool) -> None:
-                at = k.let(column * depth + there)
+                at = k.let(column * depth)
                 # packed[panel of the column][k i][vector v] = b[k i, vector v]
                 for v in range(t.vectors):
-                    put(at + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
+                    put(there(v * LANES) + at, here + column + v * LANES, None if full else width - column - v * LANES)
 
             with k.loop(0, whole, t.columns, name="column") as column:
                 panel(column, True)
@@ -258,7 +261,7 @@ def _transpose_groups(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, 
             here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
             for i, count in k.vector_loop(0, k.let(last - first)):
                 k.store(lines, there + i, p.stored(k.load(src, here + i, LANES, count), "b"))
-        for more in range(0 if p.whole_groups else group - 1):
+        for more in range(0 if p.whole_groups else p.format.terms - 1):
             k.store(lines, line + (ks[1] - ks[0]) + more, zero)
 
     squares = k.let(select(depth >= LANES, as_expr(n) // LANES * LANES, const(0)))
@@ -268,12 +271,12 @@ def _transpose_groups(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, 
         with k.loop(0, depth, LANES, name="square") as i:
             j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
             read = lambda r, j=j: k.load_group(lines, r * pitch + j * group, LANES)
-            put = lambda r, x, c=c, j=j: k.store(dst, to + (j + r) * t.columns + c, x)
+            put = lambda r, x, c=c, j=j: k.store(dst, line(k, p, t.columns, to, j + r)(c), x)
             transpose_square(k, p.packed, read, put, seldom=t.brief)
     with k.loop(squares, n, name="column") as c:
         copy(c, const(0))
         with k.loop(0, depth) as j:
-            k.store(dst, to + c + j * t.columns, k.load_group(lines, j * group))
+            k.store(dst, place(p, t.columns, to, j, c), k.load_group(lines, j * group))
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
@@ -306,25 +309,30 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
     kk, src, pitch = p.walk("k", "a"), k.read(p.a), t.tile_pitch(as_int(p.depth(p.chunks.longest)) or 1)
     lanes = LANES // 2 if t.rows <= LANES // 2 else LANES
     whole, rows = None if lanes == LANES else const(lanes), (k.let(t.row(tiles[0])), k.let(minimum(p.rows, t.row(tiles[1]))))
+    simple: Expr = (p.rows - lanes) // t.rows + 1  # tiles before this one are of full height, and their vectors end inside of the rows
+    simple = k.let(maximum(minimum(simple if t.tall is None else minimum(simple, t.tall), tiles[1]), tiles[0]))
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)
         there = k.let((i - ks[0]) * t.pitch)
 
-        def tile(number: Expr, count: Expr | None) -> None:
-            x = k.load(src, here + t.row(number), LANES, count)
+        def tile(number: Expr, row: Expr, count: Expr | None) -> None:
+            x = k.load(src, here + row, LANES, count)
             if p.prologue is not None:
-                x = p.prologue.beside(k, k.let(t.row(number)), count)(x)
+                x = p.prologue.beside(k, row, count)(x)
             # packed[tile][k i][row] = a[row, k i]
             k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype), whole)
 
         with k.loop(*rows, LANES, name="line") as row:
             k.prefetch(src, here + row + COPIED_AHEAD_POSITIONS * kk.step)
-        with k.loop(*tiles, name="tile") as number:
-            left = k.let(p.rows - t.row(number))
+        with k.loop(tiles[0], simple, name="tile") as number:
+            tile(number, k.let(number * t.rows), whole)
+        with k.loop(simple, tiles[1], name="tile") as number:
+            row = k.let(t.row(number))
+            left = k.let(p.rows - row)
             with k.if_(left >= lanes):
-                tile(number, whole)
+                tile(number, row, whole)
             with k.else_():
-                tile(number, left)
+                tile(number, row, left)
 
 
 def _copy_groups_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:

@@ -100,6 +100,8 @@ class Facts:
         self.most = register_rows(self.vectors, target, p.compute, tall)
         self.tiles = 1 if self.m is None else max(1, -(-self.m // self.most))
         self.rows = self.most if self.m is None else max(1, -(-self.m // self.tiles))
+        if p.format.quads:  # of pairs of rows, half of one is for nothing
+            self.rows = min(self.rows + self.rows % 2, self.most)
 
     @cached_property
     def direct_b(self) -> bool:

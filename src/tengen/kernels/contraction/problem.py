@@ -115,9 +115,9 @@ class Problem:
 
     @property
     def whole_groups(self) -> bool:
-        """Whether every chunk is known to be whole groups of terms, as the format multiplies them."""
-        last, group = as_int(self.chunks.last), self.format.group
-        return group == 1 or (last is not None and last % group == self.chunks.run % group == 0)
+        """Whether every chunk is known to be whole groups of terms, as an operation of the format multiplies them."""
+        last, terms = as_int(self.chunks.last), self.format.terms
+        return terms == 1 or (last is not None and last % terms == self.chunks.run % terms == 0)
 
     @property
     def biased(self) -> bool:
@@ -131,14 +131,14 @@ class Problem:
 
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""
-        group = self.format.group
-        return as_expr((positions + (group - 1)) // group if group > 1 else positions)
+        terms = self.format.terms
+        return as_expr((positions + (terms - 1)) // terms * (terms // self.format.group) if terms > 1 else positions)
 
     def packed_at(self, chunk: Index, start: Index) -> Expr:
         """The row of packed b where chunk number `chunk`, which begins at position `start`, is found: each earlier chunk
         may have ended with a part of a group."""
-        group = self.format.group
-        row = as_expr((start + chunk * (group - 1) + (group - 1)) // group if group > 1 else start)
+        terms = self.format.terms
+        row = as_expr((start + chunk * (terms - 1) + (terms - 1)) // terms * (terms // self.format.group) if terms > 1 else start)
         return row + (chunk + 1) if self.biased else row
 
     @property

@@ -19,21 +19,23 @@ Read next: `plans.py` (which operand is packed by whom), `tile.py` (which sizes)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
-from tengen.kernels.contraction.formats import BIAS_IN_BYTES
+from tengen.kernels.contraction.formats import other_way
+from tengen.kernels.contraction.operands import along_k
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.plans import choose
 from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES, Prefetch
 from tengen.kernels.contraction.problem import Place, Problem, extents
+from tengen.kernels.contraction.quads import Quads
 from tengen.kernels.contraction.register_parts import PREFETCH_STRETCHES, Columns, Results, Rows, Work
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cdiv, const, equal, lane, minimum, select, splat
 from tengen.loops.statements import Buffer
@@ -47,12 +49,22 @@ Flag = Expr | bool  # a condition that the kernel evaluates, or one that is know
 def register_tile(lo: Lowering, p: Problem) -> None:
     """Launches the kernels of `p`: the packing of b, where that is chosen, then the contraction. With waves, one launch
     computes one chunk of all results, and the program repeats it for each chunk."""
+    p = _in_quads_or_not(lo, p)
     t = choose(lo, p)
     if t.waves:
         with lo.loop(as_int(p.chunks.count) or 1) as chunk:
             return _Kernel(lo, p, t, None, chunk).launch()
     packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()
+
+
+def _in_quads_or_not(lo: Lowering, p: Problem) -> Problem:
+    """The problem in the format that multiplies two rows by two columns, where the target has one, and rows lie as it takes them; else in one
+    that does not."""
+    other = other_way(p.format)
+    fits = along_k(p) and as_int(p.rows) != 1 and not p.biased
+    there = p.format.quads or (other is not None and lo.target is not None and lo.target.computes(other.op))
+    return replace(p, format=other) if other is not None and (fits and there) != p.format.quads else p
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,31 @@ class _Panel:
 
 
 Lines = tuple[Callable[[Expr], Expr], Expr]  # cache lines to prefetch: (number of a line -> its element, how many there are)
+
+
+class _Lanes:
+    """The sums of a tile of some rows by some vectors of columns, one in each lane, and what adds to them."""
+
+    def __init__(self, k: KernelBuilder, p: Problem, t: Tile, a: Rows, panel: _Panel, rows: int, vectors: int):
+        self.k, self.p, self.a, self.vectors = k, p, a, range(vectors)
+        begin: list[Expr] = [const(0, p.compute, LANES)] * vectors
+        if p.biased:
+            begin = [bitcast(k.load(panel.buffer, panel.at + (v * LANES - t.columns), LANES), p.compute) for v in self.vectors]
+        self.acc = [[k.var(begin[v], name="acc") for v in self.vectors] for _ in range(rows)]
+
+    def add(self, here: Expr, panel: Buffer, there: Expr) -> None:
+        """Adds the products of a position of k: of rows from element `here` on, and of columns from element `there` of a panel on."""
+        k, p = self.k, self.p
+        load, multiply_add = k.load if self.a.buffer.dtype is p.packed else k.load_group, p.format.multiply_add
+        bs = [k.load(panel, there + v * LANES, LANES) for v in self.vectors]  # bs[v] = b[k i, vector v], 16 lanes
+        for j, line in enumerate(self.acc):
+            x = splat(load(self.a.buffer, here + j * self.a.by_row))  # a[row j, k i] in all lanes
+            for v in self.vectors:
+                line[v].set(multiply_add(x, bs[v], line[v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
+
+    def sums(self) -> list[list[Expr]]:
+        """The vectors of each row."""
+        return [[x.value for x in line] for line in self.acc]
 
 
 class _Kernel:
@@ -224,7 +261,7 @@ class _Kernel:
             next_rows = None if self.a.prefetched or t.brief else self.next_rows(panel, tile, tiles)
             prefetch = partial(self.prefetch, row, panel, next_rows)
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], prefetch=prefetch, row=row, c=c)
-            self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
+            self.lowest(t.small if t.tall is None else (t.rows - t.apart,), left, multiply, panel)
             if not self.out.straight:
                 self.write(row, left, panel.column, c)
 
@@ -267,40 +304,35 @@ class _Kernel:
             c: the chunk. prefetch: (i, vectors) -> the prefetches that go before the i-th part of the loop over k.
         The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
         """
-        p, t, k = self.p, self.t, self.k
-        begin: list[Expr] = [const(0, p.compute, LANES)] * vectors
-        if p.biased:
-            begin = [bitcast(k.load(panel.buffer, panel.at + (v * LANES - t.columns), LANES), p.compute) for v in range(vectors)]
-        acc = [[k.var(begin[v], name="acc") for v in range(vectors)] for _ in range(rows)]
+        p, t, k, each = self.p, self.t, self.k, 2 if self.p.format.quads else 1
+        sums = Quads(k, p, self.a, rows, vectors) if p.format.quads else _Lanes(k, p, t, self.a, panel, rows, vectors)
         # Cache lines of the next panel that this tile prefetches for each position of k.
         lines = -(-vectors // max(1, self.work.high)) if panel.following is not None else 0
         if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
             prefetches = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
 
-        load, multiply_add = k.load if self.a.buffer.dtype is p.packed else k.load_group, p.format.multiply_add
-
         def step(i: Expr) -> None:
-            for j in range(lines):
-                k.prefetch(panel.buffer, prefetches + (i * lines + j) * LANES)
-            here, there = k.let(base + i * self.a.by_k), k.let(panel.at + i * self.b.step)
-            bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
-            for j in range(rows):
-                x = load(self.a.buffer, here + j * self.a.by_row)
-                x = splat(x ^ const(BIAS_IN_BYTES, p.packed) if p.biased and t.direct else x)  # a[row j, k i] in all lanes
-                for v in range(vectors):
-                    acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
+            for j in range(lines * each):
+                k.prefetch(panel.buffer, prefetches + (i * (lines * each) + j) * LANES)
+            here, there = k.let(base + i * (self.a.by_k * each)), k.let(panel.at + i * (self.b.step * each))
+            sums.add(here, panel.buffer, there)
+
+        def positions(start: Index, stop: Expr) -> None:
+            start, stop = (start, stop) if each == 1 else (k.let(as_expr(start // each)), k.let(stop // each))
+            unrolled_loop(k, start, stop, t.schedule.unroll, step, "k")
 
         if t.brief:
-            unrolled_loop(k, 0, panel.depth, t.schedule.unroll, step, "k")
+            positions(0, panel.depth)
         else:
             with k.loop(0, panel.depth, self.work.stretch, name="part") as first:  # some prefetches, then as many positions
                 prefetch(k.let(first // self.work.stretch), vectors)
-                unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.work.stretch)), t.schedule.unroll, step, "k")
+                positions(first, k.let(minimum(panel.depth, first + self.work.stretch)))
+        found = sums.sums()
         if self.out.straight:
-            return self.by_chunk(c, partial(self.write_straight, row, panel.column, [[x.value for x in line] for line in acc]))
+            return self.by_chunk(c, partial(self.write_straight, row, panel.column, found))
         for j in range(rows):
             for v in range(vectors):
-                k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)
+                k.store(self.sums, j * t.columns + v * LANES, found[j][v])
 
     # ---- prefetches: a few in each part of a tile's loop over k, so that the tile's own loads do not queue behind them
 

@@ -65,8 +65,8 @@ class Tile:
         schedule: what was chosen. block: rows packed at a time. small: heights of smaller tiles, ascending. narrow: whether
             the last columns have a tile that is one vector wide. pitch: elements from one packed row of `a` to the next, or
             from one position of k to the next where rows are packed along m.
-        tall: the first `tall` tiles have `rows` rows, the others one less, so that together they have exactly the rows there
-            are. None: all have `rows`, and the last one what is left.
+        tall: the first `tall` tiles have `rows` rows, the others `apart` less, so that together they have exactly the rows there
+            are. None: all have `rows`, and the last one what is left. apart: 1; 2 of rows that are multiplied in pairs, of even numbers.
         exact: whether no tile has rows past the last one. direct, direct_b: whether `a`, and b, are read where they lie.
         tiled: whether rows that are packed along m lie tile by tile: a tile then reads one stream of memory.
         waves: whether all pieces compute a chunk before any begins with the next.
@@ -87,6 +87,7 @@ class Tile:
     tiled: bool = False
     waves: bool = False
     brief: bool = False
+    apart: int = 1
 
     @property
     def rows(self) -> int:
@@ -116,7 +117,8 @@ class Tile:
         """The first row of a tile."""
         if self.tall is None:
             return as_expr(tile * self.rows)
-        return tile * (self.rows - 1) + minimum(as_expr(tile), self.tall)
+        taller = minimum(as_expr(tile), self.tall)
+        return tile * (self.rows - self.apart) + (taller if self.apart == 1 else taller * self.apart)
 
 
 def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
@@ -128,15 +130,16 @@ def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
     small = tuple(rows for rows in SMALL_TILE_ROWS if m is None and not brief and rows < s.rows)
     narrow = has_narrow_tile(n, s.vectors)
     tiles = 1 if m is None else -(-m // s.rows)
-    even = m is None or brief or m == tiles * s.rows or m < tiles * (s.rows - 1)
-    tall = None if even else m - tiles * (s.rows - 1)
+    apart = 2 if p.format.quads and m is not None and (m | s.rows) % 2 == 0 else 1
+    even = m is None or brief or m == tiles * s.rows or m < tiles * (s.rows - apart)
+    tall = None if even else (m - tiles * (s.rows - apart)) // apart
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and readable_columns(p, s.vectors)
     tiled = not s.along_k and side_by_side(p)
     waves = waves and direct_b and exact and not s.along_k
     direct = exact and p.border is None and not waves and readable(p, bool(s.along_k), narrow) and not (tiled and s.packed)
     tiled = tiled and not direct and not waves
-    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves, brief)
+    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves, brief, apart)
 
 
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
@@ -148,6 +151,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
         return why
     if p.format.group == 4 and not s.packed:
         return f"b is packed in groups of {p.format.group} by launches alone"
+    if p.format.quads and not s.along_k:
+        return "quads have both groups of a row, which lie beside each other along k alone"
     l2 = machine(target)[2]
     t = sized(p, s)
     rows = s.high * t.tile_pitch(chunk_depth(p)) if t.tiled else (t.block if t.along_k else chunk_depth(p)) * t.pitch

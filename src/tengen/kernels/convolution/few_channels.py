@@ -26,7 +26,6 @@ from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.contraction.problem import Epilogue, multiply_add
 from tengen.kernels.contraction.tile import MOST_TILE_ROWS, register_rows, vectors_of
-from tengen.kernels.convolution.depthwise import best_width
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
@@ -201,10 +200,17 @@ def sizes(lo: Lowering, x: Array, out: Array, shape: Window, format: DotFormat |
     most = register_rows(vectors, lo.target, compute)
     how = "" if format is None else f" in {format.name}"
     problem_key = lambda: f"convolve {x.dtype} {list(x.shape)} by {list(x.strides)} {shape} to {out.dtype} {list(out.shape)}{how}"
-    s = lo.choose(problem_key, FewChannels(most if columns is None else best_width(columns, most)), FewChannels.fits)
+    s = lo.choose(problem_key, FewChannels(most if columns is None else tile_width(columns, most)), FewChannels.fits)
     span = _span(shape, columns, s.wide, stored.size)
     high = min(max(1, shape.rows(span, stored.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
     return Sizes(vectors, s.wide, span, high, s.grain)
+
+
+def tile_width(columns: int, most: int) -> int:
+    """How many neighbouring results a tile has, at most `most`, so that a row of `columns` takes least, the last tile in full. A tile
+    takes as long as its results and one more: filters are loaded for it, and few sums wait for one another.
+    """
+    return min(range(most, 0, -1), key=lambda n: cdiv(columns, n) * (n + 1))
 
 
 def _span(shape: Window, columns: int | None, wide: int, size: int) -> int:

@@ -89,13 +89,15 @@ class Frame:
 
 
 def make_frame(
-    sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], wholes: Sequence[Array] = (), merge: bool = True
-) -> Frame:
+    sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], wholes: Sequence[Array] = (), merge: bool = True,
+    across: int | None = None,
+) -> Frame:  # fmt: skip
     """The frame of a reduction of `sources` (all of one shape) along `axes`.
 
     Args:
         outs: arrays with the other axes. wholes: arrays with all axes.
         merge: whether kept axes may be merged; false where whoever uses the frame needs an output's own coordinates.
+        across: of sources that do not say what they read, the kept axis along which neighbours are neighbours in memory, if there is one.
     """
     shape = list(max((s.shape for s in sources), key=len))
     reduced = sorted(axes)
@@ -112,7 +114,7 @@ def make_frame(
     else:
         frame = _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge)
         full = [a for a in frame.wholes] + [a for s in frame.sources for a in s.leaves() or []]
-    _choose_direction(frame, full)
+    _choose_direction(frame, full, across if leaves is None else None)
     return frame
 
 
@@ -144,14 +146,16 @@ def _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge)
     return frame
 
 
-def _choose_direction(frame: Frame, arrays: Sequence[Array]) -> None:
+def _choose_direction(frame: Frame, arrays: Sequence[Array], across: int | None) -> None:
     """Decides along which axis vectors run. If it is a kept axis, that becomes the last one."""
     if not frame.kept:
         return
     last = frame.reduced[-1]
     dense = lambda axis: sum(as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1 for a in arrays)  # how many arrays are
     best = len(frame.extents) - 1 if not arrays else max(frame.kept, key=dense)  # a source that does not say what it reads
-    if (stored := _stored_densely(frame)) is not None and _shorter_than_a_vector(frame) and (not arrays or dense(best) == 0):
+    if across is not None:
+        best = across
+    elif (stored := _stored_densely(frame)) is not None and _shorter_than_a_vector(frame) and (not arrays or dense(best) == 0):
         best, frame.gathers = stored, True
     elif best not in frame.kept or (arrays and dense(best) <= dense(last)):
         return

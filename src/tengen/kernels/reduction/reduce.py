@@ -170,6 +170,7 @@ def drive(
     value: Callable[[KernelBuilder, State, At], list[Expr]],
     merge: bool,
     name: str,
+    across: int | None = None,
 ) -> None:
     """Launches the kernels of a fold of `source` along `axes`.
 
@@ -177,13 +178,14 @@ def drive(
         outs: arrays with the axes that are not reduced, in order.
         value: (kernel, final state of a row, place in the outputs) -> what is stored there, for each of the outputs.
         merge: whether kept axes may be merged, so that `value` is not told a place in the original axes.
+        across: as `make_frame` takes it.
     """
     if not axes:  # one element for each result: a reduction along a new axis of extent 1
         n = len(source.shape)
         source = View(source, (*source.shape, 1), (*range(n), None), (0,) * (n + 1), (1,) * (n + 1))
         axes = (n,)
     source = _in_order(lo, source, axes, name)
-    frame = make_frame([source], outs, axes, merge=merge)
+    frame = make_frame([source], outs, axes, merge=merge, across=across)
     work = _Work(f, frame, lo.temp, grain(lo, f"{name} of {source.dtype}", frame.extents, frame.outs))
     k = lo.kernel(name)
 

@@ -1,9 +1,9 @@
 """Fused rows: a pointwise kernel whose expressions contain reductions of the row that they are computed for.
 
     for each piece = some rows, or some blocks of neighbouring rows:
-        for row of the piece:
+        for row of the piece:                                               # or for some short rows, in each of the two loops inside
             for each `Reduced` in the sources, those that it uses before it:
-                value[reduced] = fold of its source over the row            # in a register; across rows: in scratch memory
+                value[reduced] = fold of its source over the row            # in a register; across or of short rows: in scratch memory
             for vector i of the row:
                 out[row, i] = source[row, i]                                # each `Reduced` in it is replaced by its value
 
@@ -34,6 +34,8 @@ from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, spla
 
 LEAST_FUSED_ROWS = 8  # where rows are known to be fewer, long ones are not fused: there is too little to share out
 LONG_ROW_ELEMENTS = 1 << 16  # of such a row at least
+SHORT_ROW_ELEMENTS = 384  # of rows, at most, of which SHORT_ROWS have each value computed before the next one
+SHORT_ROWS = 8
 KEPT_ROW_BYTES = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its results go past the caches
 
 
@@ -156,23 +158,57 @@ class _Rows:
         per = maximum(const(1), self.grain // maximum(const(1), frame.count))
         piece = k.split((rows + per - 1) // per)
         first = k.let(piece * per)
-        with k.loop(first, minimum(first + per, rows), name="row") as r:
-            row = unflatten(k, r, frame.rows)
-            at = frame.at(row, [0] * len(frame.reduced), False)
-            for red in self.found:
-                f = self._fold(red)
-                source = self._with_row_constants([self.reads[red]], at)[0]
-                if self.stream and red is self.found[-1]:
-                    source = _PrefetchingNextRow(source, self._next_rows())
-                state = fold_along_row(k, f, frame, source, row, (const(0), frame.chunks))  # value = fold of source[row, :]
-                v = k.let(settled(f, frame, state)[0], "row_value")
-                k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
-            for s, o in self.single:
-                store_at(k, o, frame.out_at(row), s.at(k, at))
-            whole = list(zip(self._with_row_constants([s for s, _ in self.whole], at), [o for _, o in self.whole]))
-            if self.whole:
-                self._outer_positions(lambda outer: self._vectors(row, outer, whole))
+        stop, together = k.let(minimum(first + per, rows)), self._rows_together()
+        if together == 1:
+            with k.loop(first, stop, name="row") as r:
+                row = unflatten(k, r, frame.rows)
+                for red in self.found:
+                    self._give(red, self._folded(red, row))
+                self._store_row(row)
+        else:
+            tables = [k.scratch("values", red.dtype, together) for red in self.found]
+            with k.loop(first, stop, together, name="rows") as start:
+                end = k.let(minimum(start + together, stop))
+                for n in range(len(self.found) + 1):  # the values of each reduction in turn, then the results
+                    with k.loop(start, end, name="row") as r:
+                        row = unflatten(k, r, frame.rows)
+                        for red, table in zip(self.found[:n], tables):
+                            self._give(red, k.load(table, r - start, name="row_value"))
+                        if n < len(self.found):
+                            k.store(tables[n], r - start, self._folded(self.found[n], row))
+                        else:
+                            self._store_row(row)
         k.given.clear()
+
+    def _rows_together(self) -> int:
+        """How many rows have each of their values computed before the next one. Where rows are short and have several values, each of which
+        waits for a fold, a division or a root, a processor then finds other rows to work on."""
+        length = as_int(self.frame.count)
+        short = length is not None and 0 < length <= SHORT_ROW_ELEMENTS
+        return SHORT_ROWS if short and len(self.found) > 1 and not self.stream else 1
+
+    def _give(self, red: Reduced, v: Expr) -> None:
+        """Lets sources find the value of a reduction of the row that is computed."""
+        self.k.given[red] = lambda at: splat(v) if at.lanes > 1 else v
+
+    def _folded(self, red: Reduced, row: Sequence[Index]) -> Expr:
+        """The value of a reduction of a row: the fold of source[row, :]."""
+        k, frame, f = self.k, self.frame, self._fold(red)
+        source = self._with_row_constants([self.reads[red]], frame.at(row, [0] * len(frame.reduced), False))[0]
+        if self.stream and red is self.found[-1]:
+            source = _PrefetchingNextRow(source, self._next_rows())
+        state = fold_along_row(k, f, frame, source, row, (const(0), frame.chunks))
+        return k.let(settled(f, frame, state)[0], "row_value")
+
+    def _store_row(self, row: Sequence[Index]) -> None:
+        """Stores all results of a row, whose reductions have their values."""
+        k, frame = self.k, self.frame
+        at = frame.at(row, [0] * len(frame.reduced), False)
+        for s, o in self.single:
+            store_at(k, o, frame.out_at(row), s.at(k, at))
+        whole = list(zip(self._with_row_constants([s for s, _ in self.whole], at), [o for _, o in self.whole]))
+        if self.whole:
+            self._outer_positions(lambda outer: self._vectors(row, outer, whole))
 
     def _with_row_constants(self, sources: Sequence[Source], at: At) -> list[Source]:
         """The sources, with each part that has one value for a whole row computed here, once, and not for each vector."""

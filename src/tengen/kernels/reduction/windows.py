@@ -60,6 +60,13 @@ class Geometry:
         """Whether the size of windows is known only when the program runs."""
         return None in map(as_int, (*self.kernel, *self.stride))
 
+    def side_by_side(self, image: Array, out: Array) -> int | None:
+        """The axis along which neighbouring results lie beside each other, and so do the pixels that they read, if there is one: channels, or
+        pixels with a stride of 1."""
+        dense = lambda a, axis: as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1
+        axes = [1, *(axis for axis, step in enumerate(self.stride, 2) if as_int(step) == 1)]
+        return next((axis for axis in axes if dense(image, axis) and dense(out, axis)), None)
+
 
 class Windows(Source):
     """The image by windows: the value at (n, c, *p, *k) is the pixel at offset k of window p; outside of the image, `fill`."""
@@ -245,10 +252,11 @@ class _Folded(Source):
         return None
 
 
-def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Finish, name: str) -> None:
+def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Finish, name: str, across: int | None = None) -> None:
     """Launches out = finish(fold of `source` (N, C, *P, *K) along the offsets K in its windows).
 
     Args:
+        across: the axis of `Geometry.side_by_side`, if there is one: vectors of large windows run along it.
         finish: (kernel, the last part of the final state, place in out) -> what is stored there.
     """
     n = out.ndim - 2
@@ -256,7 +264,7 @@ def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Fini
         pointwise(lo, [_Folded(f, source, n, finish, out.dtype)], [out], name)
         return
     value = lambda k, state, at: [finish(k, state[-1], at)]
-    drive(lo, f, source, [out], tuple(range(n + 2, 2 * n + 2)), value, False, name)
+    drive(lo, f, source, [out], tuple(range(n + 2, 2 * n + 2)), value, False, name, across)
 
 
 def _unrolled(source: Source, n: int) -> bool:

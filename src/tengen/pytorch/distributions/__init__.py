@@ -70,7 +70,7 @@ from tengen.distributions import (
     register_kl,
     transform_to,
 )
-from tengen.pytorch.distributions import constraint_registry, constraints, transforms
+from tengen.pytorch.distributions import constraint_registry, constraints, transforms, utils
 
 
 def __getattr__(name: str) -> object:
@@ -87,5 +87,5 @@ __all__ = [
     "FisherSnedecor", "GeneralizedPareto", "HalfCauchy", "LogisticNormal",
     "InverseGamma", "Kumaraswamy", "Pareto", "Poisson", "StudentT", "Uniform", "Weibull", "kl_divergence", "register_kl",
     "AffineTransform", "ComposeTransform", "ExpTransform", "PowerTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform",
-    "Transform", "TransformedDistribution", "constraints", "transforms",
+    "Transform", "TransformedDistribution", "constraints", "transforms", "utils",
 ]  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, LinAlgError
-from tengen.linalg import swaps
+from tengen.linalg import indefinite, swaps
+from tengen.linalg.parts import matrices
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 
@@ -60,6 +61,48 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if check_errors and bool(F.any(info > 0).item()):
         raise LinAlgError(f"lu_factor_ex: a pivot of {A._layout.type!r} is 0")
     return CheckedFactors(factors, pivots, info)
+
+
+class Blocks(NamedTuple):
+    """LD: L D L^T (with `hermitian` L D L^H) in one lower triangle, and pivots, as LAPACK's sytrf (hetrf) keeps them."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class CheckedBlocks(NamedTuple):
+    """`Blocks`, and info: 0, or the number from 1 of the first pivot that is 0."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> CheckedBlocks:
+    """The factors of symmetric matrices, or with `hermitian` Hermitian ones, which may be indefinite; their lower triangle is read. They have
+    no gradient. Errors: LinAlgError for a pivot that is 0 with check_errors"""
+    found = CheckedBlocks(*indefinite.ldl_factor(matrices("ldl_factor", A, square=True), hermitian))
+    if check_errors and bool(F.any(found.info > 0).item()):
+        raise LinAlgError(f"ldl_factor_ex: a pivot of {A._layout.type!r} is 0")
+    return found
+
+
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Blocks:
+    """`ldl_factor_ex` with check_errors, without info.
+
+    >>> ldl_factor(Tensor([[0.0, 2.0], [2.0, 0.0]])).pivots.tolist()  # one block of two rows
+    [-2, -2]
+    """
+    return Blocks(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X of A X = B from the factors of A. Its gradient goes to B alone.
+
+    >>> ldl_solve(*ldl_factor(Tensor([[0.0, 2.0], [2.0, 0.0]])), Tensor([[2.0], [4.0]])).tolist()
+    [[2.0], [1.0]]
+    """
+    return indefinite.ldl_solve(LD, pivots, B, hermitian)
 
 
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
@@ -162,4 +205,5 @@ orgqr = householder_product
 __all__ = [
     "cholesky", "geqrf", "lu", "lu_solve", "lu_unpack", "orgqr", "ormqr", "pca_lowrank", "pinverse", "qr", "svd_lowrank", "triangular_solve",
 ]  # fmt: skip
-in_words(globals(), [*__all__, "lu_factor", "lu_factor_ex", "solve_factored", "householder_product"])
+_OF_LINALG = ["householder_product", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lu_factor", "lu_factor_ex", "solve_factored"]
+in_words(globals(), [*__all__, *_OF_LINALG])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import linecache
 from collections.abc import Mapping
+from functools import partial
 from types import MethodType
 from typing import Any
 
 from tengen.pytorch.fx.graph import Graph
 from tengen.pytorch.nn.module import Module
+from tengen.tensor import Parameter, Tensor
 
 _made = 0
 
@@ -41,7 +43,9 @@ class GraphModule(Module):
             target = getattr(target, part)
             source = source if isinstance(source, Mapping) else getattr(source, part)
         if not hasattr(target, last):
-            setattr(target, last, root[path] if isinstance(root, Mapping) else getattr(source, last))
+            value = root[path] if isinstance(root, Mapping) else getattr(source, last)
+            put = target.register_buffer if isinstance(value, Tensor) and not isinstance(value, Parameter) else partial(setattr, target)
+            put(last, value)
 
     @property
     def graph(self) -> Graph:

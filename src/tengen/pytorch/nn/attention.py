@@ -14,7 +14,7 @@ from tengen.base.errors import ArgumentError
 from tengen.module.init import xavier_uniform_
 from tengen.module.transformer import visible
 from tengen.pytorch.nn.layers import Linear
-from tengen.pytorch.nn.module import Module, finished
+from tengen.pytorch.nn.module import Module, ModuleList, finished
 from tengen.pytorch.nn.norms import LayerNorm
 from tengen.tensor import Parameter, Tensor
 
@@ -243,6 +243,7 @@ class TransformerEncoder(Module, M.TransformerEncoder):
         self, encoder_layer: Any, num_layers: int, norm: Any = None, enable_nested_tensor: bool = True, mask_check: bool = True
     ):
         super().__init__(encoder_layer, num_layers, norm)
+        self.layers = ModuleList(self.layers)
 
     def forward(self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None) -> Tensor:
         return super().forward(src, mask, src_key_padding_mask, bool(is_causal))
@@ -250,6 +251,10 @@ class TransformerEncoder(Module, M.TransformerEncoder):
 
 class TransformerDecoder(Module, M.TransformerDecoder):
     """`tengen.module.TransformerDecoder`."""
+
+    def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None):
+        super().__init__(decoder_layer, num_layers, norm)
+        self.layers = ModuleList(self.layers)
 
 
 class Transformer(Module, M.Transformer):

@@ -30,7 +30,7 @@ class RReLU(Module):
         return rrelu(input, self.lower, self.upper, self.training)
 
 
-class FeatureAlphaDropout(M.AlphaDropout):
+class FeatureAlphaDropout(Module, M.AlphaDropout):
     """`feature_alpha_dropout`. Args: p: the share of channels; inplace: changes nothing."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False):

@@ -327,7 +327,7 @@ class _Recurrent(Module):
         for layer, directions in enumerate(self.cells):
             for cell, end in zip(directions, ("", "_reverse")):
                 yield from ((f"{name}_l{layer}{end}", t) for name, t in cell._attributes())
-        yield from (part for part in super()._attributes() if not part[0].startswith("cells."))  # what a subclass adds
+        yield from super()._attributes()  # what a subclass adds
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("weight_", "bias_")) and "cells" in self.__dict__:
@@ -381,7 +381,7 @@ class GRU(_Recurrent, M.GRU):
 # ---- without parameters, with other defaults -----------------------------------------------------------------------------
 
 
-class _Share:
+class _Share(Module):
     """`p` of dropouts."""
 
     drop_prob: float
@@ -423,7 +423,7 @@ class AlphaDropout(_Share, M.AlphaDropout):
     """Dropout for `SELU`."""
 
 
-class _Average:
+class _Average(Module):
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
         divisor_override: int | None = None,

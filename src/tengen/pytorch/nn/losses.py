@@ -247,8 +247,10 @@ def ctc_loss(
 ) -> Tensor:  # fmt: skip
     """Of logarithms of probabilities (T, N, C), or (T, C) of one sequence.
 
-    Args: zero_infinity: losses that are inf, of labels too long for the scores, count as 0.
+    Args: targets: numbers of classes; floats, as padded rows often are, count as the integers that they hold. zero_infinity: losses that are
+        inf, of labels too long for the scores, count as 0.
     """
+    targets = targets.astype("int64") if targets.dtype.kind == "f" else targets
     lengths = [n if isinstance(n, Tensor) else Tensor(list(n), dtype="int64") for n in (input_lengths, target_lengths)]
     if log_probs.ndim == 2:
         of_one = [n.reshape(1) for n in lengths]
@@ -351,7 +353,7 @@ class CTCLoss(Loss):
         return ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
 
 
-class MSELoss(M.MSELoss):
+class MSELoss(Module, M.MSELoss):
     """`mse_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
@@ -361,7 +363,7 @@ class MSELoss(M.MSELoss):
         return mse_loss(input, target, None, None, self.reduction)
 
 
-class L1Loss(M.L1Loss):
+class L1Loss(Module, M.L1Loss):
     """`l1_loss` as a module."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):

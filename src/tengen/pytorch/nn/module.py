@@ -5,7 +5,6 @@ Every module of Tengen's is an instance of this `Module`: ``isinstance(tengen.mo
 
 from __future__ import annotations
 
-import sys
 from abc import ABCMeta
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
@@ -70,7 +69,7 @@ class Module(WithStates, metaclass=_AnyModule):
     """Tengen's `Module` with PyTorch's arguments. Its own parameters come first, then its buffers, then
     those of the modules inside, each in the order in which it was set.
 
-    As in PyTorch, a program registers what belongs to its module: by an attribute that is a `Parameter` or a module, and by
+    As in PyTorch, a class registers what belongs to its module: by an attribute that is a `Parameter` or a module, and by
     `register_buffer`. Other tensors, and lists, tuples and dicts, whatever is in them, are neither saved nor trained nor cast.
 
     >>> class Net(Module):
@@ -82,11 +81,10 @@ class Module(WithStates, metaclass=_AnyModule):
     """
 
     _stands_for_all = True
-    _plain: frozenset[str] = frozenset()  # names of attributes that a program has set without registering them
+    _plain: frozenset[str] = frozenset()  # names of attributes that were set and not registered
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] != "tengen":  # Tengen's layers set buffers as attributes
-            _note_registration(self, name, value)
+        _note_registration(self, name, value)
         super().__setattr__(name, value)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -191,7 +189,7 @@ class Module(WithStates, metaclass=_AnyModule):
 
 
 def _note_registration(m: Module, name: str, value: Any) -> None:
-    """Notes whether an attribute that a program sets belongs to its module's parameters, buffers and modules.
+    """Notes whether an attribute that is set belongs to its module's parameters, buffers and modules.
 
     Errors: TypeError where the name is a parameter's and the value no Parameter, or a buffer's and the value no Tensor, but for None.
     """
@@ -269,7 +267,7 @@ class ModuleDict(Module, M.ModuleDict):
         super().__init__(modules or ())
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
-        yield from (part for part in Module._attributes(self) if not part[0].startswith("_held."))
+        yield from Module._attributes(self)
         yield from self._held.items()  # in the order in which they were added
 
 

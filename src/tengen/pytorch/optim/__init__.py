@@ -8,26 +8,14 @@ from typing import Any
 from tengen import optimizer as O
 from tengen.base.lazy import NoSuchName
 from tengen.ops.define import REGISTRY
-from tengen.optimizer import (
-    LBFGS,
-    Adadelta,
-    Adam,
-    Adamax,
-    AdamW,
-    NAdam,
-    RAdam,
-    RMSprop,
-    Rprop,
-    SparseAdam,
-)
 from tengen.optimizer.optimizer import zeros
 from tengen.pytorch.optim import lr_scheduler, optimizer, swa_utils
 from tengen.pytorch.optim.further import ASGD, Adafactor, Muon
-from tengen.pytorch.optim.optimizer import Optimizer
+from tengen.pytorch.optim.optimizer import Optimizer, WithTensors
 from tengen.tensor import Tensor
 
 
-class SGD(O.SGD):
+class SGD(WithTensors, O.SGD):
     """`tengen.optimizer.SGD` with PyTorch's order of arguments, lr=1e-3 unless another is given, and `dampening`.
 
     Args: dampening: after the first step the velocity takes 1 - dampening times the gradient.
@@ -69,7 +57,7 @@ class SGD(O.SGD):
         p._reset(p.detach() - group.rate(p) * state["momentum_buffer"])
 
 
-class Adagrad(O.Optimizer):
+class Adagrad(WithTensors):
     """Duchi, Hazan and Singer, 2011, with eps beside the root, as PyTorch's; Tengen's own has it under the root.
 
     Args: lr_decay: of the learning rate, lr / (1 + (step - 1) lr_decay). initial_accumulator_value: of the sum of squares.
@@ -92,6 +80,46 @@ class Adagrad(O.Optimizer):
         rate = group.rate(p)
         lr = rate / (1.0 + (state["step"].astype(rate.dtype) - 1.0) * group["lr_decay"])
         p._reset(p.detach() - lr * grad / (REGISTRY["sqrt"](state["sum"]) + group["eps"]))
+
+
+class LBFGS(WithTensors, O.LBFGS):
+    """`tengen.optimizer.LBFGS`."""
+
+
+class Adadelta(WithTensors, O.Adadelta):
+    """`tengen.optimizer.Adadelta`."""
+
+
+class Adam(WithTensors, O.Adam):
+    """`tengen.optimizer.Adam`."""
+
+
+class Adamax(WithTensors, O.Adamax):
+    """`tengen.optimizer.Adamax`."""
+
+
+class AdamW(WithTensors, O.AdamW):
+    """`tengen.optimizer.AdamW`."""
+
+
+class NAdam(WithTensors, O.NAdam):
+    """`tengen.optimizer.NAdam`."""
+
+
+class RAdam(WithTensors, O.RAdam):
+    """`tengen.optimizer.RAdam`."""
+
+
+class RMSprop(WithTensors, O.RMSprop):
+    """`tengen.optimizer.RMSprop`."""
+
+
+class Rprop(WithTensors, O.Rprop):
+    """`tengen.optimizer.Rprop`."""
+
+
+class SparseAdam(WithTensors, O.SparseAdam):
+    """`tengen.optimizer.SparseAdam`."""
 
 
 def __getattr__(name: str) -> object:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ops.define import REGISTRY
-from tengen.optimizer import Optimizer
 from tengen.optimizer.optimizer import counter, zeros
+from tengen.pytorch.optim.optimizer import WithTensors
 from tengen.tensor import Tensor
 
 
@@ -17,7 +17,7 @@ def _counted(state: dict[str, Tensor]) -> Tensor:
     return state["step"]
 
 
-class ASGD(Optimizer):
+class ASGD(WithTensors):
     """Gradient descent that keeps the average of its weights, `ax` in the states (Polyak and Juditsky, 1992).
 
     Args: lambd: decay term. alpha: the power by which the rate falls. t0: the step at which averaging begins.
@@ -43,7 +43,7 @@ class ASGD(Optimizer):
         p._reset(x)
 
 
-class Adafactor(Optimizer):
+class Adafactor(WithTensors):
     """Adam without a first moment, whose second moments of a matrix are the product of those of its rows and columns.
 
     Args: beta2_decay: of the second moments, 1 - step^beta2_decay. eps: (least mean square of a gradient, least root mean square of a
@@ -106,7 +106,7 @@ def _orthogonal(g: Tensor, coefficients: tuple[float, float, float], steps: int,
     return x.T if wide else x
 
 
-class Muon(Optimizer):
+class Muon(WithTensors):
     """Momentum whose update is made orthogonal; for matrices alone. Other parameters want another optimizer, such as AdamW.
 
     Args: ns_coefficients, ns_steps, eps: of the iteration. adjust_lr_fn: "original" scales a matrix (A, B)'s rate by sqrt(max(1, A / B)),

@@ -24,7 +24,21 @@ class _AnyOptimizer(type):
         return issubclass(other, own.Optimizer) if cls.__dict__.get("_stands_for_all") else super().__subclasscheck__(other)
 
 
-class Optimizer(own.Optimizer, metaclass=_AnyOptimizer):
+class WithTensors(own.Optimizer):
+    """What optimizers have in PyTorch's words."""
+
+    def state_dict(self, keep_var: bool = True) -> dict[str, Any]:
+        """Hyperparameters, and the states by position of the parameter: the optimizer's own tensors, which its steps change, as in PyTorch;
+        `copy.deepcopy` keeps those of now. keep_var: False gives arrays.
+
+        >>> from tengen.pytorch import nn, optim
+        >>> optim.SGD(nn.Linear(1, 1).parameters(), momentum=0.9).state_dict()["state"][0]["momentum_buffer"].shape
+        (1, 1)
+        """
+        return super().state_dict(keep_var)
+
+
+class Optimizer(WithTensors, metaclass=_AnyOptimizer):
     """The base of a program's own optimizers. Every optimizer of Tengen's is an instance of it.
 
     Args: params: parameters, or groups of them. defaults: what a group has where it does not say otherwise.

@@ -13,7 +13,7 @@ import tengen.functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError
 from tengen.interop.torch.registry import op
-from tengen.linalg import swaps
+from tengen.linalg import indefinite, swaps
 from tengen.tensor import Tensor
 
 
@@ -152,6 +152,20 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, a
 
 
 op("lu_unpack")(swaps.lu_unpack)
+
+
+@op("linalg_ldl_factor_ex")
+def ldl_factor(a: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """(L and D in one lower triangle, pivots, the first pivot that is 0); the lower triangle of a is read."""
+    return indefinite.ldl_factor(a, hermitian)
+
+
+@op("linalg_ldl_solve")
+def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, hermitian: bool = False) -> Tensor:
+    """x with a x = b from the factors of a."""
+    return indefinite.ldl_solve(factors, pivots, b, hermitian)
+
+
 op("geqrf")(lambda a: tuple(linalg.geqrf(a)))
 op("linalg_householder_product")(linalg.householder_product)
 

@@ -28,13 +28,9 @@ class ParametrizationList(Module):
         parts: Any = original.detach()
         for f in reversed(list(modules)):
             parts = f.right_inverse(parts) if hasattr(f, "right_inverse") else parts
-        kind = Parameter if isinstance(original, Parameter) else Tensor
         self._parts = ["original"] if isinstance(parts, Tensor) else [f"original{i}" for i in range(len(parts))]
         for name, part in zip(self._parts, [parts] if isinstance(parts, Tensor) else parts):
-            made = kind(part.detach())
-            if kind is Parameter:
-                made.requires_grad = original.requires_grad
-            setattr(self, name, made)
+            _put_as(original, self, name, part)
         for f in modules:
             self.append(f, original)
 
@@ -151,11 +147,18 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     del module.parametrizations[tensor_name]
     if not len(module.parametrizations):
         del module.parametrizations
-    back = Parameter(value) if isinstance(first, Parameter) else Tensor(value)
-    if isinstance(first, Parameter):
-        back.requires_grad = first.requires_grad
-    setattr(module, tensor_name, back)
+    _put_as(first, module, tensor_name, value)
     return module
+
+
+def _put_as(original: Tensor, module: Any, name: str, value: Tensor) -> None:
+    """A copy of a value as an attribute: a parameter where the original is one, which trains as that does, else a buffer."""
+    if isinstance(original, Parameter):
+        made = Parameter(value.detach())
+        made.requires_grad = original.requires_grad
+        setattr(module, name, made)
+    else:
+        module.register_buffer(name, Tensor(value.detach()))
 
 
 def type_before_parametrizations(module: Any) -> type:

@@ -56,7 +56,7 @@ class BasePruningMethod:
         if name not in computed.names(module):
             setattr(module, f"{name}_orig", original)
             computed.put(module, name, lambda m: getattr(m, f"{name}_orig") * getattr(m, f"{name}_mask"))
-        setattr(module, f"{name}_mask", Tensor(mask.astype(original.dtype)))
+        module.register_buffer(f"{name}_mask", Tensor(mask.astype(original.dtype)))
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
@@ -211,7 +211,7 @@ def global_unstructured(
     masks = [getattr(m, f"{name}_mask") for m, name in some]
     whole, at = pruning_method(**kwargs)._whole_mask(flat(scores), flat(masks)).numpy(), 0
     for (m, name), mask in zip(some, masks):
-        setattr(m, f"{name}_mask", Tensor(whole[at : at + mask.size].reshape(mask.shape)))
+        m.register_buffer(f"{name}_mask", Tensor(whole[at : at + mask.size].reshape(mask.shape)))
         at += mask.size
 
 

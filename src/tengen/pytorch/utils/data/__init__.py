@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from tengen import data as D
 from tengen.base.arguments import flags_of_functions
+from tengen.base.lazy import NoSuchName
 from tengen.data import (
     BatchSampler,
     ChainDataset,
@@ -172,19 +175,6 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class _Shuffled:
-    """Indices in random order, drawn from PyTorch's default generator or another for each epoch."""
-
-    def __init__(self, n: int, generator: Any):
-        self.n, self.generator = n, generator
-
-    def __iter__(self) -> Iterator[int]:
-        return iter((default_rng if self.generator is None else self.generator).permutation(self.n).tolist())
-
-    def __len__(self) -> int:
-        return self.n
-
-
 class _Collated:
     """The arrays of a batch that a worker sends: what a collate function gives, with arrays in place of tensors."""
 
@@ -230,23 +220,42 @@ class DataLoader(D.DataLoader):
         timeout: float = 0, worker_init_fn: Callable[[int], Any] | None = None, multiprocessing_context: Any = None, generator: Any = None,
         *, prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True,
     ):  # fmt: skip
-        self._single = batch_size is None and batch_sampler is None
+        self._single, self._size = batch_size is None and batch_sampler is None, batch_size if batch_sampler is None else None
         collate = collate_fn or (_first if self._single else default_collate)
         more: dict[str, Any] = {"collate_fn": _Collated(collate), "num_workers": num_workers, "timeout": timeout}
         more |= {"worker_init_fn": worker_init_fn, "prefetch_factor": prefetch_factor, "multiprocessing_context": multiprocessing_context}
         more["seed"] = default_rng.randint(0, 2**31, ()).item() if generator is None else None
         if generator is not None:
             more["generator"] = generator
-        size = 1 if self._single else batch_size
+        size, indexed = 1 if self._single else batch_size, hasattr(dataset, "__getitem__")
+        if shuffle and sampler is not None:
+            raise ValueError("DataLoader: shuffle=True and sampler= exclude each other")
+        plain = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        self._of_samples = (plain if sampler is None else sampler) if indexed else None
         if batch_sampler is not None:
             super().__init__(dataset, batch_sampler=batch_sampler, **more)
-        elif hasattr(dataset, "__getitem__") and (shuffle or sampler is not None):
-            if shuffle and sampler is not None:
-                raise ValueError("DataLoader: shuffle=True and sampler= exclude each other")
-            order = _Shuffled(len(dataset), generator) if sampler is None else sampler
-            super().__init__(dataset, sampler=BatchSampler(order, size, drop_last), **more)
+        elif indexed and (shuffle or sampler is not None):
+            super().__init__(dataset, sampler=BatchSampler(self._of_samples, size, drop_last), **more)
         else:
             super().__init__(dataset, batch_size=size, shuffle=bool(shuffle), drop_last=drop_last, **more)
+        self.collate_fn, self.pin_memory, self.persistent_workers = collate, pin_memory, persistent_workers
+        self.prefetch_factor, self.in_order = prefetch_factor, in_order
+        self.generator, self.multiprocessing_context, self.pin_memory_device = generator, multiprocessing_context, pin_memory_device
+
+    @property
+    def sampler(self) -> Any:
+        """What gives the positions of samples, one by one: the sampler that was given, or one in order or at random; None of a stream."""
+        return self._of_samples
+
+    @property
+    def batch_sampler(self) -> Any:
+        """What gives the positions of each batch; None where samples come one by one."""
+        return None if self._single else self._of_batches
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a batch; None where samples come one by one, or a `batch_sampler` says."""
+        return self._size
 
     def __iter__(self) -> Iterator[Any]:
         return (_mapped(lambda s: Tensor(s.array), batch) for batch in super().__iter__())
@@ -257,9 +266,19 @@ def _first(samples: list) -> Any:
     return to_tensors(samples[0])
 
 
+_LATER = ("dataset", "distributed", "sampler")  # modules that are imported when they are first named
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"tengen.pytorch.utils.data.{name}")
+    raise NoSuchName("tengen.pytorch.utils.data", name, lambda: dir(sys.modules[__name__]))
+
+
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
     "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
     "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)
+__all__ += _LATER
