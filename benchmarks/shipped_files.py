@@ -1,13 +1,14 @@
 """Networks in ONNX and TFLite files, such as packages ship: read here, run, and compared with onnxruntime or TFLite's interpreter.
 
-    python benchmarks/shipped_files.py FILE_OR_FOLDER ... [--sizes SHAPE ...] [--seconds 1]
+    python benchmarks/shipped_files.py FILE_OR_FOLDER ... [--sizes SHAPE ...] [--values NAME=NUMBER ...] [--seconds 1]
 
 prints for each file the largest difference over the largest element of each output, of the program (with open extents where the file has
-them), of the module, and of the other runtime's results when its inputs move by 1e-7 (which tells a network that is sensitive from one that
-is wrong); and the processor time of a run over the other runtime's, on one thread, in turns. Open extents are filled by the first SHAPE of
---sizes that fits an input's known ones (default: 1x3x96x96, 1x96x96x3, 1x3x48x160, 1x16000 and others). TFLite's results are those of its
-reference kernels, its time is that of XNNPACK. Exit status: 1 where a file was not read or results differ by more than 1e-3 and ten times
-what a movement of the inputs does.
+them, and none of them needs a number), of the module, and of the other runtime's results when its inputs move by 1e-7 (which tells a network
+that is sensitive from one that is wrong); and the processor time of a run over the other runtime's, on one thread, in turns. Open extents
+are filled by the first SHAPE of --sizes that fits an input's known ones (default: 1x3x96x96, 1x96x96x3, 1x3x48x160, 1x16000 and others).
+An ONNX input of a name in --values is filled with that number (default: lengths and rates of 16,000); other inputs are drawn. TFLite's
+results are those of its reference kernels, its time is that of XNNPACK. Exit status: 1 where a file was not read or results differ by more
+than 1e-3 and ten times what a movement of the inputs does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ os.environ.update(TENGEN_NUM_THREADS="1", TENGEN_QUICK_COMPILE="0", OMP_NUM_THRE
 
 import numpy as np
 
+VALUES: dict[str, float] = {"sr": 16000, "waveforms_lens": 16000}
 SIZES = "1x3x96x96 1x96x96x3 1x3x48x160 1x3x48x192 1x16000 1x43844x1 1x16x8 1x16 1"
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 Opener = Callable[[], Run]  # a network that keeps states begins anew
@@ -52,6 +54,7 @@ def of_onnx(path: str, sizes: Sequence[tuple[int, ...]]) -> tuple[list[np.ndarra
     """(Inputs; what opens the file: in onnxruntime, for its results and its time, and here, as a program and as a module)."""
     import onnxruntime
 
+    from tengen.base.errors import TraceError
     from tengen.interop.onnx import load, to_module
 
     def session() -> Run:
@@ -65,8 +68,18 @@ def of_onnx(path: str, sizes: Sequence[tuple[int, ...]]) -> tuple[list[np.ndarra
     ports = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).get_inputs()
     kinds = [p.type.removeprefix("tensor(").removesuffix(")") for p in ports]
     dtypes = [np.dtype({"float": "float32", "double": "float64"}.get(k, k)) for k in kinds]
-    inputs = [made(filled(p.shape, sizes), d, i) for i, (p, d) in enumerate(zip(ports, dtypes))]
-    return inputs, session, session, lambda: results(load(path)), lambda: results(to_module(path).eval())
+    shapes = [filled(p.shape, sizes) for p in ports]
+    inputs = [
+        np.full(s, VALUES[p.name], d) if p.name in VALUES else made(s, d, i) for i, (p, s, d) in enumerate(zip(ports, shapes, dtypes))
+    ]
+
+    def program() -> Run:
+        try:
+            return results(load(path))
+        except TraceError:  # its parts fit each other for some numbers alone
+            return results(load(path, dict(zip([p.name for p in ports], shapes))))
+
+    return inputs, session, session, program, lambda: results(to_module(path).eval())
 
 
 def of_tflite(path: str, sizes: Sequence[tuple[int, ...]]) -> tuple[list[np.ndarray], Opener, Opener, Opener, Opener]:
@@ -168,8 +181,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER")
     parser.add_argument("--sizes", nargs="*", default=[], metavar="SHAPE")
+    parser.add_argument("--values", nargs="*", default=[], metavar="NAME=NUMBER")
     parser.add_argument("--seconds", type=float, default=1.0, help="of processor time for the comparison of times")
     args = parser.parse_args()
+    VALUES.update((name, float(number)) for name, number in (v.split("=") for v in args.values))
     sizes, bad = [tuple(map(int, s.split("x"))) for s in (*args.sizes, *SIZES.split())], 0
     for path in files(args.paths):
         try:
