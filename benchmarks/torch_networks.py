@@ -1,5 +1,6 @@
 """Networks of torchvision, timm and transformers with random weights, imported by `tengen.interop.torch.to_module` and run beside PyTorch;
-whole detectors of torchvision by `interop.torch.interpret`.
+whole detectors of torchvision by `interop.torch.interpret`, beside PyTorch's in float64: which boxes are kept follows from comparisons, and a
+rounding of PyTorch's own moves them.
 
     python benchmarks/torch_networks.py [NAME ...] [--list] [--gradients]
 
@@ -10,6 +11,7 @@ prints for each network the largest difference of its outputs over their largest
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 import time
 import traceback
@@ -214,8 +216,9 @@ def main() -> int:
         try:
             torch.manual_seed(i)
             module = make() if (whole := name.endswith("whole")) else randomised(make())
+            exact = (copy.deepcopy(module).double(), pytree.tree_map(torch.Tensor.double, args)) if whole else (module, args)
             with torch.no_grad():
-                want = leaves(pytree.tree_leaves(module(*args, **kwargs)), torch.Tensor)
+                want = leaves(pytree.tree_leaves(exact[0](*exact[1], **kwargs)), torch.Tensor)
             start = time.process_time()
             net = interpret(module) if whole else to_module(module, args, kwargs, training=False)
             seconds = time.process_time() - start
