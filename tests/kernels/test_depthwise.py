@@ -9,9 +9,12 @@ from recorded import graph_of
 
 import tengen.functional as F
 from tengen import Tensor, set_threads, trace
+from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.kernels.convolution import depthwise
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops.text import print_kernel
 from tengen.ops.define import REGISTRY
 from tengen.runtime.compile import assembly
 
@@ -106,3 +109,15 @@ def test_a_tile_stays_in_sixteen_registers():
     text = assembly(program.text, target).split("\ndepthwise:")[1].split(".Lfunc_end")[0]
     aside = re.findall(r"vmov\w+\s+(?:%ymm\d+, -?\d*\(%rsp\)|-?\d*\(%rsp\), %ymm\d+)", text)
     assert len(aside) <= 0.1 * len(re.findall(r"vfmadd", text))  # 22 of 988; 313 of 974 where all weights of a row are loaded at once
+
+
+@pytest.mark.parametrize("images, stride, prefetches", [(1, 1, True), (1, 2, False), (3, 2, True)])
+def test_strides_do_not_prefetch_an_image_that_is_near(images, stride, prefetches):
+    """An image of 112 x 112 x 64 takes 3.2 MB; three of them lie in memory."""
+    lo = Lowering(Target.named("x86-64-v3"))
+    src = Array("x", float32, (images, 64, 112, 112), (112 * 112 * 64, 1, 112 * 64, 64))
+    high = 112 // stride
+    out = Array("y", float32, (images, 64, high, high), (high * high * 64, 1, high * 64, 64))
+    phases = depthwise.convolution((3, 3), (1, 1), (1, 1), (high, high))
+    depthwise.stencil(lo, src, Array("w", float32, (9, 64), (64, 1)), out, phases, (stride, stride), (1, 1))
+    assert ("prefetch" in print_kernel(lo.launches[-1].kernel)) == prefetches

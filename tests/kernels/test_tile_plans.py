@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from launching import array_of
 
+import tengen.functional as F
+from tengen import Tensor, trace
 from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
@@ -17,15 +19,16 @@ from tengen.kernels.contraction.problem import Border, normalise
 from tengen.kernels.contraction.tile import fits, sized
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import too_large
+from tengen.module import Linear
 
 TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
 V4 = TARGETS[1]
 
 
-def matrices(m, k, n, a_turned=False, b_turned=False):
-    """The product of a dense (m, k) matrix and a dense (k, n) one; turned: dense along the first axis."""
+def matrices(m, k, n, a_turned=False, b_turned=False, b="b"):
+    """The product of a dense (m, k) matrix and a dense (k, n) one; turned: dense along the first axis. b: the second one's id."""
     array = lambda id, rows, columns, turned: Array(id, float32, (rows, columns), (1, rows) if turned else (columns, 1))
-    a, b, out = array("a", m, k, a_turned), array("b", k, n, b_turned), array("c", m, n, False)
+    a, b, out = array("a", m, k, a_turned), array(b, k, n, b_turned), array("c", m, n, False)
     return normalise(a, b, out, 0, 1, 1, 1, None, None, "p")
 
 
@@ -77,6 +80,26 @@ def test_a_constant_is_packed_once_where_more_than_one_tile_of_rows_reads_it():
         p = matrices(m, 300, 100)
         p = replace(p, b=replace(p.b, id=("const", 0)))
         assert plans.plan(plans.Facts(p, V4)).name == name
+
+
+@pytest.mark.parametrize("m, vectors", [(1, (4, 4, 2)), (2, (2, 4, 1)), (4, (1, 3, 1)), (40, (1, 3, 1))])
+def test_few_rows_by_a_constant_have_wide_tiles(m, vectors):
+    """With x86-64-v3 a vector takes 2 registers, with x86-64-v4 one, with AArch64 4: sums of a narrow tile would wait for one another."""
+    p = matrices(m, 300, 1000, b_turned=True, b=("const", 0))
+    assert tuple(plans.Facts(p, target).vectors for target in TARGETS) == vectors
+
+
+@pytest.mark.parametrize("n", [10, 63, 100, 257])
+def test_wide_tiles_of_few_rows_have_the_bits_of_a_sum_in_order(n):
+    """Of 300 terms in chunks of 256, each an fma; columns that are no whole tile, or fewer than one."""
+    rng = np.random.default_rng(n)
+    x, w = rng.standard_normal((3, 300), np.float32), rng.standard_normal((n, 300), np.float32)
+    layer = Linear(300, n, bias=False)
+    layer.weight[:] = Tensor(w)
+    run = trace(layer, capture_as_const=True)
+    whole = F.matmul(Tensor(np.tile(x, (40, 1))), Tensor(np.ascontiguousarray(w.T))).numpy()  # by another plan
+    for m in (1, 2, 3):
+        assert run(Tensor(x[:m])).numpy().tobytes() == whole[:m].tobytes()
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)

@@ -50,6 +50,7 @@ from tengen.kernels.contraction.tile import (
     register_rows,
     sized,
     vectors_of,
+    vectors_of_few_rows,
 )
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine
@@ -92,6 +93,8 @@ class Facts:
         self.known, self.l2 = known(p), machine(target)[2]
         self.along_k, self.side_by_side = along_k(p), side_by_side(p)
         self.vectors = vectors_of(self.n, target, p.compute)
+        if p.b.constant and p.format.group == 1 and self.m and self.n:  # such a b is packed once, as wide as it may be
+            self.vectors = max(self.vectors, vectors_of_few_rows(self.m, self.n, target, p.compute))
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
         if self.n is None:
             tall = BRIEF_TILE_ROWS

@@ -20,7 +20,8 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, minimum
 
 MOST_ROWS_BYTES = 256 << 10  # bytes of scratch memory, at most, of a piece's packed rows
-MOST_TILE_ROWS = 14  # rows of a tile at most
+MOST_TILE_ROWS, MOST_TILE_VECTORS = 14, 4  # rows and vectors of a tile at most
+BUSY_REGISTERS = 8  # registers of sums that keep two units busy, whose multiply-adds take four cycles
 SMALL_TILE_ROWS = (4, 8)  # rows of the smaller tiles for the last rows, where the number of rows is open
 BRIEF_TILE_ROWS = 8  # rows of the one tile of a brief kernel, at most: two vectors by 8 rows keep two FMA units busy
 MOST_BLOCK_TILES = 64  # tiles of a block at most
@@ -146,7 +147,7 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     """Why the problem cannot have the schedule on this target; "" if it can."""
     limits = {name: (0, 1) for name in ("along_k", "packed", "across")}
     limits |= {"panels": (0, 1 << 12), "blocks": (0, MOST_PIECE_BLOCKS)}
-    why = outside(s, rows=(1, MOST_TILE_ROWS), vectors=(1, 4), high=(1, MOST_BLOCK_TILES), unroll=(1, 4), **limits)
+    why = outside(s, rows=(1, MOST_TILE_ROWS), vectors=(1, MOST_TILE_VECTORS), high=(1, MOST_BLOCK_TILES), unroll=(1, 4), **limits)
     if why := why or too_large(s.rows, s.vectors, p.compute.size, target):
         return why
     if p.format.group == 4 and not s.packed:
@@ -176,6 +177,12 @@ def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
         return 2
     vectors = -(-n // LANES)
     return vectors if vectors < 3 else 3 if vectors % 3 == 0 and vectors % 2 else 2
+
+
+def vectors_of_few_rows(rows: int, n: int, target: Machine | None, d: DType) -> int:
+    """Vectors of LANES columns of a tile, of n columns, for which its sums take BUSY_REGISTERS registers, at most MOST_TILE_VECTORS."""
+    enough = BUSY_REGISTERS // (rows * registers_of(d.size, target))
+    return max(1, min(enough, -(-n // LANES), MOST_TILE_VECTORS))
 
 
 def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MOST_TILE_ROWS) -> int:

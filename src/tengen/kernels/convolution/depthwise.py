@@ -39,6 +39,7 @@ PIECE_GRADIENTS = 1 << 13  # elements of the gradient that a piece of the filter
 STENCIL_PIECES = 16  # pieces that are enough to share among threads
 STENCIL_GRADIENT_PIECES = 8  # the same for the filter's gradient: where there are fewer chunks, channels are shared too
 L1_WEIGHTS_BYTES = 12 << 10  # bytes of weights of a piece, about, at most: they stay in L1
+MOST_NEAR_BYTES = 8 << 20  # of an image that was just made: a cache that several cores share has it
 MOST_TAPS = 64  # positions of a filter, at most: each is written out in the kernel
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
@@ -324,8 +325,12 @@ class StencilKernel:
 
     def prefetch(self, p: Phase, y: Expr, x: Expr, n: int, c: Expr) -> None:
         """Prefetches the rows that the tile below reads and this one does not: the processor's own prefetcher does not follow
-        channels across pixels."""
+        channels across pixels. With strides these are several for each result, as many as a fifth of the loads: where the image is
+        near they cost more than they save."""
         (sy, sx), line = self.step_in, max((t.y for t in p.taps), default=0)
+        size = product(self.src.shape)
+        if sy * sx > 1 and isinstance(size, int) and size * self.src.dtype.size <= MOST_NEAR_BYTES:
+            return
         base = self.k.let(self.at(y * sy + line + 1, x * sx, c))
         for i, j in itertools.product(range(sy), range(n * sx)):
             self.k.prefetch(self.k.read(self.src), base + i * self.src.strides[2] + j * self.src.strides[3])
