@@ -15,7 +15,12 @@ from tengen.base.dtype import float32, int16, int32
 from tengen.codegen.targets import Target
 from tengen.kernels.contraction.formats import dot_format
 from tengen.kernels.convolution.winograd import pays_in_integers, winograd
-from tengen.kernels.convolution.winograd_transforms import INTEGER_TRANSFORMS, MOST_INTEGER_CHANNELS, TRANSFORMS
+from tengen.kernels.convolution.winograd_transforms import (
+    INTEGER_TRANSFORMS,
+    MOST_CHANNELS_OF_UINT8,
+    MOST_INTEGER_CHANNELS,
+    TRANSFORMS,
+)
 from tengen.kernels.convolution.winograd_weights import winograd_weights
 from tengen.kernels.lowering import Lowering
 from tengen.loops.interp import evaluate
@@ -199,7 +204,10 @@ def in_integers(image, filters, padding, outputs, target, interpreted=False):
 
 
 @pytest.mark.parametrize("outputs", INTEGER_TRANSFORMS)
-@pytest.mark.parametrize("n, c, h, w, o, padding", [(2, 5, 7, 4, 17, 1), (1, 33, 9, 12, 40, 0), (1, None, 3, 5, 3, 1)])
+@pytest.mark.parametrize("n, c, h, w, o, padding", [
+    (2, 5, 7, 4, 17, 1), (1, 33, 9, 12, 40, 0), (1, None, 3, 5, 3, 1), (1, 16, 12, 24, 32, 1), (1, MOST_CHANNELS_OF_UINT8, 3, 5, 3, 1),
+    (1, MOST_CHANNELS_OF_UINT8 + 1, 3, 5, 3, 1),
+])  # fmt: skip
 def test_integers_are_exact(n, c, h, w, o, padding, outputs):
     """Random integers, and those with the largest transformed values and sums, against float64, which holds these sums exactly."""
     c = c or MOST_INTEGER_CHANNELS[outputs]
@@ -232,11 +240,13 @@ def test_the_rule_of_integers(c, h, outputs):
     assert pays_in_integers(c, c, 0, h, 4) == 0
 
 
+@pytest.mark.parametrize("target", [None, Target.named("x86-64-v4")], ids=["short registers", "long registers"])
 @pytest.mark.parametrize("outputs", INTEGER_TRANSFORMS)
-def test_integers_of_the_interpreter(outputs):
+def test_integers_of_the_interpreter(outputs, target):
+    """Where registers hold all results of a tile, and where they do not; tiles at the border are cut off."""
     rng = np.random.default_rng(1)
     x, f = rng.integers(0, 256, (1, 4, 5, 3)).astype("uint8"), rng.integers(-128, 128, (3, 3, 3, 3)).astype("int8")
-    np.testing.assert_array_equal(in_integers(x, f, 1, outputs, None, interpreted=True), exact(x, f, (1, 1)))
+    np.testing.assert_array_equal(in_integers(x, f, 1, outputs, target, interpreted=True), exact(x, f, (1, 1)))
 
 
 @pytest.mark.parametrize("image", [(1, 64, 56, 56), (2, 72, 42, 33)])

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 from tengen.base.dtype import bool_, uint8
@@ -34,6 +35,7 @@ from tengen.kernels.convolution.winograd_filter import Filter
 from tengen.kernels.convolution.winograd_transforms import (
     FILTER_TAPS,
     INTEGER_TRANSFORMS,
+    MOST_CHANNELS_OF_UINT8,
     MOST_INTEGER_CHANNELS,
     TRANSFORMS,
     TileTransform,
@@ -42,7 +44,7 @@ from tengen.kernels.convolution.winograd_transforms import (
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
-from tengen.kernels.source import At
+from tengen.kernels.source import At, Ending, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 from tengen.loops.statements import Buffer
@@ -272,11 +274,11 @@ def winograd(
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Scratch memory of a piece: the transformed tiles, the sums of products, and a row of a tile's results."""
+    """Scratch memory of a piece: the transformed tiles, the sums of products, and results: a row of a tile's, or all of LANES channels."""
 
     image: Buffer
     products: Buffer
-    row: Buffer
+    results: Buffer
 
 
 class _Winograd:
@@ -296,7 +298,10 @@ class _Winograd:
         self.chunks = Chunks((w.shape[1],))
         self.f = Filter(lo, w, t, self.b.columns, format, f"{name}_filter")
         self.filter = self.f.made(not self.depth)
-        self.middles = self.f.middles() if t is INTEGER_TRANSFORMS[4] and x.dtype is uint8 else None
+        centred = t is INTEGER_TRANSFORMS[4] and x.dtype is uint8 and (c is None or c > MOST_CHANNELS_OF_UINT8)
+        self.middles = self.f.middles() if centred else None
+        short = registers_of(size, target) == 1 and not (isinstance(epilogue, Ending) and costs(epilogue.final))
+        self.in_registers = short and None not in map(as_int, out.shape[2:])  # whether a tile's results are, and are written out one by one
         self.k = lo.kernel(name)
         self.scratch = self._scratch()
 
@@ -312,6 +317,11 @@ class _Winograd:
         return as_expr(self.grid[0] * self.grid[1] * self.grid[2])
 
     @property
+    def results(self) -> int:
+        """Elements of scratch memory for results."""
+        return self.t.outputs * max(self.b.columns, self.t.outputs * LANES)
+
+    @property
     def depth(self) -> int:
         """How many channels of the filter a piece transforms at a time; 0 where a launch transforms the whole filter before.
 
@@ -324,7 +334,7 @@ class _Winograd:
         most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.f.compute.size))
         depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
         sums = 2 if self.f.several else 1
-        values = n * n * ((as_int(b.image) or 0) + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
+        values = n * n * ((as_int(b.image) or 0) + sums * b.products) + n * (depth * b.columns + LANES) + self.results
         return depth if values * self.f.compute.size <= MOST_IMAGE_BYTES else 0
 
     def launch(self) -> None:
@@ -344,9 +354,13 @@ class _Winograd:
         multiply = self.multiply_here if self.depth else self.multiply
         with k.loop(panel, stop, name="panel") as p:
             multiply(p, count)
-            self.transform_products(count)
-            with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
-                self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
+            if self.in_registers:
+                with k.loop(0, count, name="tile") as i:
+                    self.store_results(p, i, unflatten(k, k.let(first + i), self.grid))
+            else:
+                self.transform_products(count)
+                with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
+                    self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
         self.lo.launch(k)
 
     def _scratch(self) -> _Scratch:
@@ -360,7 +374,7 @@ class _Winograd:
             image = k.scratch("image", dt, n * n * size)
         sums = 2 if self.depth and self.f.several else 1  # of the first chunk, and of the one that is added up
         products = k.scratch("products", total, sums * n * n * b.products)
-        return _Scratch(image, products, k.scratch("row", total, self.t.outputs * b.columns))
+        return _Scratch(image, products, k.scratch("results", total, self.results))
 
     def parts(self, blocks: Expr) -> Expr:
         """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
@@ -516,12 +530,46 @@ class _Winograd:
                 at = k.let(a * (n * b.products) + i * b.columns + v)
                 products = [k.load(self.scratch.products, at + e * b.products, LANES) for e in range(n)]
                 for j, value in enumerate(t.result(products)):
-                    k.store(self.scratch.row, v + j * b.columns, value)
+                    k.store(self.scratch.results, v + j * b.columns, value)
             with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
                 channel = k.let(panel * b.columns + v)
-                count = None if as_int(self.f.outputs % LANES) == 0 else k.let(self.f.outputs - channel)
-                middle = None if self.middles is None else k.load(k.read(self.middles), channel, LANES)
-                value = t.scaled(k.load(self.scratch.row, v + j * b.columns, LANES), middle)
-                place = At((tile[0], channel, y, k.let(x + j)), 1, count)
-                value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
-                store_at(k, out, place, value)
+                place = self.place(tile[0], channel, y, k.let(x + j))
+                store_at(k, out, place, self.made(k.load(self.scratch.results, v + j * b.columns, LANES), place))
+
+    def store_results(self, panel: Expr, i: Expr, tile: Sequence[Index]) -> None:
+        """The same for tile number `i` in registers, all of its results at once."""
+        k, b, n, m, (high, wide) = self.k, self.b, self.t.points, self.t.outputs, self.out.shape[2:]
+        y, x = k.let(as_expr(tile[1] * m)), k.let(as_expr(tile[2] * m))
+        even = as_int(high % m) == 0 == as_int(wide % m)
+        whole = const(True, bool_) if even else k.let((y + m <= high) & (x + m <= wide))
+        with k.loop(0, k.let(minimum(self.f.outputs - panel * b.columns, b.columns)), LANES, name="v") as v:
+            first, channel = k.let(i * b.columns + v), k.let(panel * b.columns + v)
+            product = lambda a, e, first=first: k.load(self.scratch.products, first + (a * n + e) * b.products, LANES)
+            # columns[e][a] = R[a, :] products[:, e]; results[a m + j] = R[j, :] columns[:][a]
+            columns = [[k.let(value) for value in self.t.result([product(a, e) for a in range(n)])] for e in range(n)]
+            results = [k.let(value) for a in range(m) for value in self.t.result([column[a] for column in columns])]
+            place = lambda a, j, channel=channel: self.place(tile[0], channel, k.let(y + a), k.let(x + j))
+            with k.if_(whole):
+                for a in range(m):
+                    places = [place(a, j) for j in range(m)]
+                    made = [partial(self.made, value, at) for value, at in zip(results[a * m :], places)]
+                    for at, value in zip(places, k.abreast(made)):
+                        store_at(k, self.out, at, value)
+            with k.else_():
+                for j, value in enumerate(results):
+                    k.store(self.scratch.results, j * LANES, value)
+                with k.loop(0, minimum(as_expr(high - y), m), name="a") as a, k.loop(0, minimum(as_expr(wide - x), m), name="j") as j:
+                    at = place(a, j)
+                    store_at(k, self.out, at, self.made(k.load(self.scratch.results, (a * m + j) * LANES, LANES), at))
+
+    def place(self, image: Index, channel: Expr, y: Expr, x: Expr) -> At:
+        """The place in out of LANES channels of a pixel."""
+        count = None if as_int(self.f.outputs % LANES) == 0 else self.k.let(self.f.outputs - channel)
+        return At((image, channel, y, x), 1, count)
+
+    def made(self, value: Expr, at: At) -> Expr:
+        """What is stored for a result."""
+        k = self.k
+        middle = None if self.middles is None else k.load(k.read(self.middles), at.coords[1], LANES)
+        value = k.let(self.t.scaled(value, middle))
+        return cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)

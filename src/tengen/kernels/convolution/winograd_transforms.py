@@ -115,10 +115,11 @@ def _weight_gradient4(m: Sequence[Expr]) -> list[Expr]:
 # 68 * 255, and taps 49 * 128, or of F(4, 3) 144 * 128, so all are int16; sums of their products are int32, modulo 2^32. Of 36 y, or
 # 576 y, modulo 2^32 the 9 is divided off by its inverse. 4 y is itself where |y| < 2^29, which holds for sums of at most
 # 9 * MOST_INTEGER_CHANNELS[3] products of 255 by 255. 64 y is where -2^25 <= y < 2^25, for sums of 9 * MOST_INTEGER_CHANNELS[4] products
-# of 128 by 128: of uint8 y less 128 times the sum of the filter's taps is such a sum (`Filter.middles`). So y is exact, whatever the sums
-# did in between.
+# of 128 by 128: of uint8 y less 128 times the sum of the filter's taps is such a sum (`Filter.middles`), and of up to MOST_CHANNELS_OF_UINT8
+# channels y itself is small enough. So y is exact, whatever the sums did in between.
 _TAPS = FILTER_TAPS * FILTER_TAPS
 MOST_INTEGER_CHANNELS = {3: ((1 << 29) - 1) // (_TAPS * 255 * 255), 4: ((1 << 25) - 1) // (_TAPS * 128 * 128)}
+MOST_CHANNELS_OF_UINT8 = ((1 << 25) - 1) // (_TAPS * 255 * 128)  # whose sums need no middle
 INVERSE_OF_9 = 954437177  # modulo 2^32
 
 
