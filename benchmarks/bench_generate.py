@@ -107,11 +107,9 @@ def places() -> list[Row]:
     """
     net, _ = network("6 x 384")
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (1, PROMPT)).astype(np.int32)
-    _, caches = net.step(tengen.Tensor(ids))
     how = Sampling()
-    new = ids[0, :1]
-    decode = net._decoder(caches, new, np.array([PROMPT]), CONTEXT, how.key(), np.zeros((1, 1), bool))
-    more = tengen.Tensor(how.numbers()), tengen.Tensor(np.zeros((1, 1), np.float32))
+    decode, more = net._decoder(1, CONTEXT, how.key()), (tengen.Tensor(how.numbers()), tengen.Tensor(np.zeros((1, 1), np.float32)))
+    new = decode.begin(ids, np.array([PROMPT], np.int32), *more, np.zeros((1, 1), bool))
     args = compare.arguments("generate", 4.0)
 
     def token(t: int):
@@ -120,7 +118,7 @@ def places() -> list[Row]:
 
     times, _ = compare.run_rounds(Case("a token", {str(t): lambda t=t: token(t) for t in PLACES}), args)
     weights = bytes_of_weights(net)
-    read = {t: 4 * -(-(t + 1) // SEEN) * SEEN * sum(x.size // x.shape[2] for pair in caches for x in pair) for t in PLACES}
+    read = {t: 4 * -(-(t + 1) // SEEN) * SEEN * sum(x.size // x.shape[2] for pair in decode.caches for x in pair) for t in PLACES}
     rows = []
     for t in PLACES:
         ratio = float(np.median(np.array(times[str(t)]) / np.array(times[str(PLACES[0])])))

@@ -37,15 +37,17 @@ def test_the_traced_step_has_the_bits_of_forward(net, monkeypatch):
     ids = np.zeros((3, 13), np.int32)
     for row, prompt in zip(ids, PROMPTS):
         row[: len(prompt)] = prompt
-    lengths = np.array([len(p) for p in PROMPTS])
+    lengths = np.array([len(p) for p in PROMPTS], np.int32)
     how = tengen.models.generation.Sampling()
-    caches = net._states(Tensor(ids), net._empty(3))[1]
-    decode = net._decoder(caches, np.zeros(3, np.int32), lengths, 40, how.key(), np.zeros((3, 1), bool))
+    numbers = Tensor(how.numbers()), Tensor(np.zeros((3, 1), np.float32))
+    decode = net._decoder(3, 40, how.key())
+    first = decode.begin(ids, lengths, *numbers, np.zeros((3, 1), bool))
+    assert first.tolist() == [net(Tensor(np.array([p], np.int32))).numpy()[0, -1].argmax() for p in PROMPTS]
     texts = [list(p) for p in PROMPTS]
     for step in range(10):
         new = np.array([5 + step, 6, 7 + step])
         decode.at(new, lengths + step)
-        logits = decode.logits(Tensor(how.numbers()), Tensor(np.zeros((3, 1), np.float32))).numpy()
+        logits = decode.logits(*numbers).numpy()
         for i, text in enumerate(texts):
             text.append(int(new[i]))
             assert net(Tensor(np.array([text], np.int32))).numpy()[0, -1].tobytes() == logits[i, 0].tobytes()

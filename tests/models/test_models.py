@@ -198,7 +198,11 @@ def test_text_from_a_traced_step(monkeypatch):
     ids = sample("gpt", 2)[:, :4]
     logits, caches = net.step(Tensor(ids))
     new = logits[:, -1].numpy().argmax(-1)
-    decode = net._decoder(caches, new, np.full(2, 4), 16, Sampling().key(), np.zeros((2, 1), bool))
+    decode = net._decoder(2, 16, Sampling().key())
+    assert (decode.begin(ids, np.full(2, 4, np.int32), *greedy(), np.zeros((2, 1), bool)) == new).all()
+    for mine, held in zip(decode.caches, caches):
+        for x, want in zip(mine, held):
+            assert np.ascontiguousarray(x.numpy()[:, :, :4]).tobytes() == want.numpy().tobytes() and not x.numpy()[:, :, 4:].any()
     for _ in range(4, 16):
         logits, caches = net.step(Tensor(new.astype(np.int32)[:, None]), caches)
         assert decode.logits(*greedy()).numpy().tobytes() == logits.numpy().tobytes()
@@ -224,7 +228,7 @@ def test_the_traced_step_is_recorded_once_for_many_texts(monkeypatch):
     net.generate(ids, 12)
     weight[:] = plain
     assert [net.generate(ids[:, :t], 16 - t).tolist() for t in (4, 2)] == [w.tolist() for w in want]
-    assert net._decoder_of_last_call is decode and len(decode.run.stats()) == 1
+    assert net._decoder_of_last_call is decode and len(decode.run.stats()) == len(decode.prompt.stats()) == 1
     assert net.generate(ids[:1], 12).tolist() == want[0][:1].tolist() and net._decoder_of_last_call is not decode, "other batches"
     copied = pickle.loads(pickle.dumps(copy.deepcopy(net)))
     assert not hasattr(copied, "_decoder_of_last_call") and copied.generate(ids, 12).tolist() == want[0].tolist()

@@ -195,12 +195,13 @@ class LanguageModel(M.Module):
                 uniform = Tensor(np.array([[rng.random(dtype=np.float32)] for rng in rngs]))
             if decoder is not None:
                 new = decoder(numbers, uniform)
+            elif at + 1 < count and (ragged or count >= TRACED):
+                decoder = self._decoder(n, longest + count, how.key())
+                new = decoder.begin(new, lengths, numbers, uniform, said)
             else:
                 x, caches = self._states(Tensor(new if at == 0 else new[:, None]), caches)
                 last = x[F.arange(n).astype("int32"), Tensor(lengths - 1)] if at == 0 else x[:, 0]
                 new = chosen(self._logits(last), how.key(), numbers, uniform, Tensor(said)).numpy()
-                if at + 1 < count and (ragged or count >= TRACED):
-                    decoder = self._decoder(caches, new, lengths, longest + count, how.key(), said)
             if how.key()[-1] and decoder is None:
                 said[np.arange(n), new] = True
             shown = np.where(ended, np.int32(-1), new) if any(ended) else new
@@ -214,17 +215,14 @@ class LanguageModel(M.Module):
         if decoder is not None:
             self.__dict__["_decoder_of_last_call"] = decoder
 
-    def _decoder(
-        self, held: list[Cache], tokens: np.ndarray, lengths: np.ndarray, total: int, how: tuple[bool, ...], said: np.ndarray
-    ) -> Decoder:
-        """A decoder with room for `total` tokens, whose caches begin with those held, and which goes on with `tokens`: the last call's, if it
-        fits. It is taken out of the network meanwhile, so that another thread that generates makes its own."""
+    def _decoder(self, n: int, total: int, how: tuple[bool, ...]) -> Decoder:
+        """A decoder of n rows with room for `total` tokens: the last call's, if it fits. It is taken out of the network meanwhile, so that
+        another thread that generates makes its own."""
         room = min(-(-self.context // SEEN) * SEEN, max(SEEN, 1 << (total - 1).bit_length()))  # few sizes make few programs
         room += SEEN  # a recording is checked for more of them than it was made with
         decoder = self.__dict__.pop("_decoder_of_last_call", None)
-        if decoder is None or not decoder.fits(held, room, how):
-            decoder = Decoder(self, held, room, how, said.shape[1])
-        decoder.begin(held, tokens, lengths, said)
+        if decoder is None or not decoder.fits(self._empty(n), room, how):
+            decoder = Decoder(self, n, room, how)
         return decoder
 
     def __getstate__(self) -> dict:
@@ -253,24 +251,38 @@ class LanguageModel(M.Module):
 
 
 class Decoder:
-    """A network's step for one token as one program, from the tokens to those that follow. It keeps both, and their places, in states that it
-    writes in place: a call makes no tensors of arrays. A step reads more than caches hold, so all that Python runs and touches between two of
-    them comes from memory, which takes many times as long as what it computes.
+    """A network's step for one token as one program, from the tokens to those that follow, and what goes before it, the prompt, as another.
+
+    They keep tokens and places in states that they write in place: a step makes no tensors of arrays. It reads more than caches hold, so
+    all that Python runs and touches between two of them comes from memory, which takes many times as long as what it computes.
 
     Attributes:
         caches: keys and values of each block, (N, heads, room, features of a head). tokens, places: (N,), int32, of the next step. said:
-            (N, V), which tokens have occurred, where that matters. run: the traced step, which returns the logits, (N, 1, vocabulary).
+            (N, V), which tokens have occurred, where that matters. prompt: the traced prompt, of any length. run: the traced step,
+            which returns the logits, (N, 1, vocabulary).
     """
 
-    def __init__(self, net: LanguageModel, held: list[Cache], room: int, how: tuple[bool, ...], vocabulary: int):
+    def __init__(self, net: LanguageModel, n: int, room: int, how: tuple[bool, ...]):
         zeros = lambda x: F.zeros((*x.shape[:2], room, x.shape[3]), dtype=x.dtype)
-        self.caches = caches = [(zeros(k), zeros(v)) for k, v in held]
-        n = held[0][0].shape[0]
-        self.how, self.said = how, F.zeros((n, vocabulary), dtype="bool")
+        self.caches = caches = [(zeros(k), zeros(v)) for k, v in net._empty(n)]
+        self.how = how
+        self.said = said = F.zeros((n, net.vocabulary if how[-1] else 1), dtype="bool")
         self.tokens = tokens = F.zeros((n,), dtype="int32")
         self.places = places = F.zeros((n,), dtype="int32")
-        rows, said = Tensor(np.arange(n, dtype=np.int32)), self.said
+        rows = Tensor(np.arange(n, dtype=np.int32))
         self._furthest, self._seen = 0, Tensor(np.zeros(0, np.int32))
+
+        def prompt(given: Tensor, lengths: Tensor, numbers: Tensor, uniform: Tensor, before: Tensor) -> None:
+            x, held = net._states(given, net._empty(n))
+            t = given.shape[1]
+            kept = (F.arange(t) < lengths.reshape(n, 1)).reshape(n, 1, t, 1)
+            for pair, found in zip(caches, held):
+                for cache, new in zip(pair, found):
+                    cache[:, :, :t] = F.where(kept, new, 0.0)
+                    cache[:, :, t:] = 0
+            said[:] = before
+            tokens[:] = chosen(net._logits(x[rows, lengths - 1]), how, numbers, uniform, said)
+            places[:] = lengths
 
         def decode(seen: Tensor, numbers: Tensor, uniform: Tensor) -> Tensor:
             if how[-1]:
@@ -280,6 +292,7 @@ class Decoder:
             places[:] = places + 1
             return logits
 
+        self.prompt = trace(prompt, dynamic_axes={"given": {1: "t"}})
         self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
 
     def fits(self, held: list[Cache], room: int, how: tuple[bool, ...]) -> bool:
@@ -288,17 +301,12 @@ class Decoder:
         mine, theirs = ([kind(x) for pair in caches for x in pair] for caches in (self.caches, held))
         return mine == theirs and all(k.shape[2] == room for k, _ in self.caches) and self.how == how
 
-    def begin(self, held: list[Cache], tokens: np.ndarray, lengths: np.ndarray, said: np.ndarray) -> None:
-        """Makes the caches those held up to the rows' lengths, and zeros after them: what an earlier text left there may be infinite,
-        and times a weight of zero it would be NaN. The next step takes `tokens`, (N,), at the places behind."""
-        t = held[0][0].shape[2]
-        kept = None if (lengths == t).all() else Tensor((np.arange(t) < lengths[:, None]).reshape(-1, 1, t, 1))
-        for pair, found in zip(self.caches, held):
-            for cache, x in zip(pair, found):
-                cache[:, :, :t] = x if kept is None else F.where(kept, x, 0.0)
-                cache[:, :, t:] = 0
-        self.said[:] = said
-        self.at(tokens, lengths)
+    def begin(self, given: np.ndarray, lengths: np.ndarray, numbers: Tensor, uniform: Tensor, said: np.ndarray) -> np.ndarray:
+        """Reads prompts (N, T), of which rows have these lengths; the tokens that follow, (N,). Caches get zeros behind the prompts: what an
+        earlier text left there may be infinite, and times a weight of zero it would be NaN."""
+        self.prompt(Tensor(given), Tensor(lengths), numbers, uniform, Tensor(said))
+        self._furthest = int(lengths.max())
+        return self.tokens.numpy().copy()
 
     def at(self, tokens: np.ndarray, places: np.ndarray) -> None:
         """The next step takes these tokens, (N,), at these places, (N,)."""
