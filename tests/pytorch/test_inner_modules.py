@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import tengen.pytorch as torch
+from tengen.base.errors import DeviceError
 from tengen.pytorch.autograd.variable import Variable
 from tengen.pytorch.distributions import constraints
 from tengen.pytorch.distributions.categorical import Categorical
@@ -72,3 +73,41 @@ def test_modules_inside_are_there_once_the_package_is():
     assert len(names) > 60
     with pytest.raises(AttributeError, match="is it DataLoader"):
         print(torch.utils.data.DataLoder)
+
+
+def test_an_import_of_what_is_not_there_says_what_stands_for_it():
+    for place, says in {"ao.quantization": "tengen.quantization", "utils.tensorboard": "SummaryWriter", "sparse": "dense tensor"}.items():
+        with pytest.raises(ModuleNotFoundError, match=f"No module named 'tengen.pytorch.{place.partition('.quant')[0]}'; help: .*{says}"):
+            importlib.import_module(f"tengen.pytorch.{place}")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tengen.pytorch.nothing'$"):
+        importlib.import_module("tengen.pytorch.nothing")
+    with pytest.raises(AttributeError, match="here it is tengen.save_checkpoint"):
+        print(torch.distributed.checkpoint)
+
+
+def test_a_machine_without_an_accelerator():
+    device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
+    assert torch.ones(1, device=device).device == "cpu" and torch.accelerator.current_accelerator() is None
+    assert not torch.mps.is_available() and not torch.xpu.is_available() and torch.cpu.device_count() == 1
+    for of in (torch.cuda, torch.xpu, torch.mps, torch.accelerator):
+        of.empty_cache()
+        assert of.device_count() == 0 and (of is torch.accelerator or of.manual_seed(1) is None)
+    torch.accelerator.synchronize(), torch.cpu.synchronize()
+    assert torch.cuda.memory_stats() == {} and issubclass(MemoryError, torch.cuda.OutOfMemoryError)
+    for make in (torch.cuda.Event, torch.cuda.Stream, torch.cuda.get_device_capability):
+        with pytest.raises(DeviceError, match="there is no GPU here"):
+            make()
+
+
+def test_what_programs_say_to_the_compiler():
+    torch._dynamo.config.suppress_errors = True
+    torch._dynamo.reset()
+    x = torch.ones(2)
+    torch._dynamo.mark_dynamic(x, 0)
+    made = torch._dynamo.optimize("inductor")(lambda x: x * 2 if torch._dynamo.is_compiling() else x)
+    assert made(x).tolist() == [2.0, 2.0] and not torch._dynamo.is_compiling()
+    step = lambda x: torch.cond(x.sum() > 2, lambda x: x + 1, lambda x: x - 1, (x,))
+    for f in (step, torch.compile(step)):
+        assert f(x).tolist() == [0.0, 0.0] and f(x * 2).tolist() == [3.0, 3.0]
+    with pytest.raises(AttributeError, match="_dynamo.*is it optimize"):
+        print(torch._dynamo.optimise)

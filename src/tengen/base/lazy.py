@@ -73,6 +73,25 @@ def nearest(name: str, known: Iterable[str], others: Mapping[str, str]) -> str:
     return f"; help: is it {' or '.join(near[:2])}?" if near else ""
 
 
+class Absent:
+    """A finder of modules, the last that is asked: an import of one that is not there says what stands for it, where that is known.
+
+    Args: package: inside of which it looks.
+    """
+
+    def __init__(self, package: str):
+        self.package = package
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """None. Errors: ModuleNotFoundError for a module that another name stands for"""
+        home, _, last = name.rpartition(".")
+        if f"{home}.".startswith(f"{self.package}."):
+            from tengen.base.other_names import NAMES
+
+            if last in NAMES.get(home, {}):
+                raise ModuleNotFoundError(f"No module named {name!r}; help: here it is {NAMES[home][last]}", name=name)
+
+
 def modules_of(package: str) -> Callable[[str], ModuleType]:
     """A ``__getattr__`` for the package of this name: its modules as attributes, each imported when it is first asked for."""
 

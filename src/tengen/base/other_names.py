@@ -47,10 +47,32 @@ NAMES: dict[str, dict[str, str]] = {
     "tengen.pytorch.fx": {
         "experimental": "nn.utils.fuse_conv_bn_eval and a pass of one's own", "PH": "concrete_args of symbolic_trace",
     },
+    "tengen.pytorch.utils": {
+        "tensorboard": "the package tensorboard, or tensorboardX: a SummaryWriter takes numbers, x.item(), and arrays, x.numpy()",
+        "model_zoo": "hub, of local folders", "flop_counter": "tengen.utils.module_stats", "cpp_extension": "tengen.custom_ops (also of C)",
+        "mobile_optimizer": "torch.export.save and the command `tengen compile`", "bottleneck": "what torch.profiler shows",
+    },
+    "tengen.pytorch.nn": {
+        **dict.fromkeys(("quantized", "qat", "intrinsic", "quantizable"), "tengen.quantization"), "grad": "a call of autograd.grad",
+    },
+    "tengen.pytorch.distributed": {
+        "checkpoint": "tengen.save_checkpoint", "nn": "tengen.functional.distributed (its functions have gradients)",
+        "device_mesh": "tengen.distributed.Mesh", "init_device_mesh": "tengen.distributed.Mesh", "fsdp": "tengen.distributed.shard(stage=3)",
+        "tensor": "tengen.distributed.Mesh", "pipelining": "tengen.distributed.Pipeline",
+        "rpc": "messages: send, recv and broadcast_object_list",
+        "elastic": "`tengen run`", "run": "`tengen run`", "launch": "`tengen run`", "optim": "tengen.distributed.shard(stage=1)",
+        "algorithms": "tengen.distributed",
+    },
     "tengen.pytorch": {
+        **dict.fromkeys(("ao", "quantization"), "tengen.quantization (quantize_qat and quantize, calibration, weights of 8 or 4 bits)"),
+        "library": "tengen.custom_ops or an autograd.Function", "ops": "the functions of torch and torch.nn.functional, or tengen.custom_ops",
+        "_inductor": "nothing to set: torch.compile", "functional": "torch itself, which has its functions", "futures": "multiprocessing",
+        "serialization": "torch.save and torch.load, whose files have no code", "storage": "the tensor: x.numpy() has its memory",
+        "package": "export.save", "quasirandom": "SciPy's stats.qmc.Sobol", "torch_version": "version",
+        "_C": "torch and its packages",
         "nested": "tensors of one length and a mask: nn.utils.rnn.pad_sequence, or packed sequences",
         "masked": "a tensor and a mask of bools: where, masked_fill, masked_select",
-        **dict.fromkeys(("UntypedStorage", "Storage", "TypedStorage"), "the tensor: x.numpy() has its memory"),
+        **dict.fromkeys(("UntypedStorage", "Storage", "TypedStorage", "FloatStorage", "is_storage"), "the tensor: x.numpy() has its memory"),
         "overrides": "a custom autograd.Function, or a module",
         **{n: "a dense tensor: none is sparse here, and optim.SparseAdam takes dense gradients" for n in (
             "sparse", "sparse_coo", "sparse_coo_tensor", "sparse_csr", "sparse_csr_tensor")},

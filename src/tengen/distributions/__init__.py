@@ -5,6 +5,7 @@ tensors with gradients, eagerly and traced. MegEngine's `Distribution` and `Expo
 
 from tengen.base.lazy import modules_of
 from tengen.distributions import constraints
+from tengen.distributions import divergences as divergences  # which registers them
 from tengen.distributions.composed import Independent, MixtureSameFamily, MultivariateNormal, OneHotCategorical
 from tengen.distributions.constraint_registry import biject_to, transform_to
 from tengen.distributions.constraints import Constraint

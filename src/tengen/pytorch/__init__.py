@@ -108,7 +108,8 @@ pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
 
-_LATER = ("compiler", "export", "fx", "onnx", "signal")  # packages that are imported when they are first named
+# packages that are imported when they are first named
+_LATER = ("_dynamo", "accelerator", "compiler", "cpu", "export", "fx", "mps", "onnx", "signal", "xpu")
 
 
 def __getattr__(name: str) -> Any:
@@ -131,7 +132,8 @@ __all__ = [
     "polygamma", "relu_",
     "rms_norm", "rrelu", "rrelu_", "selu_", "celu_", "threshold_",
     "erfinv",
-    *_LATER, "e", "fft", "func", "hub",
+    *(name for name in _LATER if name[0] != "_"),
+    "e", "fft", "func", "hub",
     "inf", "inv", "inverse", "istft", "jit", "linalg", "matrix_exp", "matrix_power", "nan", "newaxis", "nn", "optim", "pi",
     "pinv", "preserve_format", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils", "version",

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from tengen.base import inner_modules
+from tengen.base.lazy import Absent
 
 VIEWS = {  # a package: the modules inside it that show its names
     "distributions": (
@@ -56,3 +57,5 @@ def install() -> None:
         home, _, last = full.rpartition(".")
         if last not in vars(sys.modules[home]):
             setattr(sys.modules[home], last, view)
+    if not any(isinstance(finder, Absent) for finder in sys.meta_path):
+        sys.meta_path.append(Absent("tengen.pytorch"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tengen.base.arguments import flags_of_functions
 from tengen.base.config import config
 from tengen.deploy.checkpoint import load as _load
 from tengen.deploy.checkpoint import save as _save
+from tengen.functional import cond as _cond
 from tengen.pytorch.func import vmap
 from tengen.pytorch.functions.compiled import CompiledFunction
 from tengen.pytorch.functions.creation import from_numpy
@@ -73,6 +75,16 @@ def compile(model: Any = None, **how: Any) -> Any:
     return CompiledFunction(model)
 
 
+def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Any = ()) -> Any:
+    """``true_fn(*operands)`` where pred is true, else ``false_fn(*operands)``, also inside of a program: `tengen.functional.cond`.
+
+    >>> from tengen import Tensor
+    >>> cond(Tensor(True), lambda x: x + 1, lambda x: x - 1, (Tensor(2.0),)).item()
+    3.0
+    """
+    return _cond(pred, true_fn, false_fn, *operands)
+
+
 def get_num_threads() -> int:
     """How many threads programs use."""
     return config.threads
@@ -107,7 +119,7 @@ def get_float32_matmul_precision() -> str:
 
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "compile", "get_float32_matmul_precision", "get_num_threads", "load", "save",
+    "are_deterministic_algorithms_enabled", "compile", "cond", "get_float32_matmul_precision", "get_num_threads", "load", "save",
     "set_float32_matmul_precision", "set_num_threads", "set_printoptions", "use_deterministic_algorithms", "vmap",
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)
