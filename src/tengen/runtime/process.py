@@ -28,7 +28,8 @@ from tengen.runtime.cache import compiled
 from tengen.runtime.callbacks import CALLBACK_SYMBOLS, callbacks_ir
 from tengen.runtime.compile import Loaded, add_symbols, load_object
 from tengen.runtime.memory import MAX_BYTES, machine_memory, memory_ir
-from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
+from tengen.runtime.native_ir import PYTHON_SYMBOLS, python_ir
+from tengen.runtime.plan_ir import PLAN_WORDS
 from tengen.runtime.provenance import PACK, provenance
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
