@@ -65,14 +65,16 @@ def test_whole_vectors_of_bytes_are_read_without_masks():
 def test_large_windows_have_the_bits_of_one_alone():
     """Vectors run along channels, along pixels of a row, or along the window where there is nothing else: sums have one order."""
     r = np.random.default_rng(2)
-    for axes, kernel, padding in ((2, (9, 11), (4, 0)), (1, (70,), (35,)), (3, (3, 5, 7), (1, 2, 3))):
+    cases = ((19, (9, 11), 1, (4, 0)), (3, (9, 11), 1, (3, 5)), (19, (9, 11), 2, (3, 1)), (5, (70,), 3, (32,)), (19, (3, 5, 7), 1, (1, 2, 3)))
+    for depth, kernel, step, padding in cases:
+        axes = len(kernel)
         pool = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
-        x = r.standard_normal((2, 19, *(k + 8 for k in kernel))).astype("f4")
+        x = r.standard_normal((2, depth, *(k + 20 for k in kernel))).astype("f4")
         last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
-        rows = pool(Tensor(x), kernel, 1, padding).numpy()
-        channels = pool(Tensor(last).transpose(0, axes + 1, *range(1, axes + 1)), kernel, 1, padding).numpy()
+        rows = pool(Tensor(x), kernel, step, padding).numpy()
+        channels = pool(Tensor(last).transpose(0, axes + 1, *range(1, axes + 1)), kernel, step, padding).numpy()
         assert rows.tobytes() == np.ascontiguousarray(channels).tobytes()
-        place = [pad + 1 for pad in padding]  # of a window that begins at pixel 1 and lies in the image
+        place = [(pad + 1) // step for pad in padding]  # of a window that begins at pixel 1 and lies in the image
         inside = [slice(1, 1 + k) for k in kernel]
         alone = pool(Tensor(np.ascontiguousarray(x[:, :, *inside])), kernel, 1, 0).numpy()
         assert alone.tobytes() == np.ascontiguousarray(rows[:, :, *place]).tobytes()

@@ -32,10 +32,13 @@ from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, Fold, in_registers
+from tengen.kernels.reduction.frame import LEAST_COLUMNS
 from tengen.kernels.reduction.reduce import Finish, drive
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, ramp, select, splat
+
+MOST_STEP_ELEMENTS = 4  # from a neighbour to the next, at most, for which vectors are loaded whole and their lanes picked
 
 Give = Callable[[KernelBuilder, At, list[Expr]], Expr]  # (kernel, place of a window, a pixel's offset in it) -> value
 
@@ -61,11 +64,14 @@ class Geometry:
         return None in map(as_int, (*self.kernel, *self.stride))
 
     def side_by_side(self, image: Array, out: Array) -> int | None:
-        """The axis along which neighbouring results lie beside each other, and so do the pixels that they read, if there is one: channels, or
-        pixels with a stride of 1."""
-        dense = lambda a, axis: as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1
-        axes = [1, *(axis for axis, step in enumerate(self.stride, 2) if as_int(step) == 1)]
-        return next((axis for axis in axes if dense(image, axis) and dense(out, axis)), None)
+        """The axis along which neighbouring results, and the pixels that they read, lie beside each other or a few elements apart, if there
+        is one: channels, or pixels of a row."""
+        steps = {1: as_int(image.strides[1])}
+        for axis, (stride, step) in enumerate(zip(image.strides[2:], self.stride), 2):
+            steps[axis] = as_int(stride * step)
+        near = lambda axis: 1 <= (steps[axis] or 0) <= MOST_STEP_ELEMENTS and 1 <= (as_int(out.strides[axis]) or 0) <= MOST_STEP_ELEMENTS
+        wide = lambda axis: (as_int(out.shape[axis]) or LANES) >= LEAST_COLUMNS
+        return min((axis for axis in steps if near(axis) and wide(axis)), key=lambda axis: steps[axis] or 0, default=None)
 
 
 class Windows(Source):
