@@ -114,6 +114,7 @@ def test_asleep():
 """
 
 
+@but(these=["2"])
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_the_processor_time_of_tests_is_listed(tmp_path, processes):
     (tmp_path / "test_busy.py").write_text(BUSY)

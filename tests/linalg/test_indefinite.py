@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 
 import tengen
 import tengen.pytorch as torch
@@ -65,6 +66,7 @@ def matrix(n, dtype, hermitian, seed):
     return a.astype(dtype)
 
 
+@but(every=4)
 @pytest.mark.parametrize("dtype, hermitian", KINDS)
 def test_factors_are_lapacks(dtype, hermitian):
     for n in (1, 2, 9):
@@ -82,6 +84,7 @@ def test_factors_are_lapacks(dtype, hermitian):
     assert not hermitian or (found[0][0].diagonal().imag == 0).all()
 
 
+@but(every=4)
 @pytest.mark.parametrize("dtype, hermitian", KINDS)
 def test_systems(dtype, hermitian):
     for n in (1, 2, 9):

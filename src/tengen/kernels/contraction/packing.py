@@ -309,7 +309,8 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
     kk, src, pitch = p.walk("k", "a"), k.read(p.a), t.tile_pitch(as_int(p.depth(p.chunks.longest)) or 1)
     lanes = LANES // 2 if t.rows <= LANES // 2 else LANES
     whole, rows = None if lanes == LANES else const(lanes), (k.let(t.row(tiles[0])), k.let(minimum(p.rows, t.row(tiles[1]))))
-    simple: Expr = (p.rows - lanes) // t.rows + 1  # tiles before this one are of full height, and their vectors end inside of the rows
+    # Tiles before this one are of full height, and their vectors end inside of the rows.
+    simple: Expr = maximum(p.rows + (t.rows - lanes), const(0)) // t.rows
     simple = k.let(maximum(minimum(simple if t.tall is None else minimum(simple, t.tall), tiles[1]), tiles[0]))
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)

@@ -180,9 +180,11 @@ def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
 
 
 def vectors_of_few_rows(rows: int, n: int, target: Machine | None, d: DType) -> int:
-    """Vectors of LANES columns of a tile, of n columns, for which its sums take BUSY_REGISTERS registers, at most MOST_TILE_VECTORS."""
-    enough = BUSY_REGISTERS // (rows * registers_of(d.size, target))
-    return max(1, min(enough, -(-n // LANES), MOST_TILE_VECTORS))
+    """Vectors of LANES columns of a tile, of n columns: as many as its sums take BUSY_REGISTERS registers for, at most MOST_TILE_VECTORS; or
+    fewer, two or more, of which whole tiles have fewer columns of zeros."""
+    vectors = -(-n // LANES)
+    most = max(1, min(BUSY_REGISTERS // (rows * registers_of(d.size, target)), vectors, MOST_TILE_VECTORS))
+    return min(range(most, min(2, most) - 1, -1), key=lambda v: -(-vectors // v) * v)
 
 
 def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MOST_TILE_ROWS) -> int:
