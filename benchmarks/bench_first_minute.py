@@ -365,6 +365,8 @@ def main() -> None:
                 failed.append(Row(task.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"))
                 print(compare.format_rows(failed[-1:]), flush=True)
         everything = [r for t in TASKS for r in rows_of(t, kept.of(t))]
+    names = {r.name for r in [*everything, *failed]}
+    everything = [*(r for r in compare.earlier("first_minute", args) if r.name not in names), *everything]
     if not done:
         print("not all rows have their rounds yet: call this again with the same --folder", flush=True)
     if args.results == compare.RESULTS and not (done and (args.folder or not args.rows)):
