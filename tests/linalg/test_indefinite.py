@@ -7,7 +7,7 @@ from exhaustive import but
 import tengen
 import tengen.pytorch as torch
 from tengen import Tensor, trace
-from tengen.base.errors import LinAlgError
+from tengen.base.errors import GradientError, LinAlgError
 from tengen.linalg.indefinite import ldl_factor, ldl_solve
 
 KINDS = [("float64", False), ("float32", False), ("complex128", False), ("complex128", True)]
@@ -101,12 +101,29 @@ def test_systems(dtype, hermitian):
     assert one.shape == (3, 1, 9, 2) and one.numpy()[0, 0].tobytes() == x[0].tobytes()
 
 
-def test_the_gradient_of_a_system_goes_to_its_right_side():
-    a, b = matrix(5, "float64", False, 3)[1], np.arange(10.0).reshape(5, 2)
+@pytest.mark.parametrize("a", [matrix(5, "float64", False, 3)[1], np.array([[0.0, 2.0, 1.0], [2.0, 0.0, 3.0], [1.0, 3.0, 0.0]])])
+def test_gradients_of_a_system(a):
+    """Of the right side by the formula, of the factors by finite differences."""
+    n = len(a)
+    b, weights = np.arange(2.0 * n).reshape(n, 2), np.random.default_rng(2).normal(size=(n, 2))
     factors, pivots, _ = ldl_factor(Tensor(a))
-    weights = np.random.default_rng(2).normal(size=(5, 2))
-    have = tengen.autodiff.grad(lambda b: (ldl_solve(factors, pivots, b) * Tensor(weights)).sum())(Tensor(b))
-    np.testing.assert_allclose(have.numpy(), np.linalg.solve(a.T, weights), rtol=1e-11)
+    f = lambda ld, b: (ldl_solve(ld, pivots, b) * Tensor(weights)).sum()
+    of_factors, of_b = (x.numpy() for x in tengen.autodiff.grad(f, argnums=(0, 1))(factors, Tensor(b)))
+    np.testing.assert_allclose(of_b, np.linalg.solve(a.T, weights), rtol=1e-11)
+    ld = factors.numpy()
+    for i, j in zip(*np.tril_indices(n)):
+        step = np.zeros_like(ld)
+        step[i, j] = 1e-6
+        slope = (f(Tensor(ld + step), Tensor(b)).item() - f(Tensor(ld - step), Tensor(b)).item()) / 2e-6
+        np.testing.assert_allclose(of_factors[i, j], slope, rtol=1e-6, atol=1e-6)
+
+
+def test_a_gradient_through_factors_is_an_error():
+    """That of the matrix would be 0 without a word. What needs none has none to ask for."""
+    a, b = Tensor(matrix(3, "float64", False, 3)[1]), Tensor(np.ones((3, 1)))
+    with pytest.raises(GradientError, match="the factors have no gradient"):
+        tengen.autodiff.grad(lambda a: ldl_solve(*ldl_factor(a)[:2], b).sum())(a)
+    assert tengen.autodiff.grad(lambda b: ldl_solve(*ldl_factor(a)[:2], b).sum())(b).shape == (3, 1)
 
 
 def test_pytorchs_names():

@@ -8,8 +8,12 @@ still to be factored; each matrix of a stack takes its own way through it, by ma
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from tengen.autodiff.function import Function
+from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.control import run_scan
@@ -47,16 +51,32 @@ def _rows(x: Tensor, order: Tensor) -> Tensor:
     return REGISTRY["gather"](x, -2, REGISTRY["broadcast_to"](_last(order), x.shape))
 
 
+class _WithoutGradient(Function):
+    """Factors of a matrix. Who asks for their gradient is told that there is none: else that of the matrix would be 0 without a word."""
+
+    def forward(self, a: Tensor, factors: Tensor) -> Tensor:
+        return factors
+
+    def backward(self, grad: Tensor) -> Any:
+        raise GradientError("ldl_factor: the factors have no gradient here, as in PyTorch; help: linalg.solve, inv and det of the matrix have")
+
+
 def ldl_factor(a: Tensor, hermitian: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """(L and D in one lower triangle; pivots; 0 or the number from 1 of the first pivot that is 0). The lower triangle of `a` is read.
 
     Shapes: (..., n, n) -> (..., n, n), (..., n) int32, (...) int32
+    Errors: GradientError where a gradient goes through the factors to `a`
     """
+    factors, pivots, info = _factored(a.detach(), hermitian)
+    return _WithoutGradient()(a, factors), pivots, info
+
+
+def _factored(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
     lead, n, hermitian = a.shape[:-2], a.shape[-1], hermitian and a.dtype.is_complex
     if not a.size:
         return a, REGISTRY["zeros"]((*lead, n), "int32"), REGISTRY["zeros"](lead, "int32")
-    below = REGISTRY["tril"](a.detach(), -1).reshape(-1, n, n)
-    d = REGISTRY["last_diagonal"](a.detach()).reshape(-1, n)
+    below = REGISTRY["tril"](a, -1).reshape(-1, n, n)
+    d = REGISTRY["last_diagonal"](a).reshape(-1, n)
     batch, where, equal, places = below.shape[0], REGISTRY["where"], REGISTRY["equal"], REGISTRY["arange"](0, n, 1, "int64")
     conj = REGISTRY["conj"] if hermitian else lambda x: x
     if hermitian:
@@ -106,7 +126,7 @@ def ldl_factor(a: Tensor, hermitian: bool = False) -> tuple[Tensor, Tensor, Tens
 
 
 def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, hermitian: bool = False) -> Tensor:
-    """x with A x = b, from `ldl_factor` of A. Its gradient goes to b alone.
+    """x with A x = b, from `ldl_factor` of A. Its gradient goes to the factors and to b.
 
     Shapes: (..., n, n), (..., n), (..., n, k) -> (..., n, k); leading axes broadcast
     """
@@ -114,7 +134,7 @@ def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor, hermitian: bool = Fals
     if 0 in (*lead, n, k):
         return REGISTRY["zeros"]((*lead, n, k), b.dtype)
     spread = lambda x, *last: REGISTRY["broadcast_to"](x, (*lead, *last)).reshape(-1, *last)
-    ld, b, pivots = spread(factors.detach(), n, n), spread(b, n, k), spread(pivots.astype("int64"), n)
+    ld, b, pivots = spread(factors, n, n), spread(b, n, k), spread(pivots.astype("int64"), n)
     batch, where, equal, places = b.shape[0], REGISTRY["where"], REGISTRY["equal"], REGISTRY["arange"](0, n, 1, "int64")
     turned = REGISTRY["conj"] if hermitian and ld.dtype.is_complex else lambda x: x
     single = REGISTRY["broadcast_to"](_last(pivots > 0).mT, ld.shape) & (places <= _last(places))

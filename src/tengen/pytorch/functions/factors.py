@@ -79,8 +79,10 @@ class CheckedBlocks(NamedTuple):
 
 
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> CheckedBlocks:
-    """The factors of symmetric matrices, or with `hermitian` Hermitian ones, which may be indefinite; their lower triangle is read. They have
-    no gradient. Errors: LinAlgError for a pivot that is 0 with check_errors"""
+    """The factors of symmetric matrices, or with `hermitian` Hermitian ones, which may be indefinite; their lower triangle is read.
+
+    Errors: LinAlgError for a pivot that is 0 with check_errors; GradientError for a gradient through the factors, of which there is none
+    """
     found = CheckedBlocks(*indefinite.ldl_factor(matrices("ldl_factor", A, square=True), hermitian))
     if check_errors and bool(F.any(found.info > 0).item()):
         raise LinAlgError(f"ldl_factor_ex: a pivot of {A._layout.type!r} is 0")
@@ -97,7 +99,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Blocks:
 
 
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
-    """X of A X = B from the factors of A. Its gradient goes to B alone.
+    """X of A X = B from the factors of A. It has a gradient, where PyTorch's has none.
 
     >>> ldl_solve(*ldl_factor(Tensor([[0.0, 2.0], [2.0, 0.0]])), Tensor([[2.0], [4.0]])).tolist()
     [[2.0], [1.0]]
