@@ -35,10 +35,6 @@ class Place:
 See = Callable[[Place, "Sequence[Tensor | None]", "Sequence[Tensor]"], None]  # a node, its operands, its results
 
 
-class Stop(Exception):
-    """Raised by who sees a node, to end a replay."""
-
-
 def inputs_of(
     exe: Executable, buffers: Sequence[Any], extents: tuple[int, ...], graph: Graph | None = None
 ) -> tuple[Graph, dict[Value, Tensor]]:

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of lines, by Stockham's algorithm with factors up to `LARGEST_FACTOR`.
+"""Discrete Fourier transforms of lines, by Stockham's algorithm with the factors in `FACTORS`.
 
     for each piece = some lines:
         for stage of factor r, with s the product of the factors before, m of those behind:
@@ -24,7 +24,7 @@ from tengen.kernels.roots import roots_of_unity
 from tengen.kernels.source import At, Elementwise, Leaf
 from tengen.loops.lang import LANES, Expr, as_int, cdiv, fma, minimum, ramp, splat
 
-LARGEST_FACTOR = 13  # lengths with a larger prime factor are transformed by way of a longer line (`tengen.fft`)
+FACTORS = (4, 2, 3, 5, 7, 11, 13)  # lengths with a larger prime factor are transformed by way of a longer line (`tengen.fft`)
 ELEMENTS_OF_A_PIECE = 4096
 
 Complex = tuple[Expr, Expr]
@@ -32,13 +32,13 @@ Parts = tuple[Array, Array]  # (lines, elements) each
 
 
 def factors(n: int) -> list[int] | None:
-    """The factors of the stages, in order: 4 as often as it goes, then primes; None where one is larger than `LARGEST_FACTOR`.
+    """The factors of the stages, in order: 4 as often as it goes, then primes; None where one is not in `FACTORS`.
 
     >>> factors(120), factors(17)
     ([4, 2, 3, 5], None)
     """
     found = []
-    for r in (4, 2, 3, 5, 7, 11, 13):
+    for r in FACTORS:
         while n % r == 0:
             found.append(r)
             n //= r

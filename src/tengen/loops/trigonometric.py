@@ -27,7 +27,7 @@ from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, maximum, m
 from tengen.loops.polynomials import TWO_OVER_PI
 from tengen.loops.reals import PI, split_constant
 
-MAGIC, MAGIC_BITS = 1.5 * 2.0**52, 0x4338000000000000
+MAGIC = 1.5 * 2.0**52  # adding it rounds to an integer, which subtracting it gives
 
 # ---- reduction --------------------------------------------------------------------------------------------------------
 

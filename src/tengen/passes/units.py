@@ -321,39 +321,6 @@ def pruned(u: Units, runs: Sequence[Run]) -> list[Run]:
     return kept[::-1]
 
 
-def timeline(u: Units, runs: Sequence[Run]) -> list[tuple[int, frozenset[int]]]:
-    """For each run the bytes that are held while it runs, and the values that hold them."""
-    last: dict[tuple[int, int], int] = {}
-    now: dict[int, tuple[int, int]] = {}
-    for at, r in enumerate(runs):
-        for v in u.reads(r):
-            last[now[v]] = at
-        for v in r.wanted:
-            now[v] = (v, at)
-            last[now[v]] = at
-    for v, held in enumerate(u.held):
-        if held and v in now:
-            last[now[v]] = len(runs)
-    ends: dict[int, list[int]] = {}
-    for (v, _), at in last.items():
-        ends.setdefault(at, []).append(v)
-    alive: dict[int, None] = {}
-    total, found = 0, []
-    for at, r in enumerate(runs):
-        for v in r.wanted:
-            if v not in alive:
-                alive[v] = None
-                total += u.size[v]
-        x = u.over.get(r.unit)
-        early = u.size[x] if x is not None and x in ends.get(at, ()) else 0
-        found.append((total + u.work[r.unit] - early, frozenset(alive)))
-        for v in ends.get(at, ()):
-            if v in alive:
-                del alive[v]
-                total -= u.size[v]
-    return found
-
-
 def peak(u: Units, runs: Sequence[Run]) -> int:
     """The most bytes that are held at once."""
     last: dict[int, int] = {}

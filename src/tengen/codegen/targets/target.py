@@ -34,8 +34,8 @@ class Target:
         name: how it was asked for. triple, cpu, features: LLVM's description.
         vector_bytes: bytes of the widest vector register worth using.
         vector_registers: how many of them there are.
-        l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, to 1 MiB.
-            They choose tiles and so never change a result. l2_all: the second in full.
+        l2_bytes: the level-2 cache of one core, by rule of thumb; of this machine as the system tells, to 1 MiB. It chooses tiles and
+            so never changes a result. l2_all: the same in full.
 
     >>> Target.named("x86-64").vector_bytes, Target.named("x86-64-v4").vector_bytes
     (16, 64)
@@ -47,7 +47,6 @@ class Target:
     features: str
     vector_bytes: int
     vector_registers: int
-    l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     l2_all: int = 512 << 10
 
