@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tengen.base import config as knobs
@@ -71,6 +72,39 @@ def test_switches():
     with pytest.raises(ConfigError, match="'well' is not one of 0, .*, yes, only: quick code first"):
         Config({"TENGEN_QUICK_COMPILE": "well"})
     assert Config({"OMP_NUM_THREADS": "²"}).threads == Config({}).threads
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_value_is_read_as_the_text_of_the_variable(name):
+    """Any value was kept: "off" switched nothing off, and threads of 'a' failed where something was compiled."""
+    knobs = Config({})
+    parse, now = KNOBS[name][1], getattr(knobs, name)
+    setattr(knobs, name, now)
+    assert getattr(knobs, name) == now
+    for bad in ([1], float("nan"), -1, b"x", "" if parse is not str else 1):
+        with pytest.raises(ConfigError, match=rf"config.{name} = .* is not "):
+            setattr(knobs, name, bad)
+    assert getattr(knobs, name) == now
+
+
+def test_values_of_python():
+    knobs = Config({})
+    knobs.cache, knobs.check, knobs.debug, knobs.cache_dir, knobs.distributed_timeout = "off", 1, np.int64(2), Path("x"), 3
+    assert (knobs.cache, knobs.check, knobs.debug, knobs.cache_dir, knobs.distributed_timeout) == (False, True, 2, "x", 3.0)
+    with pytest.raises(ConfigError, match="no knob named 'cach'"), knobs.scope(debug=3, cach=False):
+        pass
+    with pytest.raises(ConfigError, match="config.check = 7"), knobs.scope(debug=3, check=7):
+        pass
+    assert knobs.debug == 2  # what was set before the error is set back
+
+
+@pytest.mark.parametrize("name", ["target", "processor"])
+def test_what_a_process_compiles_for_is_decided_when_it_begins(name):
+    before = getattr(config, name)
+    setattr(config, name, before)
+    with pytest.raises(ConfigError, match=f"comes too late.*TENGEN_{name.upper()}=x86-64 in the environment"):
+        setattr(config, name, "x86-64")
+    assert getattr(config, name) == before
 
 
 # ---- where the cache is ----------------------------------------------------------------------------------------------

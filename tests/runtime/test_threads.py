@@ -11,6 +11,7 @@ from exhaustive import but
 
 from tengen.base import config as knobs
 from tengen.base.config import config
+from tengen.base.errors import ConfigError
 from tengen.runtime import native
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
@@ -93,9 +94,21 @@ def test_changing_the_number_often(programs):
 
 
 def test_refused_numbers():
-    for n in (0, -1, MAX_THREADS + 1):
-        with pytest.raises(ValueError, match="set_threads"):
+    before = config.threads
+    for n in (0, -1, 1.5, True, "many", None, MAX_THREADS + 1):
+        with pytest.raises(ConfigError, match="threads"):
             native.set_threads(n)
+    assert config.threads == before
+
+
+def test_the_knob_is_the_number_of_threads(programs):
+    """`config.threads = n` was kept, and programs went on with the number that they had."""
+    with config.scope(threads=3):
+        squares(programs, 100)
+        three = len(os.listdir("/proc/self/task"))
+        config.threads = 1
+        squares(programs, 100)
+        assert len(os.listdir("/proc/self/task")) == three - 2
 
 
 def test_idle_threads_use_no_cpu(programs):

@@ -1,6 +1,7 @@
 """Every knob, in one table. This is the only reader of the environment.
 
-Set a knob by its environment variable, by `config.name = value`, or for a while with `config.scope(name=value)`.
+Set a knob by its environment variable, by `config.name = value`, or for a while with `config.scope(name=value)`. A value is read in all
+three as the variable's text is: ``config.cache = "off"`` switches it off.
 """
 
 from __future__ import annotations
@@ -94,7 +95,11 @@ def _switch_or_only(text: str) -> bool | str:
 
 
 def _seconds(text: str) -> float:
-    if not (found := float(text)) > 0:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
         raise ValueError("a number of seconds above 0")
     return found
 
@@ -105,7 +110,7 @@ _positive = functools.partial(_whole, 1)
 KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "debug": ("TENGEN_DEBUG", functools.partial(_whole, 0), 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
     "check": ("TENGEN_CHECK", _switch, False, "verify every graph and kernel between passes"),
-    "threads": ("TENGEN_NUM_THREADS", _positive, None, "threads of a program, at most what the machine allows; set_threads() may go beyond"),
+    "threads": ("TENGEN_NUM_THREADS", _positive, 0, "threads of a program, at most what the machine allows; set_threads() may go beyond"),
     "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: tengen in $XDG_CACHE_HOME or ~/.cache"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
@@ -138,11 +143,25 @@ def _warn_of_unknown(environ: Mapping[str, str]) -> None:
         warnings.warn(f"the environment variable {key} is none of Tengen's and is ignored; {hint}", RuntimeWarning, stacklevel=2)
 
 
+def _unknown(name: str) -> ConfigError:
+    return ConfigError(f"no knob named {name!r}; help: one of {', '.join(KNOBS)}")
+
+
 # Settings of MegEngine's runtime -> how it is here, always
 MEGENGINE = {
     "async_level": 0, "benchmark_kernel": False, "benchmark_with_subprocess": False, "deterministic_kernel": True,
     "disable_memory_forwarding": False,
 }  # fmt: skip
+
+
+def _read(name: str, value: Any) -> Any:
+    """A knob's value from a text, a path, or what Python has for it. Errors: ValueError, whose text is what is legal."""
+    _, parse, default, _ = KNOBS[name]
+    if value is None and default is None:
+        return None
+    if parse is str and not isinstance(value, (str, os.PathLike)):
+        raise ValueError("a text")
+    return parse(os.fspath(value) if isinstance(value, os.PathLike) else str(value))
 
 
 class Config:
@@ -166,6 +185,12 @@ class Config:
         omp = environ.get("OMP_NUM_THREADS", "").split(",")[0]
         asked = [n for n in (self.threads, int(omp) if omp.isdecimal() else 0) if n]
         object.__setattr__(self, "threads", min([_cpu_limit(), *asked]))
+        object.__setattr__(self, "_owners", {})
+
+    def owned(self, name: str, take: Callable[[Any], Any]) -> None:
+        """From now on `take(value)` is called with what a knob is set to, and gives the value that it has then: for a part of Tengen that
+        keeps the value elsewhere too, or that took it once and for all."""
+        self._owners[name] = take
 
     def __setattr__(self, name, value):
         if name in MEGENGINE:
@@ -173,16 +198,22 @@ class Config:
                 warn_once(f"config.{name} = {value!r} changes nothing: it is {MEGENGINE[name]!r} here", UsageWarning)
             return
         if name not in KNOBS:
-            raise ConfigError(f"no knob named {name!r}; help: one of {', '.join(KNOBS)}")
-        object.__setattr__(self, name, value)
+            raise _unknown(name)
+        try:
+            value = _read(name, value)
+        except ValueError as e:
+            raise ConfigError(f"config.{name} = {value!r} is not {e}: {KNOBS[name][3]}") from None
+        object.__setattr__(self, name, self._owners[name](value) if name in self._owners else value)
 
     @contextlib.contextmanager
     def scope(self, **values):
         """Set knobs for the length of a `with` block."""
+        if unknown := [k for k in values if k not in KNOBS and k not in MEGENGINE]:
+            raise _unknown(unknown[0])
         old = {k: getattr(self, k) for k in values}
-        for k, v in values.items():
-            setattr(self, k, v)
         try:
+            for k, v in values.items():
+                setattr(self, k, v)
             yield self
         finally:
             for k, v in old.items():

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tengen.base.config import config
+from tengen.base.config import KNOBS, config
 from tengen.base.device import Device, cpu
-from tengen.base.errors import DeviceError
+from tengen.base.errors import ConfigError, DeviceError
 from tengen.codegen.targets import Target
 from tengen.runtime import pack
 from tengen.runtime.cache import compiled
@@ -275,15 +275,37 @@ SERIAL = _native.address("tengen_serial")
 def set_threads(n: int) -> None:
     """Sets how many threads programs may use, the caller's own among them; no result depends on it.
 
-    Waits for a program that runs in another thread. The new number is also `config.threads`.
+    Waits for a program that runs in another thread. ``config.threads = n`` is the same.
 
-    Errors: ValueError unless 1 <= n <= 1024.
+    Errors: ConfigError unless 1 <= n <= 1024.
     """
-    if not 1 <= n <= MAX_THREADS:
-        raise ValueError(f"set_threads({n}): a number from 1 to {MAX_THREADS} is needed")
-    config.threads = _set_threads(n)
+    config.threads = n
 
 
+def _take_threads(n: int) -> int:
+    if n > MAX_THREADS:
+        raise ConfigError(f"{n} threads are more than {MAX_THREADS}, the most that a program can have")
+    return _set_threads(n)
+
+
+def _decided(name: str, now: str) -> Callable[[str], str]:
+    """The owner of a knob that has the value `now` in this process for good."""
+
+    def take(value: str) -> str:
+        if value != now:
+            variable = KNOBS[name][0]
+            raise ConfigError(
+                f"config.{name} = {value!r} comes too late: this process compiles for {TARGET.name} already; "
+                f"help: {variable}={value} in the environment, before the process begins"
+            )
+        return value
+
+    return take
+
+
+config.owned("threads", _take_threads)
+for _name in ("target", "processor"):
+    config.owned(_name, _decided(_name, getattr(config, _name)))
 set_threads(min(config.threads, MAX_THREADS))
 atexit.register(_stop_threads)
 if hasattr(os, "register_at_fork"):
