@@ -241,6 +241,8 @@ class _Function(Values):
             match s:
                 case Let() | Declare():
                     self.env[s.var] = self.value(s.value)
+                    if isinstance(s, Let):
+                        self.meanings[s.var] = s.value
                 case Assign():
                     self.variable(s.var)
                     self.env[s.var] = self.value(s.value)

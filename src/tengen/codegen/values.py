@@ -18,7 +18,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, int64, uint64
 from tengen.base.errors import CompileError
-from tengen.codegen import lacking
+from tengen.codegen import lacking, of_bytes
 from tengen.codegen.targets.architecture import VectorForm
 from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
 from tengen.loops.calls import expand
@@ -69,6 +69,7 @@ class Values:
         self._calls: dict[Expr, Expr] = {}
         self._leaves: dict[Expr, str] = {}  # literals
         self._filled: dict[str, str] = {}  # by the name of a vector, the scalar that is in all its lanes
+        self.meanings: dict[Expr, Expr] = {}  # of variables that are defined once
         self._count = 0
 
     # ---- lines
@@ -162,6 +163,8 @@ class Values:
         op, dt, lanes = e.op, e.dtype, e.lanes
         if lanes == LANES and (form := self._forms.get(op)) is not None:
             return form.emit(self, args)
+        if lanes == LANES and op in ("or", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
+            return found
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
         if op in OPS:

@@ -346,9 +346,7 @@ class _Kernel:
             coordinates = self.coordinates(number)
             for v in range(vectors):
                 where = self.place(number, coordinates, panel.column + v * LANES, LANES)
-                if not self.out.stream:
-                    k.prefetch(*where.place(k, self.out.partial))
-                where.prefetch(k)
+                where.prefetch(k, v, self.out.partial, not self.out.stream)
         if next_rows is not None:
             line, count = next_rows(i)
             with k.loop(0, count, name="line") as j:
