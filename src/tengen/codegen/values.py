@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 
@@ -23,13 +23,14 @@ from tengen.codegen.targets.architecture import VectorForm
 from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
+from tengen.loops.ranges import ANY, Range
 
 _PLAIN = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
-    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "quo": "udiv", "rem": "urem"},
+    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"},
     "b": {"and": "and", "or": "or", "xor": "xor", "min": "and", "max": "or"},
 }
-_PLAIN["u"] = _PLAIN["i"]
+_PLAIN["u"] = _PLAIN["i"] | {"quo": "udiv", "rem": "urem"}
 _INTRINSICS = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven"}
 _COMPARE = {
     "f": {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"},
@@ -53,14 +54,21 @@ class Values:
     Args:
         name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes. lacks: what
             it has no instruction for (`lacking.py`). keeping: how functions in place of such instructions are called, as
-            `Target.keeping` says.
+            `Target.keeping` says. ranges: says between which numbers an expression lies (`loops/ranges.py`).
 
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.
     """
 
-    def __init__(self, name: str, forms: Mapping[str, VectorForm], lacks: Set[str] = frozenset(), keeping: str = ""):
-        self.name, self._forms, self._lacks, self.keeping = name, forms, lacks, keeping
+    def __init__(
+        self,
+        name: str,
+        forms: Mapping[str, VectorForm],
+        lacks: Set[str] = frozenset(),
+        keeping: str = "",
+        ranges: Callable[[Expr], Range] = lambda e: ANY,
+    ):
+        self.name, self._forms, self._lacks, self.keeping, self.ranges = name, forms, lacks, keeping, ranges
         self._outer: set[Expr] = set()  # fmas of math functions
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}
@@ -167,6 +175,8 @@ class Values:
             return found
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
+        if op in ("quo", "rem") and dt.kind == "i":
+            return self.index_divide(e, args)
         if op in OPS:
             if args[0] == RAMP and op == "lt":
                 return self.lanes_before(e, args)
@@ -323,6 +333,22 @@ class Values:
             else:
                 r = self.pure(f"add {ty} {r}, {self.choose(down, safe, zero, ty, lanes)}")
         return self.choose(by_zero, zero, q if op == "floordiv" else r, ty, lanes)
+
+    def index_divide(self, e: Expr, args: list[str]) -> str:
+        """`quo` or `rem` of signed integers. What is known not to be negative is divided as unsigned."""
+        (x, y), ty, lanes, divisor = args, type_of(e.dtype, e.lanes), e.lanes, e.args[1]
+        if self.ranges(e.args[0])[0] >= 0:
+            return self.pure(f"{'udiv' if e.op == 'quo' else 'urem'} {ty} {x}, {y}")
+        n = (divisor.args[0] if divisor.op == "splat" else divisor).attr
+        if isinstance(n, int) and n > 0 and not n & (n - 1):
+            how, bits = ("ashr", n.bit_length() - 1) if e.op == "quo" else ("and", n - 1)
+            return self.pure(f"{how} {ty} {x}, {literal(e.dtype, bits, lanes)}")
+        q, zero = self.pure(f"sdiv {ty} {x}, {y}"), literal(e.dtype, 0, lanes)
+        r = self.pure(f"sub {ty} {x}, {self.pure(f'mul {ty} {q}, {y}')}")
+        up = self.pure(f"icmp slt {ty} {r}, {zero}")  # q was rounded up
+        if e.op == "quo":
+            return self.pure(f"add {ty} {q}, {self.convert('sext', up, vector('i1', lanes), ty)}")
+        return self.pure(f"add {ty} {r}, {self.choose(up, y, zero, ty, lanes)}")
 
     # ---- pairs of bfloat16
 
