@@ -294,3 +294,18 @@ def test_threads_make_the_first_records_at_once():
 def test_what_is_not_supported_is_one_sentence(change, words):
     done = subprocess.run([sys.executable, "-c", f"import sys; {change}; import tengen"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"ImportError: {words}")
+
+
+LISTED = """
+import importlib, json, pkgutil
+import tengen
+packages = ["tengen", *(m.name for m in pkgutil.walk_packages(tengen.__path__, "tengen.") if m.ispkg)]
+found = {name: importlib.import_module(name) for name in packages}
+print(json.dumps({n: sorted({*getattr(m, "__all__", ())} - {*dir(m)}) for n, m in found.items()}))
+"""
+
+
+def test_dir_lists_names_that_load_later():
+    """What completes names in a notebook asks `dir`: it knew none of `tengen.quantization`."""
+    missing = json.loads(subprocess.check_output([sys.executable, "-c", LISTED], text=True))
+    assert len(missing) > 60 and not {name: names for name, names in missing.items() if names}

@@ -124,8 +124,9 @@ def test_shapes_and_dtypes_of_parameters():
         assert np.isnan(x.numpy()).all()
     wrong = [lambda: g.bernoulli(-0.5), lambda: g.gamma(-1.0), lambda: g.beta(1.0, -2.0)]
     wrong += [lambda: g.poisson(float("nan")), lambda: g.exponential(-1)]
+    wrong += [lambda: g.gamma(0.0), lambda: g.beta(1.0, 0), lambda: g.uniform(0, float("nan")), lambda: g.normal(std=float("inf"))]
     for call in wrong:
-        with pytest.raises(ValueError, match="must be finite and not negative"):
+        with pytest.raises(ValueError, match="must be finite"):
             call()
 
 

@@ -118,3 +118,17 @@ def test_a_compiled_function_appends_in_every_call():
     for n in (1, 1, 2, 1):
         g(torch.ones(n, 2))
     assert shapes == [(1, 2), (1, 2), (2, 2), (1, 2)] and names == ["Linear"] * 4
+
+
+def test_tensors_keep_their_dtype_unless_they_are_assigned():
+    """A checkpoint of float64 made a network of float64, of twice the bytes. torch 2.13 has the dtypes below."""
+    net = nn.Linear(2, 3).half()
+    given = {"weight": torch.ones(3, 2, dtype=torch.float64) / 3, "bias": torch.ones(3, dtype=torch.int32)}
+    net.load_state_dict(given)
+    assert net.weight.dtype == net.bias.dtype == torch.float16 and net.weight[0, 0].item() == np.float16(1 / 3)
+    net.load_state_dict({name: value.numpy() for name, value in given.items()})
+    assert net.weight.dtype == torch.float16 and net.weight.requires_grad
+    net.load_state_dict(given | {"bias": torch.ones(3)}, assign=True)
+    assert (net.weight.dtype, net.bias.dtype) == (torch.float64, torch.float32)
+    with pytest.raises(RuntimeError, match="weight: complex64 is no float64"):
+        net.load_state_dict(given | {"weight": torch.ones(3, 2, dtype=torch.complex64)})

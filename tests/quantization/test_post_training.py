@@ -15,6 +15,7 @@ import tengen.module as M
 import tengen.quantization as Q
 from tengen import Tensor, load_graph, random, trace
 from tengen.autodiff import GradManager
+from tengen.base.errors import UsageWarning
 from tengen.deploy.compile import compile_model
 from tengen.deploy.run import run_artifact
 from tengen.optimizer import SGD
@@ -202,7 +203,18 @@ def test_what_stays_in_float_says_why():
     from tengen.deploy.graphs import Graph
 
     found = find_layers(Graph.of(f, Tensor(np.ones((1, 70_000), "float32")), Tensor(np.ones((3, 4), "float32"))))
-    assert [layer.why_float for layer in found] == ["sums of 70000 terms may not fit int32"]
+    assert [layer.why_float for layer in found] == ["sums of 70000 terms may not fit int32", "its input is float64, not float32"]
+
+
+def test_a_program_without_integers_is_a_warning_with_the_reason():
+    """A network of float64 was returned as it was, "0 of 0 layers by integers, 100.00 % against 100.00 %"."""
+    x = np.ones((5, 8))
+    wide = M.Linear(8, 4)
+    wide.load_state_dict({name: a.astype("float64") for name, a in wide.state_dict().items()})
+    with pytest.warns(UsageWarning, match="no layer is computed by integers; weight: its input is float64, not float32"):
+        assert len(Q.ptq(wide, x).in_float) == 1
+    with pytest.warns(UsageWarning, match="no product and no convolution has constant weights"):
+        Q.ptq(F.exp, x.astype("float32"))
 
 
 def test_calibrators():

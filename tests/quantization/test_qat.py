@@ -279,6 +279,9 @@ def test_the_histogram_has_the_least_squared_error():
     (lambda: Q.FakeQuantize("qint8")(Tensor([1.0]), create_qparams(dtype_meta="qint4", scale=Tensor(1.0))), "dtype is not equal"),
     (lambda: Q.QConfig(Q.MinMaxObserver(), None, None, None), "must not receive observer instance"),
     (lambda: HistogramObserver()(Tensor([1.0, float("inf")])), "holds NaN or inf"),
+    *((lambda bins=bins: HistogramObserver(bins=bins), "HistogramObserver: bins=.* whole number, at least 1") for bins in (0, 2.5, -1)),
+    *((lambda m=m: Q.ExponentialMovingAverageObserver(m), "momentum=.* from 0 to 1") for m in (2, -0.1, float("nan"))),
+    *((lambda eps=eps: Q.MinMaxObserver(eps=eps), "MinMaxObserver: eps=") for eps in (-1e-5, float("nan"))),
 ])  # fmt: skip
 def test_errors(bad, words):
     with pytest.raises((QuantizationError, ValueError), match=words):

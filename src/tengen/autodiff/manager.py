@@ -67,6 +67,8 @@ class GradManager:
 
         Errors: TypeError for what is no Tensor; GradientError for one of integers
         """
+        if not isinstance(tensors, (Tensor, Iterable)):
+            raise TypeError(f"attach() takes tensors, got a {type(tensors).__name__}; help: net.parameters()")
         tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         calls = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
         self._times += 1

@@ -102,6 +102,9 @@ class ArrayDataset(Dataset):
     def __init__(self, *arrays: Any):
         if not arrays:
             raise ValueError("ArrayDataset: give at least one array")
+        for a in arrays:
+            if not hasattr(a, "__len__") or getattr(a, "ndim", 1) == 0:
+                raise ValueError(f"ArrayDataset: a {type(a).__name__} without a length has no rows; help: arrays of one length")
         lengths = [len(a) for a in arrays]
         if len(set(lengths)) > 1:
             raise ValueError(f"ArrayDataset: lengths differ: {', '.join(map(str, lengths))}")

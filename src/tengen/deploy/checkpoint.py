@@ -95,7 +95,18 @@ def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
         if any(type(k) is int and abs(k) >= SMALL for k in x):
             raise ValueError(f"cannot save {where or 'the dict'}: a key is an int of more than 60 bits")
         return {"dict": [[_text(k, where) if type(k) is str else k, inner(v, k)] for k, v in x.items()]}
-    raise TypeError(f"cannot save {where or 'the object'}: it is a {type(x).__name__}; help: save its state_dict()")
+    raise TypeError(f"cannot save {where or 'the object'}: it is a {type(x).__name__}; help: {_instead(x)}")
+
+
+def _instead(x: Any) -> str:
+    """What can be saved in the place of an object that can't be."""
+    if hasattr(x, "state_dict"):
+        return "save its state_dict()"
+    if isinstance(x, (set, frozenset)):
+        return "save a list of what is in it"
+    if isinstance(x, np.ma.MaskedArray):
+        return "save its data and its mask, two arrays"
+    return "dicts, lists and tuples of tensors, arrays, numbers, texts and bytes can be saved"
 
 
 def _text(x: str, where: str) -> str:

@@ -171,7 +171,7 @@ def fori_loop(start: int | Tensor, stop: int | Tensor, body: Callable[[Tensor, N
             told = repr(bound._layout.type) if isinstance(bound, Tensor) else repr(bound)
             raise ArgumentError(f"{user_line()}: fori_loop: {name} is {told}; help: an int, an extent, or an int tensor []")
     if isinstance(start, int) and isinstance(stop, int):
-        numbers = Tensor(list(range(start, stop)), dtype="int64")
+        numbers = Tensor(np.arange(start, stop, dtype=np.int64))
         return scan(lambda state, i: (body(i, state), None), init, numbers)[0]
     if isinstance(start, (int, Expr)) and isinstance(stop, (int, Expr)):
         return scan(lambda state, i: (body(i, state), None), init, REGISTRY["arange"].call(start, stop, dtype="int64"))[0]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import html
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
+from tengen.base.dtype import DType, dtype
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.module.construction import constructor, first_by_name
 from tengen.module.hooks import BackwardWatch, WithKeywords, call_in_spite_of, forward_hook
@@ -450,13 +451,19 @@ class Module(Watched):
 
         Arrays are copied, but not those of a mapped file (`tengen.load(path, mmap=True)`); nor are tensors, which are values.
 
-        Errors: KeyError that lists all missing and unexpected names (with near misses), ValueError for shapes that do not fit.
+        Errors: KeyError that lists all missing and unexpected names (with near misses), ValueError for shapes that do not fit, and for
+            integers or complex numbers in the place of floats, and the like: floats of another size are taken as they are.
         """
         owned = list(self._owned_tensors())
         if callable(state_dict) and not isinstance(state_dict, dict):
             found = {name: state_dict(name, t) for name, _, t in owned}
             values, strict = {k: v for k, v in found.items() if v is not None}, False
         else:
+            if not isinstance(state_dict, Mapping):
+                raise TypeError(
+                    f"load_state_dict() of {type(self).__name__} takes a dict of arrays or tensors, or a function of names, got a "
+                    f"{type(state_dict).__name__}; help: what state_dict() or tengen.load(file) gave"
+                )
             values = dict(state_dict)
             for prefix, m in self.named_modules():
                 m._respell(f"{prefix}." if prefix else "", values)
@@ -480,6 +487,8 @@ class Module(Watched):
                 a = arrays[name] = np.asarray(values[name])
                 if a.size != t.size or (a.shape != t.shape and a.ndim != 1 and a.squeeze().shape != t.numpy().squeeze().shape):
                     wrong.append(f"  {name}: {a.shape} does not fit {t.shape}")
+                elif _kind(dtype(a.dtype)) != _kind(t.dtype):
+                    wrong.append(f"  {name}: {a.dtype} is no {t.dtype}; help: convert it first")
         if wrong:
             raise ValueError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(wrong))
         for name, _, t in owned:
@@ -571,6 +580,11 @@ def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:
     if isinstance(x, Tensor):
         return contiguous(x.detach()).reshape(shape)
     return from_numpy(x.reshape(shape), copy=not mapped.is_mapped(x))
+
+
+def _kind(d: DType) -> str:
+    """Integers, floats or complex numbers: a network that is given others computes something else, or has no gradient any more."""
+    return "integers" if d.kind in "biu" else d.kind
 
 
 def _near(name: str, names: list[str]) -> str:

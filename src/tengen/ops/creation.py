@@ -210,7 +210,10 @@ def arange(
             raise Undecided(f"arange({start}, {stop!r}, {step}): how many these are is not known before the program runs")
         count = (stop - int(start) + (int(step) - 1)) // int(step)
     else:
-        count = max(0, math.ceil((stop - start) / step))
+        steps = (stop - start) / step
+        if not math.isfinite(steps):
+            raise ArgumentError(f"arange({start}, {stop}, {step}): the numbers must be finite")
+        count = max(0, math.ceil(steps))
     d = _dtype(dtype)
     number = float64 if any(isinstance(v, float) for v in (start, step)) else int64
     there = _place(device)

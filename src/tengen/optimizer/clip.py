@@ -52,8 +52,8 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
 
     Errors: ValueError for a negative max_norm
     """
-    if max_norm < 0:
-        raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
+    if not max_norm >= 0:
+        raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative or NaN")
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     owner, norm = owner_of(tensors), lambda g: F.norm(g.reshape(-1), ord)
     params = _with_grad(tensors if owner is None else owner.pieces(tensors))

@@ -425,6 +425,8 @@ class Optimizer(Checked, Watched):
         Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is
             changed then.
         """
+        if not isinstance(state, Mapping) or not {"param_groups", "state"} <= state.keys():
+            raise ValueError(f"{type(self).__name__}.load_state_dict: {_told(state)} is no state of an optimizer; help: what state_dict() gave")
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
         values: list[tuple[Tensor, np.ndarray]] = []
@@ -464,6 +466,11 @@ def as_real(t: Tensor) -> Any:
     return REGISTRY["view_as_real"](t) if t.dtype.is_complex else t
 
 
+def _told(x: Any) -> str:
+    """What was given in a state's place: its class, or a dict's keys."""
+    return f"a dict of {', '.join(map(repr, list(x)[:3])) or 'nothing'}" if isinstance(x, Mapping) else f"a {type(x).__name__}"
+
+
 def refuse(optimizer: Optimizer, what: str) -> NoReturn:
     """ValueError about an optimizer's argument."""
     raise ValueError(f"{type(optimizer).__name__}: {what}")
@@ -478,7 +485,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def check_betas(optimizer: Optimizer, betas: Iterable[float]) -> None:
     """ValueError unless they are two numbers of [0, 1)."""
-    betas = tuple(betas)
+    betas = tuple(betas) if isinstance(betas, Iterable) else (betas,)
     if len(betas) != 2 or not all(0 <= b < 1 for b in betas):
         refuse(optimizer, f"betas={betas} are out of range: two numbers, 0 <= beta < 1")
 

@@ -138,3 +138,7 @@ __all__ = [
     "pinv", "preserve_format", "random", "slogdet", "special", "stft", "strided", "testing",
     "utils", "version",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

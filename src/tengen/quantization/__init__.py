@@ -46,3 +46,7 @@ def __getattr__(name: str) -> Any:
         if e.name != f"{__name__}.{name}":
             raise
     raise NoSuchName(__name__, name, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -33,7 +33,7 @@ QAT_TO_QUANTIZED: dict[type, Any] = {getattr(QAT, name): getattr(Quantized, name
 def check_module(module: Any) -> None:
     """TypeError for what is no module: functions have no layers to be replaced."""
     if not isinstance(module, Module):
-        raise TypeError(f"takes a module, got a {type(module).__name__}; help: quantization.ptq takes functions too")
+        raise TypeError(f"quantization of layers takes a module, got a {type(module).__name__}; help: quantization.ptq takes functions too")
 
 
 def replace_modules(module: Module, make: Callable[[Module], Module | None]) -> Module:

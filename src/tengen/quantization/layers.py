@@ -265,13 +265,12 @@ def _convolved(x: Tensor, w: Tensor, a: dict[str, Any]) -> Tensor:
 
 
 def find_layers(graph: Graph) -> list[Layer]:
-    """The convolutions and products of a graph with constant weights in float32; `why_float` says what cannot be computed by
-    integers."""
+    """The convolutions and products of a graph with constant weights; `why_float` says what cannot be computed by integers."""
     constants = {c.value: c for c in graph.constants.values() if c.data is not None}
     known, places = Known(graph), {n: i for i, n in enumerate(graph.nodes)}
     found = []
     for i, n in enumerate(graph.nodes):
-        if n.op not in PRODUCTS or n.outputs[0].type.dtype is not float32:
+        if n.op not in PRODUCTS or not n.outputs[0].type.dtype.is_float:
             continue
         c = constants.get(n.inputs[1])
         if c is None:
@@ -287,8 +286,9 @@ def find_layers(graph: Graph) -> list[Layer]:
 def _why_float(n: Node, layer: Layer) -> str:
     x = n.inputs[0]
     assert x is not None
-    if x.type.dtype is not float32:
-        return f"its input is {x.type.dtype}"
+    for what, d in (("its input", x.type.dtype), ("its result", n.outputs[0].type.dtype)):
+        if d is not float32:
+            return f"{what} is {d}, not float32"
     if n.op == "matmul" and (layer.weight.ndim != 2 or x.type.ndim < 2):
         return "it is no product with a matrix"
     terms = layer.weight.size // max(1, int(np.prod([layer.weight.shape[a] for a in layer.channel_axes])))

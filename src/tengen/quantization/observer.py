@@ -6,6 +6,7 @@ In: tensors, handed on unchanged. Out: `get_qparams()`. Those that count a histo
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class MinMaxObserver(Observer):
         self.mode = mode
         self.min_val = Tensor(np.float32(np.finfo(np.float32).max))
         self.max_val = Tensor(np.float32(np.finfo(np.float32).min))
+        if not 0 <= eps < math.inf:
+            raise QuantizationError(f"{type(self).__name__}: eps={eps!r} must be a finite number that is not negative")
         self.scale_limit = eps
 
     def _calculate_qparams(self, inp_min_val: Tensor, inp_max_val: Tensor) -> QParams:
@@ -142,11 +145,13 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         dtype: str | QuantDtypeMeta = "qint8", **kwargs: Any,
     ):  # fmt: skip
         super().__init__(mode, eps, dtype, **kwargs)
-        self.momentum = Tensor(momentum, dtype="float32")
+        self.set_momentum(momentum)
         self.runtime_momentum = Tensor(0.0)
 
     def set_momentum(self, momentum: float) -> None:
-        """Sets what is kept of the average."""
+        """Sets what is kept of the average. Errors: QuantizationError for a number that is not in [0, 1]"""
+        if not 0 <= momentum <= 1:
+            raise QuantizationError(f"{type(self).__name__}: momentum={momentum!r} must be a number from 0 to 1")
         self.momentum = Tensor(momentum, dtype="float32")
 
     def forward(self, x_orig: Tensor) -> Tensor:
@@ -176,6 +181,8 @@ class HistogramObserver(MinMaxObserver):
         dtype: str | QuantDtypeMeta = "qint8", **kwargs: Any,
     ):  # fmt: skip
         super().__init__(mode, eps, dtype, **kwargs)
+        if not isinstance(bins, (int, np.integer)) or bins < 1:
+            raise QuantizationError(f"{type(self).__name__}: bins={bins!r} must be a whole number, at least 1")
         self.bins, self.upsample_rate = bins, upsample_rate
         self.histogram = Tensor(np.array([-1] + [0.0] * (bins - 1), np.float32))
 

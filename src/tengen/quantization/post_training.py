@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import TengenError
+from tengen.base.errors import TengenError, UsageWarning, warn_once
 from tengen.deploy.graphs import Graph
 from tengen.quantization.attentions import find_attentions
 from tengen.quantization.calibrators import CALIBRATORS
@@ -292,7 +292,8 @@ def ptq(
             channel of its input, which TFLite files cannot say.
 
     Errors: QuantizationError without data, for NaN and inf in it, an unknown calibrator, labels that do not fit, a metric that
-        gives no number, layers whose results in float32 are NaN or inf
+        gives no number, layers whose results in float32 are NaN or inf. UsageWarning, with the reason, where no layer is
+        computed by integers
 
     >>> import numpy as np
     >>> from tengen import module as M
@@ -304,9 +305,14 @@ def ptq(
         raise QuantizationError(f"budget_drop={budget_drop!r}: percent of accuracy, 0 or more; None looks at none")
     road = Road(model, data, labels, metric, calibrator, asymmetric, bias_correction, adaround, equalize)
     if budget_drop is not None:
-        return road.mixed(budget_drop)
-    g = requantise(road.program(lambda layer: True))
-    return Quantized(g, road.layers, road.float_score, road.scored(g)[0])
+        made = road.mixed(budget_drop)
+    else:
+        g = requantise(road.program(lambda layer: True))
+        made = Quantized(g, road.layers, road.float_score, road.scored(g)[0])
+    if len(made.in_float) == len(made.layers):
+        why = "; ".join(f"{layer.name}: {layer.why_float}" for layer in made.layers[:3])
+        warn_once(f"ptq(): no layer is computed by integers; {why or 'no product and no convolution has constant weights'}", UsageWarning)
+    return made
 
 
 def auto_mix(model: Any, data: Any, drop: float = 0.5, **more: Any) -> Quantized:

@@ -9,7 +9,7 @@ import operator
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import isfinite, prod
 from operator import index
 from typing import Any, cast
 
@@ -35,7 +35,11 @@ TensorLike = Tensor | np.ndarray | float
 
 
 def checked_seed(seed: int) -> int:
-    """A seed as an int. Errors: ArgumentError for one out of range."""
+    """A seed as an int. Errors: ArgumentError for one out of range, and for what is no whole number."""
+    try:
+        index(seed)
+    except TypeError:
+        raise ArgumentError(f"seed {seed!r} is no whole number; help: 0 .. 2^64 - 1") from None
     if not 0 <= (seed := operator.index(seed)) < 2**64:
         raise ArgumentError(f"seed {seed} is outside 0 .. 2^64 - 1")
     return seed
@@ -121,17 +125,22 @@ class RNG(Checked):
         return out
 
     def uniform(self, low: float = 0.0, high: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
-        """float32 in [low, high)."""
+        """float32 in [low, high).
+
+        Errors: ArgumentError for a bound that is NaN or infinite
+        """
         self._check_device(device)
+        _check_finite("uniform", low=low, high=high)
         u = self._draw(_ops.random_uniform, size)
         return u if _is(low, 0) and _is(high, 1) else u * (high - low) + low
 
     def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
         """Normal float32.
 
-        Errors: ArgumentError for a negative standard deviation
+        Errors: ArgumentError for a negative standard deviation, and for NaN and infinity
         """
         self._check_device(device)
+        _check_finite("normal", mean=mean, std=std)
         if isinstance(std, (int, float)) and std < 0:
             raise ArgumentError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
@@ -176,12 +185,14 @@ class RNG(Checked):
         return _where(r >= 0, REGISTRY["astype"](-REGISTRY["log"](self.open_uniform(r.shape)), r.dtype) / r)
 
     def gamma(self, shape: TensorLike, scale: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
-        """Gamma distributed numbers of a shape parameter and a scale; see the op `random_gamma`."""
+        """Gamma distributed numbers of a shape parameter above 0 and a scale; see the op `random_gamma`."""
+        _check_positive("gamma", shape=shape)
         a, s = self._parameters("gamma", size, shape=shape, scale=scale)
         return _where(s >= 0, self._sample(random_gamma, a) * s)
 
     def beta(self, alpha: TensorLike, beta: TensorLike, size: Shape | None = None) -> Tensor:
-        """Beta distributed numbers, as x / (x + y) of two gamma distributed ones."""
+        """Beta distributed numbers, as x / (x + y) of two gamma distributed ones. Both parameters are above 0."""
+        _check_positive("beta", alpha=alpha, beta=beta)
         a, b = self._parameters("beta", size, alpha=alpha, beta=beta)
         x = self._sample(random_gamma, a)
         return x / (x + self._sample(random_gamma, b))
@@ -248,6 +259,18 @@ class RNG(Checked):
         d = functools.reduce(promote, (t.dtype for t in tensors))
         shape = (*shape, *broadcast_shapes(*(t.shape for t in tensors)))
         return [REGISTRY["broadcast_to"](t if t.dtype is d else REGISTRY["astype"](t, d), shape) for t in tensors]
+
+
+def _check_finite(owner: str, **given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, (int, float)) and not isfinite(value):
+            raise ArgumentError(f"{owner}: {name}={value} must be finite")
+
+
+def _check_positive(owner: str, **given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, (int, float)) and not 0 < value < np.inf:
+            raise ArgumentError(f"{owner}: {name}={value} must be finite and above 0")
 
 
 def _float(value: Any) -> Tensor:

@@ -73,6 +73,8 @@ class Server:
             raise ConfigError("Server: models is empty; help: {'name': 'file.tgn'}")
         if odd := [name for name in models if not re.fullmatch(r"[\w.-]+", name, re.ASCII)]:
             raise ConfigError(f"Server: {odd[0]!r} can't be a part of an address; help: letters, digits, '_', '.' and '-'")
+        if type(port) is not int or not 0 <= port < 65536:
+            raise ConfigError(f"Server: port={port!r} must be a whole number from 0 (any that is free) to 65535")
         try:
             self.max_request = byte_size(max_request, "max_request")
         except ValueError as e:

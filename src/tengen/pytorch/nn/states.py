@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tengen import module as M
+from tengen.base.dtype import dtype
 from tengen.module.module import LoadedKeys
 from tengen.tensor import Tensor
 from tengen.tensor.hooks import HookHandle, put
@@ -102,7 +103,8 @@ class WithStates(M.Module):
         return found
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> LoadedKeys:
-        """Takes values by name; see Tengen's `Module.load_state_dict`. A tensor that has two names takes the value of either.
+        """Takes values by name; see Tengen's `Module.load_state_dict`. A tensor that has two names takes the value of either. Each keeps its
+        dtype, as in PyTorch, unless `assign` says that it takes the value's.
 
         Errors: RuntimeError, as in PyTorch, for names that are missing or not known with `strict`, and for another shape.
         """
@@ -116,8 +118,9 @@ class WithStates(M.Module):
             if isinstance(m, WithStates):
                 m._load_from_state_dict(values, f"{prefix}." if prefix else "", {}, strict, missing, unexpected, errors)
         first: dict[int, str] = {}
-        known = {name: first.setdefault(id(t), name) for name, _, _, t in _every_tensor(self, "")}
-        values = {known.get(name, name): value for name, value in values.items()}
+        own = {name: t for name, _, _, t in _every_tensor(self, "")}
+        known = {name: first.setdefault(id(t), name) for name, t in own.items()}
+        values = {known.get(name, name): value if assign else _in_dtype(value, own.get(name)) for name, value in values.items()}
         after = [(m, hook) for m in self.modules() if isinstance(m, WithStates) for hook in m._hooks_of("loaded").values()]
         try:
             keys = super().load_state_dict(values, strict and not after)
@@ -131,6 +134,14 @@ class WithStates(M.Module):
             lines = [*(f"missing: {n}" for n in keys.missing_keys), *(f"unexpected: {n}" for n in keys.unexpected_keys), *errors]
             raise RuntimeError("\n  ".join([f"the state dict does not fit {type(self).__name__}:", *lines]))
         return keys
+
+
+def _in_dtype(value: Any, own: Tensor | None) -> Any:
+    """A value in the dtype of the tensor that takes it; complex numbers in the place of real ones stay, and are an error."""
+    d = getattr(value, "dtype", None)
+    if own is None or d is None or d == own.dtype or dtype(d).is_complex > own.dtype.is_complex:
+        return value
+    return value.astype(own.dtype if isinstance(value, Tensor) else own.dtype.numpy)
 
 
 def _value(m: M.Module, name: str, t: Tensor, keep: bool) -> Tensor:

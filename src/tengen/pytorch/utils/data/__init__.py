@@ -282,3 +282,7 @@ __all__ = [
 ]  # fmt: skip
 flags_of_functions(globals(), __all__)
 __all__ += _LATER
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
