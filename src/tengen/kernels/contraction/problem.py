@@ -15,11 +15,11 @@ from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
 from tengen.kernels.contraction.formats import DotFormat, dot_format
-from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
+from tengen.kernels.contraction.prefetch import line_vectors
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending, Prologue
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, maximum, minimum
+from tengen.loops.lang import Expr, Index, as_int, cast, const, maximum, minimum
 from tengen.loops.statements import Buffer
 
 EXACT_TERMS = 2560  # of a chunk at most, where the order of the sum changes no bit
@@ -258,22 +258,17 @@ class Place:
     def prefetch(self, k: KernelBuilder, v: int, partial: Array | None, stored: bool) -> None:
         """Prefetches where it lies, if it is `stored` through the caches, and what the epilogue reads here, where each row reads a cache
         line of its own. v: the number of the vector in its row, of which vectors of bytes are four in a cache line, prefetched once."""
-        if stored and _begins_line(self._of(partial).dtype, v):
+        if stored and v % line_vectors(self._of(partial).dtype) == 0:
             k.prefetch(*self.place(k, partial))
         for array, at in self.problem.epilogue.reads(self.theirs) if isinstance(self.problem.epilogue, Ending) else ():
             index = as_expr(array.index(at.coords))
             dense = at.vec is not None and as_int(array.strides[at.vec]) == 1 and index.lanes == 1
             across = [i for i, d in enumerate(array.shape) if i != at.vec and as_int(d) != 1 and as_int(array.strides[i]) != 0]
-            if dense and across and _begins_line(array.dtype, v):
+            if dense and across and v % line_vectors(array.dtype) == 0:
                 k.prefetch(k.read(array), index)
 
     def _of(self, partial: Array | None) -> Array:
         return self.out if partial is None else replace(partial, shape=self.out.shape)
-
-
-def _begins_line(d: DType, v: int) -> bool:
-    """Whether vector number `v` of a row of such elements begins a cache line, where the row does."""
-    return v * LANES * d.size % CACHE_LINE_BYTES == 0
 
 
 def multiply_add(a: Expr, b: Expr, total: Expr) -> Expr:
