@@ -443,12 +443,14 @@ class Values:
         becomes one of each lane on some processors; here what is out of range is replaced before or after a plain one."""
         s, i32, info = type_of(source, lanes), type_of(int32, lanes), np.iinfo(target.numpy)
         low, high = (literal(source, float(v), lanes) for v in (info.min, info.max + (target is int32)))
-        below, above = self.compare("olt", source, lanes, x, low), self.compare("oge", source, lanes, x, high)
         zero = literal(source, 0.0, lanes)
-        inside = self.choose(self.compare("uno", source, lanes, x, zero), zero, self.choose(below, low, x, s, lanes), s, lanes)
-        if target is not int32:  # which the float holds exactly
-            inside = self.choose(above, high, inside, s, lanes)
-            return self.convert("trunc", self.convert("fptosi", inside, s, i32), i32, type_of(target, lanes))
+        number = x if info.min == 0 else self.choose(self.compare("ord", source, lanes, x, zero), x, zero, s, lanes)
+        if target is not int32:  # whose ends the float holds exactly. A choice of what is greater, or else the bound, is x86's MAXPS
+            inside = self.choose(self.compare("ogt", source, lanes, number, low), number, low, s, lanes)
+            inside = self.choose(self.compare("olt", source, lanes, inside, high), inside, high, s, lanes)
+            return self.convert("fptosi" if target.kind == "i" else "fptoui", inside, s, type_of(target, lanes))
+        above = self.compare("oge", source, lanes, x, high)
+        inside = self.choose(self.compare("olt", source, lanes, x, low), low, number, s, lanes)
         whole = self.convert("fptosi", self.choose(above, zero, inside, s, lanes), s, i32)
         return self.choose(above, literal(int32, int(info.max), lanes), whole, i32, lanes)
 
