@@ -211,7 +211,7 @@ def _other_kind(begin: bytes) -> str | None:
         return "it is a file of NumPy's; help: numpy.load(file)"
     if begin[4:8] == b"TFL3":
         return "it is a TFLite file; help: tengen.interop.tflite.load(file)"
-    if begin[:1] == b"\x08" and begin[1:2] < b"\x20" and begin[2:3] in (b"\x12", b"\x1a", b"\x3a", b"\x42"):  # a version, then one of its fields
+    if begin[:1] == b"\x08" and begin[1:2] < b"\x20" and begin[2:3] in (b"\x12", b"\x1a", b"\x3a", b"\x42"):  # a version, a field
         return "it may be an ONNX file; help: tengen.interop.onnx.load(file)"
     if pickled or archive:  # a zip of PyTorch's, or a pickle, as of its older versions
         return f"it may be of torch.save, a pickle, which is not read here; help: convert a state dict once\n{line_that_converts('file.pt')}"
