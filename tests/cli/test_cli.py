@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import numpy as np
@@ -16,6 +18,7 @@ import tengen
 from tengen import Tensor, trace
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
+from tengen.cli import doctor
 from tengen.cli.later import Later
 from tengen.cli.main import main
 from tengen.deploy.verify import Verified
@@ -183,6 +186,18 @@ def test_doctor(small_cache, monkeypatch):
     assert rows["kernels"] == "ok" and rows["cache"] in ("ok", "note") and {"python", "processor", "threads", "extras"} <= rows.keys()
     monkeypatch.setattr("tengen.cli.doctor.softmax", lambda x, axis: x)
     assert "are wrong by" in run("doctor", code=1)
+
+
+def test_doctor_names_what_pip_installs(monkeypatch):
+    """It named modules, among them PIL, which pip does not know by this name, and safetensors, which nothing here imports."""
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {"PIL": "pillow", "prometheus_client": "prometheus-client"}
+    for extra, (modules, _) in doctor.EXTRAS.items():
+        brought = {re.split(r"[>=\[;]", text)[0].strip() for text in extras[extra]}
+        assert {names.get(m, m) for m in modules} <= brought, extra
+    monkeypatch.setattr(doctor, "EXTRAS", {"serve": (("json", "not_there_7"), "models over HTTP"), "data": (("json",), "pictures")})
+    found = [text for what, _, text in doctor.findings() if what == "extras"]
+    assert found == ["not installed, as pip install 'tengen[serve]' does it: serve (models over HTTP)"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -102,6 +102,12 @@ class IndexOutOfRange(TengenError, IndexError):
     """An index outside the extent of its axis."""
 
 
+class UnknownName(TengenError, KeyError):
+    """A name that is missing, not known, or that cannot be one. Its text is shown as it is, where a KeyError shows the repr of a key."""
+
+    __str__ = Exception.__str__
+
+
 class NegativePower(TengenError, ValueError):
     """An integer raised to a negative integer."""
 

@@ -20,10 +20,11 @@ from tengen.functional import matmul, softmax
 from tengen.runtime import cache
 from tengen.tensor import Tensor
 
-EXTRAS = {
-    "tqdm": "progress bars", "rich": "colours in tables", "matplotlib": "pictures of profiles", "safetensors": "weights as safetensors",
-    "ziglang": "linking for other processors", "onnx": "ONNX files", "tflite": "TFLite files", "tokenizers": "texts of Hugging Face's networks",
-    "mpi4py": "several processes", "PIL": "pictures of data sets", "uvicorn": "tengen serve",
+EXTRAS = {  # of `pip install 'tengen[...]'` -> the modules that it brings, and what for
+    "profile": (("tqdm", "rich", "matplotlib"), "progress bars, tables and pictures"), "data": (("PIL",), "pictures of data sets"),
+    "deploy": (("ziglang",), "linking for other processors"), "onnx": (("onnx",), "ONNX files"), "tflite": (("tflite",), "TFLite files"),
+    "hub": (("tokenizers",), "texts of Hugging Face's networks"), "dist": (("mpi4py",), "several processes"),
+    "serve": (("starlette", "uvicorn", "prometheus_client"), "tengen serve"),
 }  # fmt: skip
 OK, NOTE, FAILS = "ok", "note", "fails"
 COLOURS = {OK: "green", NOTE: "yellow", FAILS: "red"}
@@ -38,8 +39,10 @@ def findings() -> Iterator[Finding]:
     yield _threads()
     yield _cache()
     yield from _shipping()
-    missing = [f"{name} ({use})" for name, use in EXTRAS.items() if importlib.util.find_spec(name) is None]
-    yield "extras", NOTE if missing else OK, f"not installed: {', '.join(missing)}" if missing else "all installed"
+    lacks = lambda modules: any(importlib.util.find_spec(name) is None for name in modules)
+    missing = [f"{extra} ({use})" for extra, (modules, use) in EXTRAS.items() if lacks(modules)]
+    told = f"not installed, as pip install 'tengen[{missing[0].split()[0]}]' does it: {', '.join(missing)}" if missing else "all installed"
+    yield "extras", NOTE if missing else OK, told
 
 
 def _python() -> Finding:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.arguments import Checked
+from tengen.base.errors import UnknownName
 from tengen.data.draws import fresh_seed, words
 from tengen.transport.group import world
 
@@ -363,7 +364,7 @@ def fitting(owner: str, state: Any, wanted: Iterable[str], identity: Mapping[str
     if not isinstance(state, Mapping):
         raise ValueError(f"{owner}: a state is a dict, got {type(state).__name__}")
     if missing := [key for key in wanted if key not in state]:
-        raise KeyError(f"{owner}: the state has no {missing[0]!r}; it has {', '.join(map(repr, state)) or 'nothing'}")
+        raise UnknownName(f"{owner}: the state has no {missing[0]!r}; it has {', '.join(map(repr, state)) or 'nothing'}")
     for key, mine in identity.items():
         if state[key] != mine:
             raise ValueError(f"{owner}: the state has {key} {state[key]}, this one has {mine}")

@@ -203,8 +203,8 @@ def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | 
         fail(f"it has {size} bytes; the shortest file of tensors has 10")
     n = int.from_bytes(memory[:8], "little")
     if n > HEADER_LIMIT or n > size - 8:
-        if memory[:4] == b"PK\x03\x04" or memory[:2] == b"\x80\x02":  # a zip of PyTorch's, or a pickle of its older versions
-            fail(f"it may be of torch.save, a pickle, which is not read here; help: convert a state dict once\n{line_that_converts('file.pt')}")
+        if (other := _other_kind(memory[:300])) is not None:
+            fail(other)
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))
@@ -214,6 +214,21 @@ def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | 
         return found if use is None else use(found)
     finally:
         finish()
+
+
+def _other_kind(begin: bytes) -> str | None:
+    """What a file that begins so is, where that is known, and what reads it."""
+    pickled = begin[:1] == b"\x80" and begin[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    archive = begin[:4] == b"PK\x03\x04"
+    if begin[:6] == b"\x93NUMPY" or (archive and b".npy" in begin):
+        return "it is a file of NumPy's; help: numpy.load(file)"
+    if begin[4:8] == b"TFL3":
+        return "it is a TFLite file; help: tengen.interop.tflite.load(file)"
+    if begin[:1] == b"\x08" and begin[1:2] < b"\x20" and begin[2:3] in (b"\x12", b"\x1a", b"\x3a", b"\x42"):  # a version, a field
+        return "it may be an ONNX file; help: tengen.interop.onnx.load(file)"
+    if pickled or archive:  # a zip of PyTorch's, or a pickle, as of its older versions
+        return f"it may be of torch.save, a pickle, which is not read here; help: convert a state dict once\n{line_that_converts('file.pt')}"
+    return None
 
 
 def _header_text(memory: mmap.mmap | bytes, n: int) -> str:

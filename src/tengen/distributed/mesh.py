@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.dtype import DType
-from tengen.base.errors import DistributedError, ShapeError
+from tengen.base.errors import DistributedError, ShapeError, UnknownName
 from tengen.base.tables import keep
 from tengen.compiler.plans import exact_key
 from tengen.distributed.data_parallel import broadcast_tensors
@@ -120,7 +120,7 @@ class Mesh:
 
     def _dim(self, name: str) -> int:
         if name not in self.names:
-            raise KeyError(f"{self!r} has no dimension {name!r}")
+            raise UnknownName(f"{self!r} has no dimension {name!r}")
         return self.names.index(name)
 
     def _along(self, group: Group) -> list[str]:
@@ -167,7 +167,7 @@ class Mesh:
                     left.discard(pattern)
                     break
         if left:
-            raise KeyError(f"no parameter is called {sorted(left)[0]!r}; help: net.named_parameters() has the names")
+            raise UnknownName(f"no parameter is called {sorted(left)[0]!r}; help: net.named_parameters() has the names")
 
     def placements(self, t: Tensor) -> dict[str, Placement]:
         """Where a tensor's parts are, by the names of the dimensions."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from tengen import jit
 from tengen.autodiff import checkpoint
-from tengen.base.errors import DistributedError, GradientError, TraceError, user_line
+from tengen.base.errors import DistributedError, GradientError, TraceError, UnknownName, user_line
 from tengen.base.sizes import byte_size
 from tengen.distributed import activations
 from tengen.distributed.data_parallel import (
@@ -379,7 +379,7 @@ class Pipeline:
         missing = [name for name in known if name not in state]
         unknown = sorted(set(state) - set(known)) if strict else []
         if missing or unknown:
-            raise KeyError(f"Pipeline.load_state_dict: missing {missing[:5]}, unknown {unknown[:5]}")
+            raise UnknownName(f"Pipeline.load_state_dict: missing {missing[:5]}, unknown {unknown[:5]}")
         for part in self.parts:
             part.load_state_dict({name: state[name] for name, _ in part.named_tensors()})
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tengen.base.errors import UnknownName
 from tengen.module.module import Module
 
 
@@ -135,7 +136,7 @@ class ModuleDict(Module):
 
     def __setitem__(self, key: str, module: Module) -> None:
         if not isinstance(key, str) or not key or "." in key:
-            raise KeyError(f"a module's name must be a text without dots, got {key!r}")
+            raise UnknownName(f"a module's name must be a text without dots, got {key!r}")
         self._held = {**self._held, key: _module(module)}
 
     def __delitem__(self, key: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.dtype import DType, dtype
-from tengen.base.errors import UsageWarning, warn_once
+from tengen.base.errors import UnknownName, UsageWarning, warn_once
 from tengen.module.construction import constructor, first_by_name
 from tengen.module.hooks import BackwardWatch, WithKeywords, call_in_spite_of, forward_hook
 from tengen.runtime import mapped
@@ -220,12 +220,12 @@ class Module(Watched):
 
     def _register(self, name: str, value: Any, kind: type) -> None:
         if not isinstance(name, str) or not name or "." in name:
-            raise KeyError(f"{type(self).__name__}: {name!r} is no name of an attribute")
+            raise UnknownName(f"{type(self).__name__}: {name!r} is no name of an attribute")
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{type(self).__name__}.{name} must be a {kind.__name__} or None, got a {type(value).__name__}")
         other = name in self.__dict__ and not isinstance(self.__dict__[name], (Tensor, Module, type(None)))
         if (hasattr(type(self), name) and name != "name") or other:
-            raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
+            raise UnknownName(f"{type(self).__name__} has an attribute {name!r} already")
         setattr(self, name, value)
 
     @staticmethod
@@ -472,7 +472,7 @@ class Module(Watched):
         missing, extra = sorted(names - values.keys()), sorted(values.keys() - names - unused)
         if strict and (missing or extra):
             lines = [f"  missing: {n}" + _near(n, extra) for n in missing] + [f"  unexpected: {n}" for n in extra]
-            raise KeyError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))
+            raise UnknownName("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))
         if names and len(missing) == len(names):
             warn_once(
                 f"load_state_dict(): none of the {len(names)} tensors of {type(self).__name__} was given a value; it has "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tengen import functional as F
-from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.errors import ArgumentError, ShapeError, UnknownName
 from tengen.module import init
 from tengen.module.linear import Embedding
 from tengen.module.module import Module
@@ -477,7 +477,7 @@ class ParameterDict(Module):
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or "." in key or (key not in self._keys and hasattr(self, key)):
-            raise KeyError(f"{key!r} cannot name a parameter: it must be a text without dots that names nothing of a module")
+            raise UnknownName(f"{key!r} cannot name a parameter: it must be a text without dots that names nothing of a module")
         setattr(self, key, value if isinstance(value, Parameter) else Parameter(value))
         self._keys += () if key in self._keys else (key,)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.arguments import Checked
+from tengen.base.errors import UnknownName
 from tengen.base.lazy import names_of
 from tengen.optimizer.optimizer import Optimizer
 
@@ -41,7 +42,7 @@ class LRScheduler(Checked):
             for g in optimizer.param_groups:
                 g.setdefault("initial_lr", float(g["lr"]))
         if not all("initial_lr" in g for g in optimizer.param_groups):
-            raise KeyError(f"{type(self).__name__}: a group has no 'initial_lr' to resume from; help: load the optimizer's state first")
+            raise UnknownName(f"{type(self).__name__}: a group has no 'initial_lr' to resume from; help: load the optimizer's state first")
         self.base_lrs = [g["initial_lr"] for g in optimizer.param_groups]
         self.step()
 

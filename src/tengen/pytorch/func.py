@@ -9,6 +9,7 @@ from typing import Any
 from tengen import autodiff
 from tengen import module as M
 from tengen.base.arguments import flags_of_functions
+from tengen.base.errors import UnknownName
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
@@ -211,7 +212,7 @@ def _with_values(module: M.Module, values: dict[str, Any]) -> Iterator[None]:
             path, _, last = name.rpartition(".")
             owner = vars(module.get_submodule(path))
             if not isinstance(owner.get(last), Tensor):
-                raise KeyError(f"functional_call: {type(module).__name__} has no tensor {name!r}; help: names of named_parameters()")
+                raise UnknownName(f"functional_call: {type(module).__name__} has no tensor {name!r}; help: names of named_parameters()")
             before.append((owner, last, owner[last]))
             owner[last] = value
         yield
