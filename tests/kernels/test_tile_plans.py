@@ -16,7 +16,8 @@ from tengen.codegen.targets import Target
 from tengen.kernels.contraction import plans
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.problem import Border, normalise
-from tengen.kernels.contraction.tile import fits, sized
+from tengen.kernels.contraction.sharing import Sharing
+from tengen.kernels.contraction.tile import Register, Tile, fits, sized
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import too_large
 from tengen.module import Linear
@@ -142,3 +143,10 @@ def test_debugging_prints_it():
     with config.scope(debug=3), contextlib.redirect_stdout(io.StringIO()) as printed:
         contract(lo, *arrays, 0, 1, 1, 1)
     assert "* own columns" in printed.getvalue()
+
+
+@pytest.mark.parametrize("packed, parts", [(1, 2), (0, 4)])
+def test_a_chunk_that_is_read_once_need_not_stay_in_l2(packed, parts):
+    """49 rows in four tiles, 16 panels of which six take half of L2: pieces of one tile may have eight, if a launch packed them."""
+    t = Tile(Register(13, 2, 1, 1, packed), 13, (), False, 2576)
+    assert Sharing(49, 512, 1, 4608, t, 20, 1.5, 6).cheapest()[1] == parts
