@@ -231,6 +231,14 @@ def _(x, row, row_weight, column, column_weight, joint):
     return out
 
 
+def _known(arrays, joint):
+    """The taps of each axis, loops over which are unrolled."""
+    return {arrays[2].shape[0], arrays[4].shape[0]}
+
+
+window_sums.known(_known)
+
+
 @window_sums.source
 def _(ins, out, joint):
     return kernels.indexing.windows.Windows(*ins, joint)
@@ -269,6 +277,7 @@ def _window(first: Tensor, weight: Tensor, n: Dim, floats: bool) -> tuple[Tensor
 
 
 window_sums.same(window_sums_of_taps)
+window_sums_of_taps.known(_known)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------
