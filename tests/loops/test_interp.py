@@ -378,6 +378,7 @@ def test_shuffled_quads_and_a_transposed_square():
     shuffled = {
         "low_of_quads": pairs[:, :2], "high_of_quads": pairs[:, 2:], "even_quads": quads[:, ::2], "odd_quads": quads[:, 1::2],
         "low_halves": quads[..., :2], "high_halves": quads[..., 2:],
+        "first_halves": np.stack((x[:8], y[:8])), "second_halves": np.stack((x[8:], y[8:])),
     }  # fmt: skip
     for name, want in shuffled.items():
         assert same(evaluate(shuffle(name, a, b), {a: x, b: y}), want.reshape(-1)), name

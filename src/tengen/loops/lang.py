@@ -51,6 +51,8 @@ SHUFFLES = {
     "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
     "low_halves": tuple(i // 2 * 4 + i % 2 for i in range(LANES)),
     "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
+    "first_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES for i in range(LANES)),
+    "second_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES + LANES // 2 for i in range(LANES)),
 }
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
