@@ -77,7 +77,7 @@ def test_lighting_and_noise():
     np.testing.assert_allclose(noise.mean((0, 1)), [0, 0.1, 0], atol=1e-3)
     np.testing.assert_allclose(noise.std((0, 1)), 0.02, rtol=0.02)
     assert T.GaussianNoise(std=5).apply(IMAGE).dtype == np.uint8
-    with pytest.raises(ValueError, match="std must be >= 0"):
+    with pytest.raises(ValueError, match="std >= 0"):
         T.GaussianNoise(std=-1)
 
 

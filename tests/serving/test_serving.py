@@ -285,9 +285,10 @@ def test_what_cannot_be_served(files, monkeypatch):
         "batch": ({"m": files["take"]}, {"max_batch": 3}, "open extent"),
         "wait": ({"m": files["soft"]}, {"wait": 0.1}, "needs max_batch"),
     }  # fmt: skip
+    wrong |= {f"port {p}": ({"m": files["soft"]}, {"port": p}, "port=.* from 0") for p in (-1, 70_000, "8000", True)}
     for models, how, words in wrong.values():
         with pytest.raises(ConfigError, match=words):
-            Server(models, port=0, **how)
+            Server(models, **{"port": 0, **how})
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError):
         Server({"m": files["soft"]}, port=taken.getsockname()[1])
     monkeypatch.setitem(sys.modules, "uvicorn", None)

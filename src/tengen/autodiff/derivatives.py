@@ -90,6 +90,8 @@ def jacobian(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
 
         value, pull = vjp(of_these, *(args[n] for n in places))
         outs = _as_list(value)
+        if any(t is None for t in outs):
+            raise GradientError("jacobian: the function's result has a None in it; help: a tensor, or a tuple of tensors")
         for t in (*outs, *(args[n] for n in places)):
             if isinstance(t, Tensor) and t.dtype.is_complex:
                 what = "one number for each pair says not how both parts move both; help: a function of view_as_real(x), to view_as_real(y)"

@@ -112,6 +112,9 @@ def vjp(function: Callable, *args: Tensor) -> tuple[Any, Callable]:
         level.end()
         raise
     values = list(value) if isinstance(value, (tuple, list)) else [value]
+    if odd := [v for v in values if v is not None and not isinstance(v, Tensor)]:
+        level.end()
+        raise GradientError(f"the function's result has a {type(odd[0]).__name__} in it; help: a tensor, or a tuple or list of tensors")
 
     def pull(dy):
         seeds = list(dy) if isinstance(dy, (tuple, list)) else [dy]

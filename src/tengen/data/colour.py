@@ -6,6 +6,7 @@ ones draw from `tengen.data.rng()`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ LUMA = np.array([0.114, 0.587, 0.299], np.float32)  # of blue, green and red: IT
 class Normalize(VisionTransform):
     """``(image - mean) / std`` in float32; `mean` and `std` are numbers, or one for each channel of the last axis.
 
-    Errors: ValueError for a standard deviation of 0
+    Errors: ValueError for a standard deviation of 0, and for NaN and infinity
     """
 
     geometric = False
@@ -28,8 +29,8 @@ class Normalize(VisionTransform):
     def __init__(self, mean: Any = 0.0, std: Any = 1.0, *, order: Sequence[str] | None = None):
         super().__init__(order)
         self.mean, self.std = np.asarray(mean, np.float32), np.asarray(std, np.float32)
-        if (self.std == 0).any():
-            raise ValueError("Normalize: std must not be 0")
+        if (self.std == 0).any() or not (np.isfinite(self.mean).all() and np.isfinite(self.std).all()):
+            raise ValueError(f"Normalize: mean and std must be finite, and std must not be 0, got {mean} and {std}")
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         return (np.asarray(image, np.float32) - self.mean) / self.std
@@ -42,8 +43,8 @@ class _Light(VisionTransform):
 
     def __init__(self, value: float = 0.0, *, order: Sequence[str] | None = None):
         super().__init__(order)
-        if value < 0:
-            raise ValueError(f"{type(self).__name__}: value must be >= 0, got {value}")
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{type(self).__name__}: value must be finite and >= 0, got {value}")
         self.value = value
 
     def prepare(self, height: int, width: int) -> None:
@@ -162,8 +163,8 @@ class Lighting(VisionTransform):
 
     def __init__(self, scale: float, *, order: Sequence[str] | None = None):
         super().__init__(order)
-        if scale < 0:
-            raise ValueError(f"Lighting: scale must be >= 0, got {scale}")
+        if not 0 <= scale < math.inf:
+            raise ValueError(f"Lighting: scale must be finite and >= 0, got {scale}")
         self.scale = scale
 
     def prepare(self, height: int, width: int) -> None:
@@ -190,8 +191,8 @@ class GaussianNoise(VisionTransform):
     def __init__(self, mean: Any = 0.0, std: Any = 1.0, *, order: Sequence[str] | None = None):
         super().__init__(order)
         self.mean, self.std = np.asarray(mean, np.float32), np.asarray(std, np.float32)
-        if (self.std < 0).any():
-            raise ValueError(f"GaussianNoise: std must be >= 0, got {std}")
+        if not ((self.std >= 0) & np.isfinite(self.std)).all() or not np.isfinite(self.mean).all():
+            raise ValueError(f"GaussianNoise: mean and std must be finite, and std >= 0, got {mean} and {std}")
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         noise = (rng().normal(self.mean, self.std, image.shape) * 255).astype(np.float32)

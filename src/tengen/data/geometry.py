@@ -82,6 +82,8 @@ class Resize(VisionTransform):
         self._from = (height, width)
         if self.keeps_ratio:
             size, least = self.output_size[0], min(height, width)
+            if not least:
+                raise ValueError(f"Resize: an image of {height} x {width} has no pixels")
             self._to = (size * height // least, size * width // least)
         else:
             self._to = self.output_size

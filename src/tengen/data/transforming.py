@@ -78,6 +78,8 @@ class Compose(Transform):
         order: Sequence[str] | None = None,
     ):
         self.transforms = list(transforms)
+        if odd := [t for t in self.transforms if not callable(getattr(t, "apply", None))]:
+            raise TypeError(f"Compose: a {type(odd[0]).__name__} is no transform: it has no apply method")
         self.batch_compose = batch_compose
         self.shuffle_indices = [list(group) for group in shuffle_indices or ()]
         if self.shuffle_indices and batch_compose:
@@ -149,7 +151,9 @@ class VisionTransform(Transform):
         items = input if isinstance(input, tuple) else (input,)
         for kind, item in zip(self.order, items):
             if kind in ("image", "mask"):
-                self.prepare(*np.shape(item)[:2])
+                if len(shape := np.shape(item)) < 2:
+                    raise ValueError(f"{type(self).__name__}: {kind} must have rows and columns, got a {type(item).__name__} of shape {shape}")
+                self.prepare(*shape[:2])
                 break
         out = [self._apply_item(kind, item) for kind, item in zip(self.order, items)]
         out.extend(items[len(self.order) :])

@@ -160,6 +160,8 @@ class DataParallel:
     def __init__(
         self, module: Module, group: Group = WORLD, micro_batches: int | None = None, reduction: str = "mean", overlap: bool | None = None,
     ):  # fmt: skip
+        if not isinstance(module, Module):
+            raise TypeError(f"DataParallel takes a module, got a {type(module).__name__}")
         if reduction == "library":
             raise ValueError(
                 "DataParallel(reduction='library'): MPI's own sum has other bits than one process, which are what DataParallel and Pipeline "

@@ -7,6 +7,7 @@ Sources: those of `pipeline.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -45,7 +46,7 @@ def schedule(name: str, stage: int, stages: int, rounds: int, chunks: int = 1) -
 def balanced(costs: Sequence[float], parts: int) -> list[int]:
     """Where to cut a row of costs into parts, none empty, so that the dearest part costs least: the index at which each but the first begins.
 
-    Errors: ValueError for fewer costs than parts.
+    Errors: ValueError for fewer costs than parts, and for costs that are negative, infinite or NaN.
 
     >>> balanced([1, 1, 1, 5, 2, 2], 3)
     [3, 4]
@@ -53,6 +54,8 @@ def balanced(costs: Sequence[float], parts: int) -> list[int]:
     n = len(costs)
     if not 1 <= parts <= n:
         raise ValueError(f"balanced: {n} layers cannot be cut into {parts} parts, none of them empty")
+    if not all(0 <= c < math.inf for c in costs):
+        raise ValueError(f"balanced: costs must be finite and not negative, got {list(costs)}")
     before = [0, *accumulate(costs)]
     best: list[list[tuple[float, list[int]]]] = [[(before[i], []) for i in range(n + 1)]]  # [parts - 1][layers]
     for k in range(1, parts):

@@ -135,17 +135,17 @@ def read(source: Any) -> Source:
     from google.protobuf.message import DecodeError
 
     folder: Path | None = None
-    raw = None
+    raw, of = None, ""
     if isinstance(source, (str, os.PathLike)):
-        folder, source = Path(source).parent, contents(source)
+        folder, of, source = Path(source).parent, f"{os.fspath(source)}: ", contents(source)
     try:
         if not isinstance(source, onnx.ModelProto):
             source = source if isinstance(source, (bytes, mmap.mmap)) else bytes(source)
             small, raw = without_arrays(source)
             source = onnx.load_model_from_string(small)
         return Reader(source, folder, raw or Arrays(left=OVERHEAD + source.ByteSize())).source()
-    except FileFormatError:
-        raise
+    except FileFormatError as e:
+        raise FileFormatError(f"{of}{e}") from e
     except (
         DecodeError,
         ValueError,
@@ -157,7 +157,7 @@ def read(source: Any) -> Source:
         RecursionError,
         MemoryError,
     ) as e:
-        raise FileFormatError(f"this is no ONNX model: {type(e).__name__}: {e}") from e
+        raise FileFormatError(f"{of}this is no ONNX model: {type(e).__name__}: {e}") from e
 
 
 def contents(path: str | os.PathLike) -> bytes | mmap.mmap:

@@ -158,15 +158,15 @@ def read(source: Any) -> Source:
     Errors: FileFormatError for anything that is no TFLite model, FileNotFoundError and the like for the file itself.
     """
     package()
-    name = ""
+    name = of = ""
     if isinstance(source, (str, os.PathLike)):
-        name, source = Path(source).stem, read_regular(source)
+        name, of, source = Path(source).stem, f"{os.fspath(source)}: ", read_regular(source)
     try:
         return Reader(source).source(name)
     except (struct.error, ValueError, KeyError, IndexError, OverflowError, MemoryError) as e:
         if isinstance(e, FileFormatError):
-            raise
-        raise FileFormatError(f"this is no TFLite model: {type(e).__name__}: {e}") from e
+            raise FileFormatError(f"{of}{e}") from e
+        raise FileFormatError(f"{of}this is no TFLite model: {type(e).__name__}: {e}") from e
 
 
 class Reader:
