@@ -68,7 +68,7 @@ def interpolate(
         if (view := _every(x, size, mode)) is not None:
             return view
         return pixels_at([reshape(i[0], i[0].shape[1:]) for i, _ in _taps(space, size, mode, False, d)], x, range(2, inp.ndim), 2)
-    if mode == "bilinear" and few_beside_each_other(pixels := permute(x, (0, 2, 3, 1)), size):
+    if mode == "bilinear" and isinstance(size, tuple) and few_beside_each_other(pixels := permute(x, (0, 2, 3, 1)), size):
         return as_pixels(permute(in_windows(pixels, size, mode, True, bool(align_corners)), (0, 3, 1, 2)), inp.dtype)
     index, weight = grid(_taps(space, size, mode, bool(align_corners), d), space)
     y = tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weights_for(x, weight))

@@ -42,6 +42,7 @@ from tengen.loops.statements import Buffer
 MOST_CHANNELS = 4
 MOST_TAPS = 2  # of an axis, for the kernel
 MOST_RING_BYTES = 256 << 10
+UNROLLED_PIXELS = 4  # moves of so many are written out
 PIECE_ROWS = 16  # of results: with fewer of them, rows that two pieces read would be spread out twice too often
 
 
@@ -128,6 +129,11 @@ def _line(pixels: int, channels: int) -> int:
     return (cdiv(pixels * channels, LANES) + 1) * LANES
 
 
+def _move(channels: int) -> int:
+    """Elements that are moved together: a power of two."""
+    return 1 << (channels - 1).bit_length()
+
+
 class _Elements:
     """Writes the kernel."""
 
@@ -168,18 +174,17 @@ class _Elements:
         """Where in a row each pixel that is moved begins, and the weight of each element."""
         k, s = self.k, self.s
         for t in range(self.along):
+            for j, count in k.vector_loop(0, self.pixels, "column"):
+                at = clamped(k.let(cast(s.column.at(k, At((j,), 0, count)), int64)) + t, self.x.shape[2]) * self.channels
+                k.store(self.places, j + t * self.line, cast(at, int32), count)
             with k.loop(0, self.pixels, name="column") as j:
-                at = clamped(k.let(cast(s.column.at(k, At((j,))), int64)) + t, self.x.shape[2]) * self.channels
-                k.store(self.places, j + t * self.line, cast(at, int32))
                 w = k.let(cast(s.column_weight.at(k, At((t, j))), s.dtype.compute))
-                for c in range(self.channels):
-                    k.store(self.weights, j * self.channels + (t * self.line + c), w)
+                k.store(self.weights, j * self.channels + t * self.line, splat(w), _move(self.channels))
 
     def _spread(self, r: Expr, start: Expr, to: Expr) -> None:
         """Writes the moves of the row r, which begins at `start`, into a part of the ring: of as many elements as one move takes, of which
         those behind a pixel are overwritten by the next one. The last row has none behind its last pixel."""
-        whole = 1 << (self.channels - 1).bit_length()
-        if whole == self.channels:
+        if (whole := _move(self.channels)) == self.channels:
             return self._moves(start, to, whole)
         with self.k.if_(equal(r, as_expr(self.x.shape[1]) - 1)):
             self._moves(start, to, self.channels)
@@ -188,11 +193,16 @@ class _Elements:
 
     def _moves(self, start: Expr, to: Expr, count: int) -> None:
         k, src = self.k, self.k.read(self.x)
-        with k.loop(0, self.pixels, name="pixel") as j:
-            for t in range(self.along):
-                at = k.let(start + cast(k.load(self.places, j + t * self.line), int64))
-                pixel = k.load(src, at, LANES, count)
-                k.store(self.ring, to + j * self.channels + t * self.line, pixel, count)
+        whole = self.pixels // UNROLLED_PIXELS * UNROLLED_PIXELS
+        for first, stop, some in ((0, whole, UNROLLED_PIXELS), (whole, self.pixels, 1)):
+            if first == stop:
+                continue
+            with k.loop(first, stop, some, name="pixel") as j:
+                for i in range(some):
+                    for t in range(self.along):
+                        at = k.let(start + cast(k.load(self.places, j + (t * self.line + i)), int64))
+                        pixel = k.load(src, at, LANES, count)
+                        k.store(self.ring, to + j * self.channels + (t * self.line + i * self.channels), pixel, count)
 
     def _sums(self, i: Expr, to: Expr, lines: list[Expr]) -> None:
         """Writes a row of results."""
