@@ -218,7 +218,7 @@ def test_a_state_of_other_data_is_refused():
         DataLoader(data, RandomSampler(data, 4)).load_state_dict(state)
     with pytest.raises(ValueError, match="batch_size 4"):
         DataLoader(Noisy(), RandomSampler(Noisy(), 5)).load_state_dict(state)
-    for key, value, words in (("batch", -1, "batch must be at least 0"), ("epoch", "1", "epoch must be an int"), ("seed", 0.5, "seed must")):
+    for key, value, words in (("batch", -1, "batch must be at least 0"), ("epoch", "1", "epoch must be a whole"), ("seed", 0.5, "seed must")):
         with pytest.raises(ValueError, match=words):
             loader().load_state_dict(state | {key: value})
     with pytest.raises(KeyError, match="no 'epoch'"):

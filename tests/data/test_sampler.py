@@ -211,7 +211,7 @@ def test_states_that_do_not_fit():
     state = s.state_dict()
     for other, wrong, words in (
         (RandomSampler(range(12), 4), {}, "samples 11, this one has 12"), (RandomSampler(range(11), 5), {}, "batch_size 4"),
-        (s, {"epoch": -1}, "epoch must be at least 0"), (s, {"seed": "1"}, "seed must be an integer"),
+        (s, {"epoch": -1}, "epoch must be at least 0"), (s, {"seed": "1"}, "seed must be a whole number"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             other.load_state_dict(state | wrong)

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.errors import ArgumentError
+
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1))
@@ -33,6 +35,25 @@ def _is_whole(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def whole_number(owner: str, name: str, value: Any, least: int | None = None) -> int:
+    """A number of things, as an int; NumPy's integers and tensors of one are taken.
+
+    Errors: ArgumentError for what is no whole number, True and False among it, and for one that is less than `least`
+
+    >>> whole_number("DataLoader", "batch_size", np.int32(4), 1)
+    4
+    """
+    try:
+        n = operator.index(value)
+    except TypeError:
+        n = None
+    if n is None or isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(f"{owner}: {name} must be a whole number, got {value!r}")
+    if least is not None and n < least:
+        raise ArgumentError(f"{owner}: {name} must be at least {least}, got {value}")
+    return n
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {

@@ -25,7 +25,7 @@ from tengen.codegen.values import Values
 from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, const, is_const, splat
 from tengen.loops.ranges import Ranges
-from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store, assigned
 
 STACK_ALIGN = 64
 FEW_LANES = 4  # of a vector, which are read and written in one or two accesses of 1, 2 or 4 elements
@@ -60,20 +60,6 @@ def _declarations(text: str, taken: set[str]) -> str:
         if name in taken or name == "run" or found.setdefault(name, types) != types:
             raise CompileError(f"the C function {name} has a name that stands for something else, too; help: rename it, as mylib_{name}")
     return "".join(f"declare i32 @{name}({types})\n" for name, types in found.items())
-
-
-def assigned(body: Iterable) -> list[Expr]:
-    """The variables that statements assign, in order of first assignment, also inside loops and branches."""
-    found: dict[Expr, None] = {}
-    for s in body:
-        kind = type(s)
-        if kind is Assign:
-            found[s.var] = None
-        elif kind is For:
-            found.update(dict.fromkeys(assigned(s.body)))
-        elif kind is If:
-            found.update(dict.fromkeys(assigned([*s.body, *s.orelse])))
-    return list(found)
 
 
 @functools.cache

@@ -6,7 +6,6 @@ interruption change nothing. That is also why a loader can be resumed from four 
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 from collections import deque
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tengen.base.arguments import Checked
+from tengen.base.arguments import Checked, whole_number
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
@@ -98,7 +97,7 @@ class DataLoader(Checked):
             change no batch.
 
     Errors:
-        ValueError: a number out of range. TypeError: no number, or two ways to say the same. In iterating: what the dataset,
+        ArgumentError: a number out of range, or no number. TypeError: two ways to say the same. In iterating: what the dataset,
         transform or collator raised, with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler
@@ -145,7 +144,8 @@ class DataLoader(Checked):
         if isinstance(transform, bool):  # PyTorch's third argument
             transform, shuffle = None, transform
         prefetch = prefetch if prefetch_factor is None else prefetch_factor
-        num_workers, prefetch = _whole("num_workers", num_workers, 0), _whole("prefetch", prefetch, 1)
+        num_workers = whole_number("DataLoader", "num_workers", num_workers, 0)
+        prefetch = whole_number("DataLoader", "prefetch", prefetch, 1)
         if not isinstance(timeout, (int, float, np.number)) or not 0 <= timeout < threading.TIMEOUT_MAX:
             raise ValueError(f"DataLoader: timeout must be a number of seconds, or 0 to wait for ever, got {timeout!r}")
         if not hasattr(dataset, "__getitem__") and not hasattr(dataset, "__iter__"):
@@ -355,17 +355,6 @@ def _either(name: str, value: Any, other_name: str, other: Any) -> Any:
     if value is not None and other is not None:
         raise TypeError(f"DataLoader takes either {name} or {other_name}")
     return other if value is None else value
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    """A number of processes or batches, as an int."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"DataLoader: {name} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"DataLoader: {name} must be at least {least}, got {number}")
-    return number
 
 
 def _one_ahead(batches: Iterator[Any]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.arguments import Checked
+from tengen.base.arguments import Checked, whole_number
 from tengen.base.errors import UnknownName
 from tengen.data.draws import fresh_seed, words
 from tengen.transport.group import world
@@ -57,7 +57,7 @@ class Position:
     def resume(self, owner: str, epoch: Any, batch: Any) -> None:
         """Lets the next iterator begin there. Errors: ValueError unless both are whole numbers from 0 on."""
         for name, n in (("epoch", epoch), ("batch", batch)):
-            _integer(f"{owner}: the state's", name, n, 0)
+            whole_number(f"{owner}: the state's", name, n, 0)
         self.epoch, self.batch = self._next = (epoch, batch)
         self._newest = None
 
@@ -119,7 +119,7 @@ class Sampler(Checked):
         fitting(f"{type(self).__name__}", state, self.state_dict(), self.identity())
         seed = state["seed"]
         if seed is not None:
-            seed = _integer(f"{type(self).__name__}: the state's", "seed", seed, None)
+            seed = whole_number(f"{type(self).__name__}: the state's", "seed", seed)
         self._position.resume(type(self).__name__, state["epoch"], state["batch"])
         if seed is not None:
             self.seed = seed
@@ -141,7 +141,7 @@ class MapSampler(Sampler, ABC):
         seed: key of the choice; default: by `fresh_seed`, or 0 when there are several ranks, which must agree.
 
     Errors:
-        ValueError: a size that is not positive, or a rank outside of the world.
+        ArgumentError: a size that is no positive whole number. ValueError: a rank outside of the world.
     """
 
     def __init__(
@@ -156,16 +156,16 @@ class MapSampler(Sampler, ABC):
     ):
         name = type(self).__name__
         self.dataset, self.drop_last = dataset, bool(drop_last)
-        self.batch_size = _integer(name, "batch_size", batch_size, 1)
-        self._num_samples = None if num_samples is None else _integer(name, "num_samples", num_samples, 1)
+        self.batch_size = whole_number(name, "batch_size", batch_size, 1)
+        self._num_samples = None if num_samples is None else whole_number(name, "num_samples", num_samples, 1)
         there = world() if world_size is None and rank is None else None
-        self.world_size = (there.size if there else 1) if world_size is None else _integer(name, "world_size", world_size, 1)
-        self.rank = (there.rank if there else 0) if rank is None else _integer(name, "rank", rank, 0)
+        self.world_size = (there.size if there else 1) if world_size is None else whole_number(name, "world_size", world_size, 1)
+        self.rank = (there.rank if there else 0) if rank is None else whole_number(name, "rank", rank, 0)
         if self.rank >= self.world_size:
             raise ValueError(f"{name}: rank {self.rank} is outside of a world of {self.world_size}")
         if seed is None:
             seed = fresh_seed() if self.world_size == 1 else 0
-        self.seed: int | None = _integer(name, "seed", seed, None)
+        self.seed: int | None = whole_number(name, "seed", seed)
         self.epoch = 0
 
     @property
@@ -298,7 +298,7 @@ class StreamSampler(Sampler):
     """
 
     def __init__(self, batch_size: int = 1, drop_last: bool = False):
-        self.batch_size = _integer("StreamSampler", "batch_size", batch_size, 1)
+        self.batch_size = whole_number("StreamSampler", "batch_size", batch_size, 1)
         self.drop_last = bool(drop_last)
 
     def identity(self) -> dict[str, int | None]:
@@ -370,18 +370,10 @@ def fitting(owner: str, state: Any, wanted: Iterable[str], identity: Mapping[str
             raise ValueError(f"{owner}: the state has {key} {state[key]}, this one has {mine}")
 
 
-def _integer(owner: str, name: str, value: Any, least: int | None) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{owner}: {name} must be an integer, got {value!r}")
-    if least is not None and value < least:
-        raise ValueError(f"{owner}: {name} must be at least {least}, got {value}")
-    return int(value)
-
-
 def _indices(owner: str, indices: Any) -> list[int] | None:
     if indices is None:
         return None
     try:
-        return [_integer(owner, "an index", i, 0) for i in indices]
+        return [whole_number(owner, "an index", i, 0) for i in indices]
     except TypeError:
         raise ValueError(f"{owner}: indices must be a sequence of integers, got {indices!r}") from None

@@ -8,6 +8,7 @@ What they compute with are the expressions of `lang.py`; `builder.py` is how the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 
 from tengen.base.dtype import DType
@@ -146,3 +147,17 @@ class Kernel:
     piece: Expr
     body: list
     scratch: list[Buffer] = field(default_factory=list)
+
+
+def assigned(body: Iterable) -> list[Expr]:
+    """The variables that statements assign, in order of first assignment, also inside loops and branches."""
+    found: dict[Expr, None] = {}
+    for s in body:
+        kind = type(s)
+        if kind is Assign:
+            found[s.var] = None
+        elif kind is For:
+            found.update(dict.fromkeys(assigned(s.body)))
+        elif kind is If:
+            found.update(dict.fromkeys(assigned([*s.body, *s.orelse])))
+    return list(found)
