@@ -182,8 +182,10 @@ class LanguageModel(M.Module):
         n, longest, ragged = len(rows), int(lengths.max()), len(set(lengths.tolist())) > 1
         ended, added = [False] * n, [[] for _ in rows]
         numbers = Tensor(how.numbers())
-        said = np.zeros((n, self.vocabulary if how.key()[-1] else 1), bool)
-        if how.key()[-1]:
+        steps = how.key()
+        penalised = steps[-1]
+        said = np.zeros((n, self.vocabulary if penalised else 1), bool)
+        if penalised:
             for i, row in enumerate(rows):
                 said[i, row] = True
         decoder, caches, new = None, self._empty(n), np.zeros((n, longest), np.int32)
@@ -196,13 +198,13 @@ class LanguageModel(M.Module):
             if decoder is not None:
                 new = decoder(numbers, uniform)
             elif at + 1 < count and (ragged or count >= TRACED):
-                decoder = self._decoder(n, longest + count, how.key())
+                decoder = self._decoder(n, longest + count, steps)
                 new = decoder.begin(new, lengths, numbers, uniform, said)
             else:
                 x, caches = self._states(Tensor(new if at == 0 else new[:, None]), caches)
                 last = x[F.arange(n).astype("int32"), Tensor(lengths - 1)] if at == 0 else x[:, 0]
-                new = chosen(self._logits(last), how.key(), numbers, uniform, Tensor(said)).numpy()
-            if how.key()[-1] and decoder is None:
+                new = chosen(self._logits(last), steps, numbers, uniform, Tensor(said)).numpy()
+            if penalised and decoder is None:
                 said[np.arange(n), new] = True
             shown = np.where(ended, np.int32(-1), new) if any(ended) else new
             for i, token in enumerate(new.tolist()):
