@@ -66,7 +66,9 @@ def camera(frame, picture):
     colours = F.vision.cvt_color(frame, "BT601_YUV2RGB_NV12")
     turned = F.vision.flip(picture, False, True), F.vision.cvt_color(picture, "RGB2BGR"), picture.astype("float32") * Tensor([0.5, 2.0, 4.0])
     warped = F.vision.warp_affine(picture, Tensor([[[0.75, 0.25, 0.5], [-0.25, 1.0, 0.25]]]), (3, 37), "constant")  # quarters: exact sums
-    return colours, *turned, F.vision.resize(colours, (2, 17), "NHWC", "nearest"), F.stack([picture, picture + 1], -1), warped
+    larger = F.vision.resize(picture, (6, 68), "NHWC"), F.vision.resize(picture.astype("float32"), (12, 136), "NHWC")  # quarters, eighths
+    small = F.vision.resize(colours, (2, 17), "NHWC", "nearest")
+    return colours, *turned, small, *larger, F.stack([picture, picture + 1], -1), warped
 
 
 class Quantised(M.Module):

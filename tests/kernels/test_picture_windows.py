@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from launching import array_of, compile_and_run, run
 
-from tengen.base.dtype import uint8
+from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
 from tengen.kernels.indexing.windows import MOST_RING_BYTES, PIECE_ROWS, Windows
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import Elementwise, Leaf
+from tengen.kernels.source import Elementwise, Leaf, View, broadcast
 from tengen.loops.lang import cast, unary
 from tengen.loops.text import print_kernel
 
@@ -130,3 +130,27 @@ def test_what_becomes_of_the_sums_is_part_of_the_kernel():
         out[:] = 7
         how(lo, memory)
         np.testing.assert_array_equal(out, np.clip(np.rint(expected(x, *others, False)) + 100, 0, 255).astype("u1"))
+
+
+def test_as_a_part_of_a_larger_expression_the_bytes_are_stored_apart():
+    """Down to what has the fewest bytes; also under a permutation. Where there is no such kernel, nothing is stored."""
+    x, *others = windows(2, 5, 9, 3, 6, 11, "u1")
+    shift, out = np.array([1.5, -2.0, 3.25], "f4"), np.zeros((2, 3, 6, 11), "f4")
+
+    def normalised(s):
+        a, _ = array_of(shift, "shift")
+        rounded = Elementwise(lambda v: cast(unary("rint", v), uint8), [s], s.shape, uint8)
+        floats = Elementwise(lambda v: cast(v, float32) / 255.0, [rounded], s.shape, float32)
+        whole = Elementwise(lambda v, w: v - w, [floats, broadcast(Leaf(a), s.shape)], s.shape, float32)
+        return View(whole, (2, 3, 6, 11), (0, 3, 1, 2), (0,) * 4, (1,) * 4)
+
+    want = np.clip(np.rint(expected(x, *others, False)), 0, 255).astype("u1").astype("f4") / np.float32(255) - shift
+    for target in (None, Target.named("cortex-m7")):
+        lo, memory = launched([x, *others], out, False, normalised, target)
+        memory["shift"] = array_of(shift, "shift")[1]
+        assert [d for d, _ in lo.temps.values()] == ([] if target else [uint8])
+        assert [RING in print_kernel(launch.kernel) for launch in lo.launches] == ([False] if target else [True, False])
+        for how in (run,) if target else (run, compile_and_run):
+            out[:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out, want.transpose(0, 3, 1, 2))

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, contiguous_strides, product
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pixels import channel_axes, pixelwise, turned, turned_pixels
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import (
     At,
+    Elementwise,
     Leaf,
+    Literal,
     Source,
     View,
     argument_of,
@@ -110,6 +113,9 @@ def pointwise(
     if leaves_of(sources) is None and len(sources) == 1 and (s := argument_of(sources[0])) is not None:
         if s.launch(lo, sources[0], outs[0], name):
             return None
+    if leaves_of(sources) is None:
+        stored: dict[Source, Source] = {}
+        sources = [_stored_apart(lo, s, name, stored) for s in sources]
     across = transposing(sources, outs)
     if across is not None:
         return transposing_copy(lo, across, sources, outs, name)
@@ -211,6 +217,36 @@ def _prefetch_distance(sources: Sequence[Source], shape: Sequence[Index]) -> Exp
         return None
     row = maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1)
     return minimum(maximum(const(PREFETCHED_BYTES) // row, 1), MOST_PREFETCHED_ROWS)
+
+
+def _stored_apart(lo: Lowering, source: Source, name: str, done: dict[Source, Source]) -> Source:
+    """An expression, in which what has a kernel of its own (`Source.apart`), and what is computed from that alone down to the narrowest
+    dtype, is read from memory, where a launch has stored it. done: what was made of which part."""
+    if source in done:
+        return done[source]
+    s = argument_of(source)
+    if s is not None and s.apart(lo, Array(name, source.dtype, source.shape, contiguous_strides(source.shape))):
+        part = _narrowest(source)
+        if part not in done:
+            t = lo.temp(part.dtype, part.shape)
+            pointwise(lo, [part], [t], name)
+            done[part] = Leaf(t)
+    if source not in done:
+        made = source
+        if isinstance(source, Elementwise):
+            made = replace(source, operands=[_stored_apart(lo, o, name, done) for o in source.operands])
+        elif isinstance(source, View):
+            made = replace(source, source=_stored_apart(lo, source.source, name, done))
+        done[source] = made
+    return done[source]
+
+
+def _narrowest(source: Source) -> Source:
+    """Of an expression of one argument the part, without which no more is computed, that has the fewest bytes."""
+    parts = [source]
+    while isinstance(parts[-1], Elementwise) and len(some := [o for o in parts[-1].operands if not isinstance(o, Literal)]) == 1:
+        parts.append(some[0])
+    return min(parts, key=lambda x: x.dtype.size)
 
 
 def stored(lo: Lowering, a: Array) -> Array:

@@ -117,6 +117,11 @@ class Source:
         that takes less time than `pointwise`'s. Returns whether it did."""
         return False
 
+    def apart(self, lo: Lowering, out: Array) -> bool:
+        """Whether `launch` has a kernel for `out` that is so much quicker that its results are stored where they are part of a larger
+        expression."""
+        return False
+
 
 def leaves_of(sources: Sequence[Source]) -> list[Array] | None:
     """The arrays that several sources read; None where `Source.leaves` is None for one of them."""

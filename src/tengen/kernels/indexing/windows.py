@@ -91,11 +91,13 @@ class Windows(Source):
         return _total(k, list(zip(columns, down)))
 
     def launch(self, lo, final, out, name):
-        x = self.x.array if isinstance(self.x, Leaf) else None
-        if x is None or not _fit(lo, self, x, out):
+        if not self.apart(lo, out):
             return False
-        _Elements(lo, self, x, final, out, name).write()
+        _Elements(lo, self, final, out, name).write()
         return True
+
+    def apart(self, lo, out):
+        return isinstance(self.x, Leaf) and _fit(lo, self, self.x.array, out)
 
 
 def clamped(i: Expr, n: Index) -> Expr:
@@ -137,7 +139,9 @@ def _move(channels: int) -> int:
 class _Elements:
     """Writes the kernel."""
 
-    def __init__(self, lo: Lowering, s: Windows, x: Array, final: Source, out: Array, name: str):
+    def __init__(self, lo: Lowering, s: Windows, final: Source, out: Array, name: str):
+        assert isinstance(s.x, Leaf)
+        x = s.x.array
         self.lo, self.s, self.x, self.final, self.out = lo, s, x, final, out
         self.channels, self.pixels = as_int(x.shape[3]) or 0, as_int(s.column.shape[0]) or 0
         self.line = _line(self.pixels, self.channels)
