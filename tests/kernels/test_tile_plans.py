@@ -13,7 +13,7 @@ from recorded import graph_of
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.base.config import config
-from tengen.base.dtype import float32
+from tengen.base.dtype import float32, float64
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.kernels.contraction import plans
@@ -30,9 +30,9 @@ TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
 V4 = TARGETS[1]
 
 
-def matrices(m, k, n, a_turned=False, b_turned=False, b="b"):
+def matrices(m, k, n, a_turned=False, b_turned=False, b="b", dtype=float32):
     """The product of a dense (m, k) matrix and a dense (k, n) one; turned: dense along the first axis. b: the second one's id."""
-    array = lambda id, rows, columns, turned: Array(id, float32, (rows, columns), (1, rows) if turned else (columns, 1))
+    array = lambda id, rows, columns, turned: Array(id, dtype, (rows, columns), (1, rows) if turned else (columns, 1))
     a, b, out = array("a", m, k, a_turned), array(b, k, n, b_turned), array("c", m, n, False)
     return normalise(a, b, out, 0, 1, 1, 1, None, None, "p")
 
@@ -142,6 +142,12 @@ def test_half_a_vector_of_columns_takes_half_of_the_multiply_adds(n, high, half)
         s, here = plans.rule(p, target), half and not whole
         assert (s.rows == high or whole) and sized(p, s, target).half == here and not fits(p, s, target), target.name
         assert plans.cost(plans.Facts(p, target), s).multiply_adds == 300 * 840 * (-(-n // 16) - here / 2)
+
+
+def test_a_vector_and_a_half_needs_registers_for_two_rows():
+    """Of float64 16 registers of 32 bytes have them for one, and 32 of 64 bytes for nine."""
+    f = [plans.Facts(matrices(840, 300, 24, dtype=float64), target) for target in TARGETS[:2]]
+    assert [(x.vectors, x.most) for x in f] == [(1, 2), (2, 9)]
 
 
 @pytest.mark.parametrize("n, sums", [(8, 14), (24, 12)])

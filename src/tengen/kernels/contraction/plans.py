@@ -93,8 +93,9 @@ class Facts:
         self.m, self.n, self.k = (as_int(x) for x in (p.rows, p.columns, p.chunks.positions))
         self.known, self.l2 = known(p), machine(target)[2]
         self.along_k, self.side_by_side = along_k(p), side_by_side(p)
-        # A panel of one vector and a half is better than two of one, where a vector takes several registers.
-        self.vectors = 2 if leaves_half(p, 2, target) else vectors_of(self.n, target, p.compute)
+        # Where a vector takes several registers, a panel of one and a half is better than two of one, if there are registers for two rows.
+        two = leaves_half(p, 2, target) and register_rows(2, target, p.compute, half=True) > 1
+        self.vectors = 2 if two else vectors_of(self.n, target, p.compute)
         if p.b.constant and p.format.group == 1 and self.m and self.n:  # such a b is packed once, as wide as it may be
             self.vectors = max(self.vectors, vectors_of_few_rows(self.m, self.n, target, p.compute))
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
