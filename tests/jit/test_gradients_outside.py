@@ -499,3 +499,20 @@ def test_zero_grad_beside_a_manager_is_no_gradient_around():
     old.zero_grad()
     old.backward(other(x).sum())  # without a manager it does
     assert other.weight.grad is not None
+
+
+def test_slices_of_an_argument_whose_extents_were_opened():
+    """Gradients of slices are put together outside, in the shape of the call and not of the recording: also where a slice begins at an extent."""
+
+    def f(x):
+        return (x[:, 0] * x[:, 1]).sum() + (x[:, :2] * 2).sum() + (x[x.shape[0] - 2 :] ** 2).sum()
+
+    traced = trace(f)
+    for n in (10, 10, 12, 14, 9):
+        found = []
+        for g in (f, traced):
+            x = leaf(data(n, 3))
+            g(x).backward()
+            found.append(bits(x.grad))
+        assert found[0] == found[1]
+    assert traced.stats().programs == 2, "that of the first size, and the open one"

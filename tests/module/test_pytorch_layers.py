@@ -286,3 +286,24 @@ def test_schedulers_stand_where_pytorch_has_them():
     for module, name, words in (*near, (autodiff, "jacrev", "jacobian")):
         with pytest.raises(AttributeError, match=f"help: .*{words}"):
             getattr(module, name)
+
+
+PADS = {"Zero": "constant", "Constant": "constant", "Reflection": "reflect", "Replication": "edge", "Circular": "wrap"}
+
+
+@pytest.mark.parametrize("name, mode", PADS.items())
+def test_negative_sides_of_a_padding_cut_off(name, mode):
+    """As PyTorch does it: RWKV's shift by one step is ``ZeroPad2d((0, 0, 1, -1))``. Circular ones go round what is left."""
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    args = (5.0,) if name == "Constant" else ()
+    how = {"constant_values": 5.0} if args else {}
+    for sides in ((0, 0, 1, -1), (1, -2, 2, -1), (-1, -1, -1, 0), (-1,) * 4):
+        cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, a, b in ((3, *sides[2:]), (4, *sides[:2])))
+        widths = ((0, 0), (0, 0), *((max(a, 0), max(b, 0)) for a, b in (sides[2:], sides[:2])))
+        if mode == "wrap":
+            want = np.pad(x[:, :, cut[0], cut[1]], widths, mode)
+        else:
+            want = np.pad(x, widths, mode, **how)
+            h, w = want.shape[2:]
+            want = want[:, :, max(-sides[2], 0) : h - max(-sides[3], 0), max(-sides[0], 0) : w - max(-sides[1], 0)]
+        np.testing.assert_array_equal(getattr(M, f"{name}Pad2d")(sides if len(set(sides)) > 1 else sides[0], *args)(Tensor(x)).numpy(), want)

@@ -19,7 +19,8 @@ from tengen.ir.editing import between
 from tengen.ir.graph import Graph, Value
 from tengen.ir.rewrite import live_nodes
 from tengen.jit.recording import deciding, value_at
-from tengen.loops.lang import Expr
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import Expr, unguarded, var
 from tengen.tensor import Tensor, contiguous
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import Level, TapeNode, is_live, is_nested, limits, node_of, on_tape, visible_node
@@ -230,7 +231,9 @@ class Gradient:
             b = self._backward(wanted, extents, tensors)
             buffers = [_buffer(x, layout) for x, layout in zip((*tensors, *b.captured), b.layouts)]
             made = iter(b.run(buffers, tuple(extents[e] for e in b.run.extents)))
-            return tuple([SliceGrad(g, *p) if p is not None else g for p, g in zip(some, made)] for some in b.terms)
+            known = Numbers({var(name): n for name, n in extents.items()})
+            in_numbers = lambda part: (tuple([known(unguarded(d)) for d in dims]) for dims in part)
+            return tuple([SliceGrad(g, *in_numbers(p)) if p is not None else g for p, g in zip(some, made)] for some in b.terms)
 
         return FunctionOp(self.name, rule, n_outs)
 

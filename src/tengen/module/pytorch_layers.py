@@ -182,16 +182,39 @@ class ChannelShuffle(Module):
 
 def _sides(m: _SidePad, padding: Any) -> tuple[int, ...]:
     sides = (padding,) * (2 * m.space) if isinstance(padding, int) else tuple(padding)
-    if len(sides) != 2 * m.space or not all(isinstance(p, int) and p >= 0 for p in sides):
+    if len(sides) != 2 * m.space or not all(isinstance(p, int) for p in sides):
         raise ArgumentError(
-            f"{type(m).__name__}: padding={padding!r} must be an int >= 0, or {2 * m.space} of them: two for each axis of space, from the last "
-            "axis on"
+            f"{type(m).__name__}: padding={padding!r} must be an int, or {2 * m.space} of them: two for each axis of space, from the last "
+            "axis on; a negative one cuts off"
         )
     return sides
 
 
+def pad_sides(x: Tensor, sides: Sequence[int], mode: str, value: float) -> Tensor:
+    """x padded by (left, right, top, bottom, ...), the last axis first; a negative number cuts off.
+
+    >>> pad_sides(Tensor([[1.0, 2.0], [3.0, 4.0]]), (0, 0, 1, -1), "constant", 0.0).tolist()
+    [[0.0, 0.0], [1.0, 2.0]]
+    """
+    widths = [*zip(sides[::2], sides[1::2])]
+    every = [(0, 0)] * (x.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
+    if mode == "circular":  # what goes round is what is left
+        return F.pad(_cut(x, widths), every, mode)
+    return _cut(F.pad(x, every, mode, value), widths)
+
+
+def _cut(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
+    """x without what negative widths of a padding cut off."""
+    for i, (a, b) in enumerate(widths):
+        if a < 0 or b < 0:
+            axis = x.ndim - 1 - i
+            x = x.narrow(axis, max(-a, 0), x.shape[axis] - max(-a, 0) - max(-b, 0))
+    return x
+
+
 class _SidePad(Configured):
-    """Padding of the axes of space, whose sides are given from the last axis on, as PyTorch does: (left, right, top, bottom, ...).
+    """Padding of the axes of space, whose sides are given from the last axis on, as PyTorch does: (left, right, top, bottom, ...). A negative
+    side is cut off.
 
     Errors: ArgumentError for sides that are not two for each axis of space, ShapeError for an input that has too few axes
     """
@@ -206,8 +229,7 @@ class _SidePad(Configured):
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim < self.space + 1:
             raise ShapeError(f"{type(self).__name__} takes channels and {self.space} axes of space, got {input._layout.type!r}")
-        pairs = list(zip(self.padding[::2], self.padding[1::2]))[::-1]
-        return F.pad(input, ((0, 0),) * (input.ndim - self.space) + tuple(pairs), self.mode, self.value)
+        return pad_sides(input, self.padding, self.mode, self.value)
 
     def _module_info_string(self) -> str:
         return f"{self.padding}"

@@ -32,6 +32,7 @@ from tengen.functional import (
 from tengen.functional.resized import cubic, factors_decide, nearest
 from tengen.functional.resized import linear as linear_resized
 from tengen.functional.volumes import affine_grid, grid_sample
+from tengen.module.pytorch_layers import pad_sides
 from tengen.ops.calls import all_with_line, also_called
 from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.pytorch.functions.dtypes import finfo
@@ -449,7 +450,7 @@ def scaled_dot_product_attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask, is_causal, scale, dropout_p)
 
 
-_PADDED = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
+_PADDED = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -462,19 +463,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if len(pad) % 2 or len(widths) > input.ndim or mode not in _PADDED:
         what = f"{tuple(pad)}, mode={mode!r} of a tensor of shape {input.shape}"
         raise ArgumentError(f"pad: {what}; help: two numbers for each axis, the last first")
-    every = [(0, 0)] * (input.ndim - len(widths)) + [(max(a, 0), max(b, 0)) for a, b in reversed(widths)]
-    if mode == "circular":  # what goes round is what is left
-        return F.pad(_cut(input, widths), every, mode)
-    return _cut(F.pad(input, every, _PADDED[mode], 0.0 if value is None else value), widths)
-
-
-def _cut(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
-    """x without what negative widths of a padding cut off."""
-    for i, (a, b) in enumerate(widths):
-        if a < 0 or b < 0:
-            axis = x.ndim - 1 - i
-            x = x.narrow(axis, max(-a, 0), x.shape[axis] - max(-a, 0) - max(-b, 0))
-    return x
+    return pad_sides(input, [d for w in widths for d in w], mode, 0.0 if value is None else value)
 
 
 _BY_FACTORS: dict[str, tuple[Any, tuple[int, ...]]] = {  # mode -> (what resizes by factors, numbers of axes of space; () for all)
