@@ -41,6 +41,7 @@ THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS", "NPROC"):
     os.environ[_name] = str(THREADS)  # before numpy, torch, tengen and JAX (NPROC) read them
 
+os.environ["TENGEN_FINISH"] = "0"  # what runs after a process does not share the machine with what that has left
 os.environ["JAX_PLATFORMS"] = "cpu"  # where there is a GPU, JAX would take it, and no other contender does
 ISA = os.environ.get("BENCH_ISA", "")  # "AVX2", or "": whatever the processor has
 SWITCHES = {  # of libraries that can be told to stop at AVX2: read when they are loaded

@@ -109,7 +109,7 @@ _positive = functools.partial(_whole, 1)
 # name -> (environment variable, parser, default, meaning); a parser's ValueError says what is legal; an empty variable is as none
 KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "debug": ("TENGEN_DEBUG", functools.partial(_whole, 0), 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
-    "check": ("TENGEN_CHECK", _switch, False, "verify every graph and kernel between passes"),
+    "check": ("TENGEN_CHECK", _switch, False, "verify every graph and kernel between passes, and the checksum of a file each time"),
     "threads": ("TENGEN_NUM_THREADS", _positive, 0, "threads of a program, at most what the machine allows; set_threads() may go beyond"),
     "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: tengen in $XDG_CACHE_HOME or ~/.cache"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),

@@ -24,9 +24,10 @@ class TensorType:
     f32[2,3]
     """
 
-    __slots__ = ("shape", "dtype", "__weakref__")
+    __slots__ = ("shape", "dtype", "_text", "__weakref__")
     shape: tuple[Dim, ...]
     dtype: DType
+    _text: str
     _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: Iterable[Dim], dt):
@@ -38,6 +39,7 @@ class TensorType:
             check_size(*key)
             t = super().__new__(cls)
             t.shape, t.dtype = key
+            t._text = ""
             intern(cls._table, key, t)
         return t
 
@@ -49,7 +51,8 @@ class TensorType:
         return (TensorType, (self.shape, self.dtype))
 
     def __repr__(self) -> str:
-        return _told(self.shape, self.dtype)
+        self._text = self._text or _told(self.shape, self.dtype)  # keys of programs tell the same types many times
+        return self._text
 
 
 def check_size(shape: Sequence[Dim], d: DType) -> None:

@@ -23,7 +23,8 @@ MANY = 64  # pieces that a kernel is taken to have where their number is not kno
 _DEFINE, _END = "define void @", "\n}\n"  # what a kernel and `run` begin with, at the start of a line, and how they end
 ENTRY = "run"
 STOP = "declare i32 @tengen_stop(ptr, i64)"  # what loops of `run` may call (`compiler/program_ir.py`)
-_LAUNCH = re.compile(r"^  call void (?:@([\w.$]+)\(|%parallel\(ptr @([\w.$]+), )ptr %args, ptr (%\w+), i64 (?:0, i64 1|(%?[\w.]+))\)$", re.M)
+# compiled when it is first searched for: most processes compile no program
+_LAUNCH = r"^  call void (?:@([\w.$]+)\(|%parallel\(ptr @([\w.$]+), )ptr %args, ptr (%\w+), i64 (?:0, i64 1|(%?[\w.]+))\)$"
 _FOREIGN = re.compile(r"@(?!llvm\.)")  # a symbol that is no intrinsic of LLVM's
 
 
@@ -124,7 +125,7 @@ def little_work(text: str) -> tuple[frozenset[str], float]:
     pieces: dict[str, int] = {}
     many: set[str] = set()
     entry = _functions(text)[0].get(ENTRY, "") if len(text) >= MOST else ""
-    for call in _LAUNCH.finditer(entry):
+    for call in re.finditer(_LAUNCH, entry, re.M):
         name, n = call[1] or call[2], call[4] or "1"
         known = call[3] == "%ints" and n.isdigit()
         pieces[name] = pieces.get(name, 0) + (int(n) if known else MANY)
