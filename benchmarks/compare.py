@@ -45,9 +45,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"  # where there is a GPU, JAX would take it, 
 ISA = os.environ.get("BENCH_ISA", "")  # "AVX2", or "": whatever the processor has
 SWITCHES = {  # of libraries that can be told to stop at AVX2: read when they are loaded
     "TENGEN_PROCESSOR": "x86-64-v3", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip(),
 }  # fmt: skip
-WITHOUT_SWITCH = ("onnxruntime", "MegEngine", "llama_cpp")
+WITHOUT_SWITCH = ("onnxruntime", "jax", "MegEngine", "llama_cpp")  # or whose products do not heed it
 if ISA not in ("", "AVX2"):
     sys.exit(f"BENCH_ISA={ISA!r} must be AVX2, or not be set")
 # torch.compile's kernels hold an array for each thread of the process that compiled them, and its cache does not tell them apart by that:

@@ -63,6 +63,7 @@ class Count:
 def pytest_configure(config) -> None:
     """Files are written without waiting for the disk. Hypothesis draws the same examples in each run, since others are other programs, which
     are compiled anew; `--hypothesis-profile default` draws others."""
+    os.environ.setdefault("TENGEN_FINISH", "0")  # processes that tests start leave none behind
     os.fsync = lambda fd: None  # no test outlives the machine, and thousands of files are written
     hypothesis.settings.register_profile("same examples", derandomize=True)
     hypothesis.settings.load_profile("same examples")  # the profile of the command line is loaded after it

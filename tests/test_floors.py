@@ -58,6 +58,7 @@ ALLOWED_INSIDE = {
         "runtime/native.py",
         "tengen.runtime.process",
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
+    ("runtime/tiers.py", "tengen.runtime.finishing"): "only a process that ends before its good code is there needs it",
     ("tensor/eager.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tengen.base.dtype import bfloat16, float32, int32
+from tengen.base.dtype import bfloat16, float32, int8, int32, uint8
 from tengen.base.errors import CompileError, ConfigError, FileFormatError
 from tengen.codegen.llvm import emit_kernel, emit_module
 from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Target, processor
 from tengen.codegen.targets.architecture import Level, Registers, VectorForm
 from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
-from tengen.loops.lang import LANES, const, dot2, dot2h, dot2i, dot4i, dot4u, fma
+from tengen.loops.floats import nearest_integer
+from tengen.loops.lang import LANES, cast, const, dot2, dot2h, dot2i, dot4i, dot4u, equal, fma, select
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object, load_object
 from tengen.runtime.threads import threads_ir
@@ -132,6 +133,9 @@ def products():
     k.store(y, 0, dot2(v, pairs, pairs), stream=True)
     k.store(k.output("z", int32), 0, dot4u(dot4i(dot2i(const(1, int32, LANES), pairs, pairs), pairs, pairs), pairs, dot2h(pairs, pairs, pairs)))
     k.store(y, LANES, v, n)
+    least = select(v > -0.25, v, -0.25), select(equal(v, v), select(v > -128.0, v, -128.0), 0.0)
+    for x, most, d in zip(least, (255.0, 127.0), (uint8, int8)):
+        k.store(k.output(d.name, d), 0, cast(nearest_integer(select(x < most, x, most)), d))
     return k.build()
 
 

@@ -176,8 +176,7 @@ def op_cases(dt: DType):
         f = fma if op == "fma" else (lambda *xs, op=op: (unary if len(xs) == 1 else binary)(op, *xs))
         xs = [a, b, c][:n]
         if op in ("quo", "rem"):
-            keep = (a >= 0) & (b > 0)
-            xs = [x[keep][: keep.sum() // LANES * LANES].copy() for x in xs]
+            xs = [x[b > 0][: (b > 0).sum() // LANES * LANES].copy() for x in xs]
         kernels.append(elementwise(f"{op}_{dt}", [dt] * n, bool_ if OPS[op][2] == "bool" else dt, f))
         inputs.append(xs)
         expected.append(expectation(op, dt, *xs[:2], *[xs[-1]] * (3 - len(xs[:2]))))
@@ -187,6 +186,23 @@ def op_cases(dt: DType):
 @pytest.mark.parametrize("dt", COMPUTED, ids=str)
 def test_every_op(dt):
     check(*op_cases(dt))
+
+
+@pytest.mark.parametrize("dt", [int32, int64], ids=str)
+def test_index_arithmetic_by_literals(dt):
+    """Rounded down whatever the sign, by powers of two and others; unsigned instructions where the sign is known, and nowhere else."""
+    a = samples(dt)
+    kernels, expected = [], []
+    for n in (1, 2, 3, 16, 100, 1 << 20, (1 << 20) + 1):
+        for op, f in (("quo", np.floor_divide), ("rem", np.remainder)):
+            for where, limited in (("any", lambda x: x), ("known", lambda x: maximum(x, 0)), ("less", lambda x: minimum(x, -1))):
+                kernels.append(elementwise(f"{op}{n}{where}", [dt], dt, lambda x, op=op, n=n, limited=limited: binary(op, limited(x), n)))
+                with np.errstate(all="ignore"):
+                    expected.append(f({"any": a, "known": np.maximum(a, 0), "less": np.minimum(a, -1)}[where], dt.numpy.type(n)))
+    check(kernels, [[a]] * len(kernels), expected)
+    for k in kernels:
+        text = emit_kernel(k, Target.named("x86-64-v3"))
+        assert ("udiv" in text or "urem" in text) == k.name.endswith("known"), k.name
 
 
 @pytest.mark.parametrize("dt", [float16, bfloat16], ids=str)

@@ -13,7 +13,9 @@ from models import same
 
 import tengen
 import tengen.functional as F
+import tengen.module as M
 from tengen import Tensor, load_graph, trace
+from tengen.base.config import config
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.tensor import Parameter
 
@@ -43,6 +45,23 @@ def test_in_a_new_process(tmp_path):
         [sys.executable, "-c", code, tmp_path / "m.tgn", tmp_path / "x.npy"], env=env, capture_output=True, check=True
     )
     assert done.stdout == y.numpy().tobytes()
+
+
+def test_a_program_that_is_kept_is_read_while_the_checksum_is_computed(tmp_path):
+    """It is the one that runs, unless what decides it has changed since; of a short file it is read at the first call."""
+    x = Tensor(models.images((3, 1024)))
+    for width in (1100, 5):
+        f = trace(M.Linear(1024, width), example_input=x)
+        f.dump(tmp_path / "m.tgn")
+        y = load_graph(tmp_path / "m.tgn")(x)
+        tengen.jit.wait_for_compilation()
+        for turned in (False, True):
+            m = load_graph(tmp_path / "m.tgn")
+            ahead = m._ahead
+            assert (ahead is not None) == (width == 1100)
+            with config.scope(winograd=config.winograd ^ turned):
+                assert same(m(x), y)
+            assert m._ahead is None and (ahead is not None and m._executable.program is ahead.made[0]) == (width == 1100 and not turned)
 
 
 def test_weights_have_their_names_and_alignment(tmp_path):

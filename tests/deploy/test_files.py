@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tengen
+from tengen.base.config import config
 from tengen.base.errors import FileFormatError, TengenError
-from tengen.deploy import Model
-from tengen.deploy.tensorfile import LONG, NO_SUM, fail, parse_tensors, write_tensors
+from tengen.deploy import Model, tensorfile
+from tengen.deploy.tensorfile import LONG, NO_SUM, fail, parse_tensors, read_tensors, write_tensors
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -227,6 +228,43 @@ def test_the_checksum_of_a_large_file_is_computed_beside_what_reads_it(tmp_path)
                 parse_tensors(bytes(damaged), use)
     with pytest.raises(FileFormatError, match="it makes no sense"):
         parse_tensors(data, lambda found: fail("it makes no sense"))
+
+
+def test_a_long_file_that_has_not_changed_is_summed_once(tmp_path, monkeypatch):
+    """What the system says of a file tells whether it may have changed, and within its clock's tick nothing does."""
+    sums, path = [], tmp_path / "t"
+    write_tensors(path, {"a": np.arange(LONG, dtype=np.uint8)}, {})
+    monkeypatch.setattr(tensorfile, "sha256_of_much", lambda data: sums.append(1) or hashlib.sha256(data))
+
+    def sums_of(n: int) -> int:
+        sums.clear()
+        for _ in range(n):
+            assert read_tensors(path).arrays["a"].size == LONG
+        return len(sums)
+
+    assert sums_of(3) == 3  # it has just been written
+    monkeypatch.setattr(tensorfile, "SETTLED_S", -60)
+    assert sums_of(3) == 1
+    with config.scope(check=True):
+        assert sums_of(3) == 3
+    with config.scope(cache=False):
+        assert sums_of(3) == 3
+    before = os.stat(path)
+    for flip, fits in ((1, False), (1, True)):  # damaged in place, and mended
+        with open(path, "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([byte ^ flip]))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        for _ in range(2):
+            if fits:
+                assert read_tensors(path).arrays["a"][-1] == 255
+                continue
+            with pytest.raises(FileFormatError, match="its checksum does not fit its content"):
+                read_tensors(path)
+    write_tensors(path, {"a": np.ones(LONG, np.uint8)}, {})
+    assert sums_of(2) == 1
 
 
 def test_other_kinds_and_versions(good, load, tmp_path):

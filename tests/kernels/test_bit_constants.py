@@ -270,8 +270,8 @@ FREE = {  # kernel -> (module, constant, another legal value)
         ("attention.integers", "MOST_FEATURE_REGISTERS", 1),
     ],
     "winograd": [
-        ("convolution.winograd", "MOST_PIECE_TILES", 3), ("convolution.winograd", "MOST_PRODUCT_ROWS", 2),
-        ("convolution.winograd", "UNROLLED_CHANNELS", 1), ("convolution.winograd", "MOST_IMAGE_BYTES", 1 << 17),
+        ("convolution.winograd_sizes", "MOST_PIECE_TILES", 3), ("convolution.winograd_sizes", "MOST_PRODUCT_ROWS", 2),
+        ("convolution.winograd_sizes", "UNROLLED_CHANNELS", 1), ("convolution.winograd_sizes", "MOST_IMAGE_BYTES", 1 << 17),
         ("convolution.winograd_transforms", "READ_CHANNELS", 16),
     ],
     "winograd_weights": [("convolution.winograd_weights", "UNROLLED_TILES", 1)],

@@ -31,7 +31,8 @@ CASES = [
     ((1, 8, 9, 9), (16, 8, 3, 3), 2, 1, None),
     ((1, 32, 30, 31), (48, 32, 3, 3), 1, 1, "conv_filter"),
     ((1, 32, 30, 31), (48, 32, 3, 3), 1, 0, "conv_filter"),
-    ((2, 20, 9, 9), (20, 1, 1, 3, 3), 1, 1, "cast"),  # one filter for each channel: in float32
+    ((2, 20, 9, 9), (20, 1, 1, 3, 3), 1, 1, "depthwise_groups"),  # one filter for each channel: by rows of it
+    ((1, 33, 8, 15), (33, 1, 1, 5, 5), 2, 2, "depthwise_groups"),
 ]
 
 

@@ -14,6 +14,7 @@ from tengen.codegen.targets import Target
 from tengen.kernels.contraction.grouped_integers import grouped_integers
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.loops.lang import as_int
+from tengen.loops.statements import For, Load
 
 COLUMNS = 64
 HOST = Target.host()
@@ -46,19 +47,38 @@ def test_sums_of_the_largest_integers(target, bits, group):
     x[1], x[2] = 1, -1
     packed = q if bits == 8 else sum((q[:, i :: 8 // bits] - low) << bits * i for i in range(8 // bits))
     codes = packed.astype("int8" if bits == 8 else "uint8").view(np.uint32).T[..., None].copy().view(np.int8 if bits == 8 else np.uint8)
-    memory = {"x": x.reshape(-1), "codes": codes.reshape(-1), "scale": np.ones(terms // group * COLUMNS, np.float32)}
-    memory["out"] = np.zeros(3 * COLUMNS, np.float32)
-    lo = lowered(HOST if target == "native" else Target.named(target), 3, terms, bits, group)
-    compile_and_run(lo, memory, {})
+    memory = {"codes": codes.reshape(-1), "scale": np.ones(terms // group * COLUMNS, np.float32)}
     want = np.zeros((3, COLUMNS), np.float32)
     for at in range(0, terms, group):  # the step of a row that is rounded is 1 / 127
         sums = np.rint(x[:, at : at + group] * 127).astype(int) @ q[:, at : at + group].T
         want += sums.astype(np.float32) * (np.float32(1) / np.float32(127))
-    np.testing.assert_array_equal(memory["out"].reshape(3, COLUMNS), want)
-    if group <= 32:
-        interpreted = memory | {"out": np.zeros(3 * COLUMNS, np.float32)}
-        run(lo, interpreted, {})
-        np.testing.assert_array_equal(interpreted["out"], memory["out"])
+    for rows in (3, 1):
+        lo = lowered(HOST if target == "native" else Target.named(target), rows, terms, bits, group)
+        mine = memory | {"x": x[:rows].reshape(-1), "out": np.zeros(rows * COLUMNS, np.float32)}
+        compile_and_run(lo, mine, {})
+        np.testing.assert_array_equal(mine["out"].reshape(rows, COLUMNS), want[:rows])
+        if group <= 32:
+            interpreted = mine | {"out": np.zeros(rows * COLUMNS, np.float32)}
+            run(lo, interpreted, {})
+            np.testing.assert_array_equal(interpreted["out"], mine["out"])
+
+
+@pytest.mark.parametrize("bits, group", [(8, 32), (8, 256), (4, 32), (4, 256), (2, 32), (2, 256)])
+def test_words_of_one_row_are_read_in_their_order(bits, group):
+    """But for those of an iteration, which LLVM orders as it likes: they lie within 512 bytes, and are less than a group's."""
+    *_, launch = lowered(HOST, 1, group, bits, group).launches
+
+    def iterations(body):
+        """(bytes, number) of iterations of the loops that load words of the matrix."""
+        for s in body:
+            if isinstance(s, For):
+                words = [w.var for w in s.body if isinstance(w, Load) and w.group > 1 and w.var.lanes > 1]
+                if words:
+                    yield sum(w.lanes * w.dtype.size for w in words), as_int(s.stop - s.start) // s.step
+                yield from iterations(s.body)
+
+    [(each, number)] = iterations(launch.kernel.body)
+    assert each <= 512 and number > 1
 
 
 @pytest.mark.parametrize("target", WAYS)

@@ -1,15 +1,20 @@
 """In which order the cache lines of an operand are prefetched, and that each of them is once."""
 
+import re
+
 import numpy as np
 import pytest
 from launching import run
 
-from tengen.base.dtype import float32, int64
+from tengen.base.dtype import float32, int8, int64, uint8
 from tengen.codegen.targets import Target
 from tengen.kernels.contraction.chunks import Walk
+from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.formats import dot_format
 from tengen.kernels.contraction.prefetch import Prefetch
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.loops.lang import const
+from tengen.loops.lang import cast, const
+from tengen.loops.text import print_kernel
 
 ROWS, PITCH, START = 5, 992, 2  # positions of k, elements from one to the next, the first one
 
@@ -44,3 +49,17 @@ def test_lines_of_a_position_follow_each_other(first, stop, whole, times, lines,
     want = [(START + row) * PITCH + first + line * 16 for row in range(ROWS) for line in range(lines)]
     made = memory["order"][: memory["count"][0]].tolist()
     assert made[: len(want)] == want and len(made) < len(want) + max(1, -(-len(want) // times))
+
+
+@pytest.mark.parametrize("out, lines", [(uint8, 1), (float32, 2)], ids=str)
+def test_a_line_of_results_is_prefetched_once(out, lines):
+    """A tile's two vectors of bytes lie in one cache line, those of float32 in two."""
+    target = Target.named("x86-64-v4")
+    lo, a, b = Lowering(target), Array("a", int8, (64, 256), (256, 1)), Array("b", int8, (256, 64), (64, 1))
+    y, ending = Array("y", out, (64, 64), (64, 1)), lambda k, v, at: cast(v, out)
+    contract(lo, a, b, y, 0, 1, 1, 1, epilogue=ending, format=dot_format(int8, "int32", int8, target))
+    text = print_kernel(lo.launches[-1].kernel)
+    first = text[: text.index("set acc")].splitlines()
+    found = [line for line in first if "prefetch y[" in line]
+    beside = [line for line in found if re.search(r"column\d* \+ 16", line)]
+    assert found and len(found) == lines * (len(found) - len(beside)), text

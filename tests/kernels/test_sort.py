@@ -7,6 +7,7 @@ import pytest
 from exhaustive import but
 from launching import Symbols, array_of, run
 
+from tengen.kernels.indexing import radix
 from tengen.kernels.indexing.sort import network, sort, topk
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.source import Leaf
@@ -51,6 +52,24 @@ def test_sizes(n, symbolic):
         check(x, 1, descending, symbolic)
         check(x.T, 0, descending, symbolic)
     check(rng.integers(-(2**62), 2**62, (2, n)) // (1 << 61), 1, False, symbolic)
+
+
+@pytest.mark.parametrize("dt", ["float32", "float16", "int32", "int16", "uint32", "uint8"])
+def test_long_rows_are_sorted_digit_by_digit(dt):
+    """Of keys of all signs, of extremes, and of few values, so that most digits are equal."""
+    rng, n = np.random.default_rng(0), radix.LEAST_ELEMENTS
+    if dt.startswith("float"):
+        x = (rng.standard_normal((3, n)) * 10.0 ** rng.integers(-6, 4, (3, n))).astype(dt)
+        x[0, ::7], x[1] = np.nan, np.rint(x[1])
+        x[2, :9] = [0.0, -0.0, np.inf, -np.inf, 0.0, -0.0, np.finfo(dt).tiny, -np.finfo(dt).tiny, np.nan]
+    else:
+        info = np.iinfo(dt)
+        x = rng.integers(info.min, info.max, (3, n), dt, endpoint=True)
+        x[1], x[2, :4] = x[1] % 3, [info.max, info.min, info.max, info.min]
+    for descending in (False, True):
+        check(x, 1, descending)
+    check(x[:, 1:].T.copy(), 0, False)  # one less is merged
+    check(x, 1, True, k=40)
 
 
 @pytest.mark.parametrize("dt", ["float32", "float64", "float16", "int64", "int32", "int8", "uint64", "uint32", "uint8", "bool"])

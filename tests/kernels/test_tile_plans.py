@@ -2,24 +2,29 @@
 
 import contextlib
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from launching import array_of
+from recorded import graph_of
 
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
+from tengen.compiler.driver import compile_graph
 from tengen.kernels.contraction import plans
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.problem import Border, normalise
-from tengen.kernels.contraction.tile import fits, sized
+from tengen.kernels.contraction.sharing import Sharing
+from tengen.kernels.contraction.tile import Register, Tile, fits, sized
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import too_large
 from tengen.module import Linear
+from tengen.runtime.compile import assembly
 
 TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
 V4 = TARGETS[1]
@@ -115,8 +120,9 @@ def test_whatever_fits_has_a_schedule_and_a_cost(name, target):
         for x in plans.PLANS:
             if not x.fits(f):
                 s = x.schedule(f)
-                assert not too_large(s.rows, s.vectors, 4, target) and x.cost(f).multiply_adds > 0
-                assert sized(p, s, f.waves).direct or x is not plans.plan(f) or not fits(p, s, target)
+                half = sized(p, s, target).half
+                assert not too_large(s.rows, s.vectors, 4, target, half) and x.cost(f).multiply_adds > 0
+                assert sized(p, s, target, f.waves).direct or x is not plans.plan(f) or not fits(p, s, target)
 
 
 def test_costs_are_counted():
@@ -126,6 +132,24 @@ def test_costs_are_counted():
     assert packs.multiply_adds == own.multiply_adds == 28 * 300 * 64 // 16
     assert packs.copied == 300 * 64 and own.copied == 0  # rows of a and columns of b are read where they lie
     assert packs.moved == own.moved + 2 * 300 * 64 * 4  # b is read and written once more
+
+
+@pytest.mark.parametrize("n, high, half", [(8, 14, True), (9, 6, False), (17, 4, True), (24, 4, True), (25, 6, False)])
+def test_half_a_vector_of_columns_takes_half_of_the_multiply_adds(n, high, half):
+    """Where it is whole registers: with x86-64-v3 and AArch64, whose tiles are a vector and a half for 17 to 24 columns."""
+    p = matrices(840, 300, n, b_turned=True)
+    for target, whole in zip(TARGETS, (False, True, False)):
+        s, here = plans.rule(p, target), half and not whole
+        assert (s.rows == high or whole) and sized(p, s, target).half == here and not fits(p, s, target), target.name
+        assert plans.cost(plans.Facts(p, target), s).multiply_adds == 300 * 840 * (-(-n // 16) - here / 2)
+
+
+@pytest.mark.parametrize("n, sums", [(8, 14), (24, 12)])
+def test_sums_of_half_vectors_stay_in_registers(n, sums):
+    """As many as registers hold beside the operands; one that lay in memory would wait for itself in every iteration."""
+    target, graph = TARGETS[0], graph_of(lambda x, w: F.matmul(x, w), *(Tensor(np.zeros(s, "f4")) for s in ((840, 96), (96, n))))
+    text = assembly(compile_graph(graph, None, [], "product", target=target)[0].text, target).split("\nmatmul:")[1].split(".Lfunc_end")[0]
+    assert len(re.findall(r"vfmadd231ps", text)) == sums and not re.findall(r"%ymm\d+, -?\d*\(%rsp\)", text)
 
 
 def test_the_table_says_why():
@@ -142,3 +166,10 @@ def test_debugging_prints_it():
     with config.scope(debug=3), contextlib.redirect_stdout(io.StringIO()) as printed:
         contract(lo, *arrays, 0, 1, 1, 1)
     assert "* own columns" in printed.getvalue()
+
+
+@pytest.mark.parametrize("packed, parts", [(1, 2), (0, 4)])
+def test_a_chunk_that_is_read_once_need_not_stay_in_l2(packed, parts):
+    """49 rows in four tiles, 16 panels of which six take half of L2: pieces of one tile may have eight, if a launch packed them."""
+    t = Tile(Register(13, 2, 1, 1, packed), 13, (), False, 2576)
+    assert Sharing(49, 512, 1, 4608, t, 20, 1.5, 6).cheapest()[1] == parts

@@ -15,6 +15,7 @@ from tengen.base.dtype import float32, int16, int32
 from tengen.codegen.targets import Target
 from tengen.kernels.contraction.formats import dot_format
 from tengen.kernels.convolution.winograd import pays_in_integers, winograd
+from tengen.kernels.convolution.winograd_sizes import Blocks, Winograd
 from tengen.kernels.convolution.winograd_transforms import (
     INTEGER_TRANSFORMS,
     MOST_CHANNELS_OF_UINT8,
@@ -263,3 +264,14 @@ def test_a_constant_filter_of_integers_is_multiplied_in_tiles(image):
     setup = next(iter(layer._recordings.values()))[0].run.program.setup
     transformed = setup is not None and max(setup.output_bytes) > 8 * f.size  # 36 points of 2 bytes for 9 taps; packed ones are smaller
     assert Target.host().computes("dot2i") == transformed
+
+
+def test_register_tiles_have_exactly_the_tiles_there_are():
+    """Whatever their number, pieces and register tiles have one of two heights, and no rows past the last tile."""
+    for tiles in range(1, 260):
+        for rows, high in ((7, 2), (10, 1), (5, 3), (1, 1), (12, 2)):
+            tall, low, parts = Blocks(Winograd(rows, 2, high), 80, 0).heights(tiles)
+            blocks = -(-tiles // (rows * high))
+            counts = [(i + 1) * tiles // blocks - i * tiles // blocks for i in range(blocks)]
+            heights = [(j + 1) * n // parts - j * n // parts for n in counts for j in range(parts)]
+            assert set(heights) <= {tall, low} and tall <= rows and sum(heights) == tiles and low >= tall - 1

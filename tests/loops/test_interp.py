@@ -102,10 +102,12 @@ def test_integer_operations_match_python(d):
         assert evaluate(unary("abs", x), {x: ones}).tolist() == [wrap(abs(n), d) for n in edges(d)]
 
 
-def test_index_division_has_preconditions():
+def test_index_division_takes_divisors_above_zero():
     x, y = var("x"), var("y")
-    assert evaluate(x // y, {x: 7, y: 2}) == 3 and evaluate(x % y, {x: 7, y: 2}) == 1
-    for a, b in ((-1, 2), (1, 0), (1, -2)):
+    for a, b in itertools.product((-7, -6, -1, 0, 1, 7), (1, 2, 3, 8)):
+        assert evaluate(x // y, {x: a, y: b}) == a // b and evaluate(x % y, {x: a, y: b}) == a % b
+        assert evaluate(x // b, {x: a}) == a // b and evaluate(const(a) % y, {y: b}) == a % b
+    for a, b in ((-1, 0), (1, 0), (1, -2)):
         with pytest.raises(VerifyError, match="quo and rem take"):
             evaluate(x // y, {x: a, y: b})
 
@@ -376,6 +378,7 @@ def test_shuffled_quads_and_a_transposed_square():
     shuffled = {
         "low_of_quads": pairs[:, :2], "high_of_quads": pairs[:, 2:], "even_quads": quads[:, ::2], "odd_quads": quads[:, 1::2],
         "low_halves": quads[..., :2], "high_halves": quads[..., 2:],
+        "first_halves": np.stack((x[:8], y[:8])), "second_halves": np.stack((x[8:], y[8:])),
     }  # fmt: skip
     for name, want in shuffled.items():
         assert same(evaluate(shuffle(name, a, b), {a: x, b: y}), want.reshape(-1)), name

@@ -66,5 +66,5 @@ def test_which_ops_are_computed_one_after_the_other():
     without = {op.name for op in every_op.ops() if op.kind in ("primitive", "view")} - RULES.keys()
     assert {name for name in without if not name.startswith("random_")} == {
         "argmax", "argmin", "ctc", "ctc_grad", "extent_op", "iota", "lstm_grad", "nms_keep", "running_max", "running_min",
-        "tap_products", "tap_scatter", "tap_sum",
+        "tap_products", "tap_scatter", "tap_sum", "window_sums",
     }  # fmt: skip

@@ -26,6 +26,7 @@ FIXED = {"axis", "axes", "start_axis", "end_axis", "axis1", "axis2"}  # they are
 
 WINDOW = "loops over a window are unrolled: strides, paddings and dilations are numbers of a network, few of each"
 FILTER = "loops over a filter are unrolled, and few channels are told from many: numbers of a network, few of each"
+TAPS = "loops over the taps of a window are unrolled: one to four along an axis, of which a filter has one number"
 HEAD = "registers hold the sums of a head's features, and the scale follows from them: one number of a network"
 FORMAT = "the range of a format of integers, whose bounds are constants of the kernel: numbers of a network, few of each"
 STEPS = "how many steps there are follows from the extent, each another operation of the program"
@@ -36,6 +37,7 @@ EXCEPTIONS = {
     **{(op, "padding"): WINDOW for op in ("conv_bias", "conv_weight_grad")},
     ("conv_transposed", "dilation"): WINDOW,
     **{(op, "extents"): FILTER for op in ("conv", "conv_bias", "conv_int", "conv_transposed", "conv_weight_grad", "region_restricted_conv")},
+    **{(op, "extents"): TAPS for op in ("window_sums", "window_sums_of_taps")},
     **{(op, "low"): FORMAT for op in ("quantize_linear", "requantize_linear")},  # the samples leave no room above `high`
     ("fake_quantize", "high"): FORMAT,
     **{(op, "extents"): STEPS for op in ("complex_det", "complex_log_det", "lstm_grad_by_steps")},

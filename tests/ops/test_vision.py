@@ -198,6 +198,9 @@ def test_pictures_of_integers_are_resized_by_rows_then_columns():
             assert y.dtype == d and (y.numpy() == F.vision.interpolate(Tensor(first.astype("f4")), (4, 9), mode=mode).numpy()).all()
     graph = graph_of(lambda x: F.vision.resize(x, (2, 3), "NHWC"), Tensor(x))
     readers = [n.op for n in graph.nodes if any(v is not None and v.type.dtype == "int16" for v in n.inputs)]
+    assert readers == ["window_sums"], readers
+    graph = graph_of(lambda x: F.vision.resize(x, (2, 3), "NHWC", "cubic"), Tensor(x))
+    readers = [n.op for n in graph.nodes if any(v is not None and v.type.dtype == "int16" for v in n.inputs)]
     assert "tap_sum" in readers and "astype" not in readers, readers
 
 

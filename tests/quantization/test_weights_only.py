@@ -85,6 +85,11 @@ def test_rows_are_those_of_the_matrix(outputs):
     made = GroupedWeight(*nearest(RNG.standard_normal((outputs, 32)), 8, 32), 8, 32)
     rows = Tensor([[0, outputs - 1], [-1, -outputs]], dtype="int32")
     np.testing.assert_array_equal(made.values(rows).numpy(), made.values().numpy()[rows.numpy()])
+    few = Tensor([0, 4], dtype="uint8")
+    np.testing.assert_array_equal(made.values(few).numpy(), made.values().numpy()[few.numpy()])
+    look = trace(made.values)
+    look(rows)
+    assert "iota" not in {node.op for node in look.graph.nodes}, "a number is made for each row of the table, for the few that are looked up"
     for run in (made.values, trace(made.values)):
         for bad in (outputs, -outputs - 1):
             with pytest.raises(IndexError, match=f"{outputs}"):

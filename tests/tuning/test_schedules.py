@@ -25,7 +25,7 @@ from tengen.kernels.attention.sizes import Sizes
 from tengen.kernels.contraction.tile import Register
 from tengen.kernels.contraction.unpacked import Unpacked
 from tengen.kernels.convolution.depthwise import Stencil
-from tengen.kernels.convolution.winograd import Winograd
+from tengen.kernels.convolution.winograd_sizes import Winograd
 from tengen.kernels.schedule import Grain, Schedules, answer, parse
 from tengen.tensor.executable import Executable
 from tengen.tuning.trial import Bench

@@ -6,7 +6,7 @@ same functions are in small modules of CPython, under names that changed with it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashlib import blake2b, sha256
@@ -23,4 +23,13 @@ else:
         except ImportError:
             from hashlib import sha256
 
-__all__ = ["blake2b", "sha256"]
+
+
+def sha256_of_much(data: Any) -> Any:
+    """SHA-256 of OpenSSL, which uses a processor's instructions for it: for megabytes."""
+    import hashlib
+
+    return hashlib.sha256(data)
+
+
+__all__ = ["blake2b", "sha256", "sha256_of_much"]

@@ -65,6 +65,7 @@ def _complete(cls: Any, defaults: dict[str, Any], how: dict[str, bool]) -> None:
     """Gives the class what `dataclass` makes of a copy of it, `__init__` last: other threads never see a class without one."""
     slots = vars(cls).get("__slots__", ())
     body = {k: v for k, v in vars(cls).items() if k not in _OWN and k not in slots}
+    body["__doc__"] = "a copy"  # else `dataclass` would write one
     copy = dataclass(type(cls)(cls.__name__, cls.__bases__, body | defaults), **how)
     for name in body.keys() - vars(copy).keys():  # the `field` of a default that is made anew for each record
         delattr(cls, name)

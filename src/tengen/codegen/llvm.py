@@ -24,6 +24,7 @@ from tengen.codegen.types import mangled_memory, memory_type, scalar_type, taken
 from tengen.codegen.values import Values
 from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, const, is_const, splat
+from tengen.loops.ranges import Ranges
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store, assigned
 
 STACK_ALIGN = 64
@@ -70,7 +71,7 @@ class _Function(Values):
     """Emits one kernel."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        super().__init__(kernel.name, target.forms, target.lacks, target.keeping)
+        super().__init__(kernel.name, target.forms, target.lacks, target.keeping, Ranges(kernel))
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._streams = False
@@ -227,6 +228,8 @@ class _Function(Values):
             match s:
                 case Let() | Declare():
                     self.env[s.var] = self.value(s.value)
+                    if isinstance(s, Let):
+                        self.meanings[s.var] = s.value
                 case Assign():
                     self.variable(s.var)
                     self.env[s.var] = self.value(s.value)

@@ -12,24 +12,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 
 from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, int64, uint64
 from tengen.base.errors import CompileError
-from tengen.codegen import lacking
+from tengen.codegen import lacking, of_bytes
 from tengen.codegen.targets.architecture import VectorForm
 from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
+from tengen.loops.ranges import ANY, Range
 
 _PLAIN = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
-    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "quo": "udiv", "rem": "urem"},
+    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"},
     "b": {"and": "and", "or": "or", "xor": "xor", "min": "and", "max": "or"},
 }
-_PLAIN["u"] = _PLAIN["i"]
+_PLAIN["u"] = _PLAIN["i"] | {"quo": "udiv", "rem": "urem"}
 _INTRINSICS = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven"}
 _COMPARE = {
     "f": {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"},
@@ -53,14 +54,21 @@ class Values:
     Args:
         name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes. lacks: what
             it has no instruction for (`lacking.py`). keeping: how functions in place of such instructions are called, as
-            `Target.keeping` says.
+            `Target.keeping` says. ranges: says between which numbers an expression lies (`loops/ranges.py`).
 
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.
     """
 
-    def __init__(self, name: str, forms: Mapping[str, VectorForm], lacks: Set[str] = frozenset(), keeping: str = ""):
-        self.name, self._forms, self._lacks, self.keeping = name, forms, lacks, keeping
+    def __init__(
+        self,
+        name: str,
+        forms: Mapping[str, VectorForm],
+        lacks: Set[str] = frozenset(),
+        keeping: str = "",
+        ranges: Callable[[Expr], Range] = lambda e: ANY,
+    ):
+        self.name, self._forms, self._lacks, self.keeping, self.ranges = name, forms, lacks, keeping, ranges
         self._outer: set[Expr] = set()  # fmas of math functions
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}
@@ -69,6 +77,7 @@ class Values:
         self._calls: dict[Expr, Expr] = {}
         self._leaves: dict[Expr, str] = {}  # literals
         self._filled: dict[str, str] = {}  # by the name of a vector, the scalar that is in all its lanes
+        self.meanings: dict[Expr, Expr] = {}  # of variables that are defined once
         self._count = 0
 
     # ---- lines
@@ -162,8 +171,12 @@ class Values:
         op, dt, lanes = e.op, e.dtype, e.lanes
         if lanes == LANES and (form := self._forms.get(op)) is not None:
             return form.emit(self, args)
+        if lanes == LANES and op in ("or", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
+            return found
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
+        if op in ("quo", "rem") and dt.kind == "i":
+            return self.index_divide(e, args)
         if op in OPS:
             if args[0] == RAMP and op == "lt":
                 return self.lanes_before(e, args)
@@ -321,6 +334,22 @@ class Values:
                 r = self.pure(f"add {ty} {r}, {self.choose(down, safe, zero, ty, lanes)}")
         return self.choose(by_zero, zero, q if op == "floordiv" else r, ty, lanes)
 
+    def index_divide(self, e: Expr, args: list[str]) -> str:
+        """`quo` or `rem` of signed integers. What is known not to be negative is divided as unsigned."""
+        (x, y), ty, lanes, divisor = args, type_of(e.dtype, e.lanes), e.lanes, e.args[1]
+        if self.ranges(e.args[0])[0] >= 0:
+            return self.pure(f"{'udiv' if e.op == 'quo' else 'urem'} {ty} {x}, {y}")
+        n = (divisor.args[0] if divisor.op == "splat" else divisor).attr
+        if isinstance(n, int) and n > 0 and not n & (n - 1):
+            how, bits = ("ashr", n.bit_length() - 1) if e.op == "quo" else ("and", n - 1)
+            return self.pure(f"{how} {ty} {x}, {literal(e.dtype, bits, lanes)}")
+        q, zero = self.pure(f"sdiv {ty} {x}, {y}"), literal(e.dtype, 0, lanes)
+        r = self.pure(f"sub {ty} {x}, {self.pure(f'mul {ty} {q}, {y}')}")
+        up = self.pure(f"icmp slt {ty} {r}, {zero}")  # q was rounded up
+        if e.op == "quo":
+            return self.pure(f"add {ty} {q}, {self.convert('sext', up, vector('i1', lanes), ty)}")
+        return self.pure(f"add {ty} {r}, {self.choose(up, y, zero, ty, lanes)}")
+
     # ---- pairs of bfloat16
 
     def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
@@ -414,12 +443,14 @@ class Values:
         becomes one of each lane on some processors; here what is out of range is replaced before or after a plain one."""
         s, i32, info = type_of(source, lanes), type_of(int32, lanes), np.iinfo(target.numpy)
         low, high = (literal(source, float(v), lanes) for v in (info.min, info.max + (target is int32)))
-        below, above = self.compare("olt", source, lanes, x, low), self.compare("oge", source, lanes, x, high)
         zero = literal(source, 0.0, lanes)
-        inside = self.choose(self.compare("uno", source, lanes, x, zero), zero, self.choose(below, low, x, s, lanes), s, lanes)
-        if target is not int32:  # which the float holds exactly
-            inside = self.choose(above, high, inside, s, lanes)
-            return self.convert("trunc", self.convert("fptosi", inside, s, i32), i32, type_of(target, lanes))
+        number = x if info.min == 0 else self.choose(self.compare("ord", source, lanes, x, zero), x, zero, s, lanes)
+        if target is not int32:  # whose ends the float holds exactly. A choice of what is greater, or else the bound, is x86's MAXPS
+            inside = self.choose(self.compare("ogt", source, lanes, number, low), number, low, s, lanes)
+            inside = self.choose(self.compare("olt", source, lanes, inside, high), inside, high, s, lanes)
+            return self.convert("fptosi" if target.kind == "i" else "fptoui", inside, s, type_of(target, lanes))
+        above = self.compare("oge", source, lanes, x, high)
+        inside = self.choose(self.compare("olt", source, lanes, x, low), low, number, s, lanes)
         whole = self.convert("fptosi", self.choose(above, zero, inside, s, lanes), s, i32)
         return self.choose(above, literal(int32, int(info.max), lanes), whole, i32, lanes)
 

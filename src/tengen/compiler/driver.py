@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,23 +105,47 @@ def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.array(array_over(d, a)) for d, a in zip((r,) if len(outs) == 1 else r, layouts)]
 
 
+class Ahead(NamedTuple):
+    """A program that was read before somebody wants it. key: that it was found by, of all that decides it."""
+
+    key: str
+    made: Made
+
+
 def ready_program(
     graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
-    schedules: Schedules | None = None, device: Device = cpu, budget: Budget | None = None,
+    schedules: Schedules | None = None, device: Device = cpu, budget: Budget | None = None, ahead: Ahead | None = None,
 ) -> Made:  # fmt: skip
-    """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it."""
+    """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it. ahead: what
+    `read_ahead` has given for this graph; it is taken if nothing that decides the program has changed since."""
     schedules = schedules or tuned_schedules()
     by_rule = program_cache.identity(graph, placed, names, name, fold, device, budget)
     if by_rule is None:
         return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
     tuned = program_cache.tuned(by_rule, schedules)
-    found = program_cache.find(by_rule, graph, compute, device)
-    if found is None or schedules.concern(found[0].asked):
-        found = program_cache.find(tuned, graph, compute, device) if schedules.entries else None
+    found = ahead.made if ahead is not None and ahead.key == tuned else _kept(by_rule, tuned, graph, schedules, device)
     if found is None:
         found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
         program_cache.keep(tuned if schedules.concern(found[0].asked) else by_rule, graph, *found)
     found[0].folded = None
+    return found
+
+
+def read_ahead(graph: Graph, names: list[Expr], name: str, schedules: Schedules) -> Ahead | None:
+    """The program that `ready_program` will give for a graph with dense inputs on the processor, if the cache has it."""
+    by_rule = program_cache.identity(graph, None, names, name, True)
+    if by_rule is None:
+        return None
+    tuned = program_cache.tuned(by_rule, schedules)
+    found = _kept(by_rule, tuned, graph, schedules, cpu)
+    return None if found is None else Ahead(tuned, found)
+
+
+def _kept(by_rule: str, tuned: str, graph: Graph, schedules: Schedules, device: Device) -> Made | None:
+    """The program in the cache for these schedules: that by the rule, where they do not concern it."""
+    found = program_cache.find(by_rule, graph, compute, device)
+    if found is None or schedules.concern(found[0].asked):
+        found = program_cache.find(tuned, graph, compute, device) if schedules.entries else None
     return found
 
 

@@ -7,20 +7,21 @@ what the op's own rule derives. Nothing is allocated for what a file only promis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+from tengen.base.collector import young_objects
 from tengen.base.errors import ScheduleError, TengenError, VerifyError
 from tengen.base.files import File
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Graph, attr_graphs, attrs_key
 from tengen.ir.jsonform import from_json
 from tengen.ir.plain_json import load_json
 from tengen.ir.types import TensorType
-from tengen.ir.verify import verify
+from tengen.ir.verify import Infer, verify
 from tengen.ops.attributes import same
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import check_symbols
@@ -36,12 +37,22 @@ def load_graph(file: File) -> Model:
         file: a path, or a file that is open for reading bytes, which is read to its end.
 
     Its weights are the mapped file: they cost memory only when they are read. The file must not be changed in place meanwhile
-    (dumping over it is safe).
+    (dumping over it is safe). While the checksum of a long file is computed, the model's program is read from the cache, if it is there. A
+    later load of the same file, which has not been changed since, does not compute it again (the knob `check` has it computed each time).
 
     Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
     read.
     """
-    return read_tensors(file, model_of)
+    with young_objects():
+        return read_tensors(file, _model_and_program)
+
+
+def _model_and_program(content: TensorFile) -> Model:
+    """The model, with its program where reading that takes no time: while a thread computes the checksum."""
+    model = model_of(content)
+    if content.waits:
+        model.look_ahead()
+    return model
 
 
 def model_of(content: TensorFile) -> Model:
@@ -73,7 +84,22 @@ def _verify(graph: Graph) -> None:
             if op is not None and any(name not in n.attrs for name in op.older):
                 known = op.older | n.attrs
                 n.attrs = {name: known.pop(name) for name in op.attrs if name in known} | known  # in the order of the op's
-    verify(graph, derived_types)
+    verify(graph, _derived_once())
+
+
+def _derived_once() -> Infer:
+    """`derived_types`, which asks once for nodes that are alike: of a network's hundreds most are like another one."""
+    known: dict[Hashable, Sequence[TensorType]] = {}
+
+    def derived(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
+        if attr_graphs(attrs):
+            return derived_types(name, types, attrs)
+        key = name, tuple(types), attrs_key(attrs)
+        if key not in known:
+            known[key] = derived_types(name, types, attrs)
+        return known[key]
+
+    return derived
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:

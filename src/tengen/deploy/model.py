@@ -19,6 +19,7 @@ from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over
+from tengen.compiler.driver import Ahead
 from tengen.compiler.plans import Layout
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph
@@ -28,7 +29,7 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.tensor import Buffer, Tensor, contiguous, from_numpy, tensor_over, tracing
-from tengen.tensor.executable import Executable
+from tengen.tensor.executable import Executable, look_ahead
 from tengen.tensor.looking import looking
 
 MOST_KNOWN = 64  # of a model's arguments that have been found right: more are looked at each time
@@ -100,6 +101,7 @@ class Model:
         self.extents = tuple(str(e.attr) for e in open_extents(graph))
         self._lock = threading.Lock()
         self._executable: Executable | None = None
+        self._ahead: Ahead | None = None
         self._dtypes = [p.dtype.numpy for p in self.inputs]
         self._known: dict[tuple, tuple[int, ...]] = {}  # how arguments look that fit -> the numbers of the open extents
         self._states: list[Any] = []
@@ -247,8 +249,13 @@ class Model:
             raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; {only}")
         return t if plain else contiguous(t.detach())
 
+    def look_ahead(self) -> None:
+        """Reads the program that the first call will run, if the cache has it."""
+        self._ahead = look_ahead(self.graph, self.name, tuned_schedules().also(self.schedules))
+
     def _prepare(self) -> None:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
-            self._executable = Executable(self.graph, self.name, tuned_schedules().also(self.schedules))
+            self._executable = Executable(self.graph, self.name, tuned_schedules().also(self.schedules), ahead=self._ahead)
+            self._ahead = None

@@ -7,22 +7,25 @@ same. Here tensors begin on 64 bytes: between them lie U8 tensors named ``__padd
 axis of pairs behind, and their names stand in the text ``tengen.complex128``, a JSON list.
 
 The checksum is SHA-256 over the whole file with 64 zeros in its own place. Reading maps the file: arrays show the file's bytes.
+Of a long file that has passed, the cache keeps the checksum, under what the system says of the file: device, inode, size, time of the last
+change of content, and time of the last change of any kind (ctime), which no program can set back. As long as all of that is the same, this
+user's later processes do not compute it again; the knob `check` has it computed each time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import os
-import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
+from tengen.base.config import config
+from tengen.base.digest import sha256_of_much
 from tengen.base.dtype import DType, bool_, complex128, dtype
 from tengen.base.errors import FileFormatError, SizeError
 from tengen.base.files import File, is_open, name_of, open_regular, writing
@@ -30,10 +33,11 @@ from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.ir.plain_json import load_json, weigh
 from tengen.ir.types import check_size
-from tengen.runtime import mapped
+from tengen.runtime import cache, mapped
+from tengen.runtime.environment import SETTLED_S
 
 ALIGN = 64
-PIECE = 16 << 20  # bytes whose checksum is computed before their pages are given back
+PIECE = 64 << 20  # bytes whose checksum is computed before their pages are given back, for which the thread waits for the interpreter
 HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
 WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."
@@ -44,9 +48,11 @@ CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
     "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
-CONVERTER = Path(__file__).parent.parent / "interop" / "migrate" / "to_safetensors.py"  # runs in the other framework's environment
+# runs in the other framework's environment
+CONVERTER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "interop", "migrate", "to_safetensors.py")
 NAMES = {name: code for code, name in CODES.items()}
 T = TypeVar("T")
+Sum = tuple[threading.Thread | None, Callable[[], None]]
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
@@ -64,7 +70,7 @@ def write_tensors(file: File, arrays: Mapping[str, np.ndarray], texts: Mapping[s
     what would not be read again.
     """
     header = _header(arrays, texts, padded)
-    digest = hashlib.sha256(header)
+    digest = sha256_of_much(header)
     for part in _data(arrays, padded):
         digest.update(part)
     header = header.replace(f'"{NO_SUM}"'.encode(), f'"{digest.hexdigest()}"'.encode(), 1)  # a tensor may be called so
@@ -118,11 +124,13 @@ def _data(arrays: Mapping[str, np.ndarray], padded: bool) -> Iterator[memoryview
 
 @record
 class TensorFile:
-    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header."""
+    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header. waits: whether a thread
+    still computes the checksum, which will be waited for."""
 
     arrays: dict[str, np.ndarray]
     texts: dict[str, str]
     bytes: int
+    waits: bool = False
 
 
 def fail(message: str) -> NoReturn:
@@ -137,8 +145,8 @@ def read_tensors(file: File, use: Callable[[TensorFile], T]) -> T: ...
 def read_tensors(file: File, use: Callable[[TensorFile], Any] | None = None) -> Any:
     """Maps and checks a file of tensors. Nothing else is opened, and nothing is executed.
 
-    A checksum, where there is one, is verified. The file must not change while its arrays are in use (files that Tengen writes
-    are replaced, never changed).
+    A checksum, where there is one, is verified; of a long file that has not changed since this user's cache knows that it fits, not again.
+    The file must not change while its arrays are in use (files that Tengen writes are replaced, never changed).
 
     Args:
         file: a path, or a file that is open for reading bytes: it is read from where it stands to its end.
@@ -148,18 +156,20 @@ def read_tensors(file: File, use: Callable[[TensorFile], Any] | None = None) -> 
     Errors: FileFormatError for any file that is not exactly such a file; OSError where it cannot be read.
     """
     memory: mmap.mmap | bytes
+    state = None
     if is_open(file, "read"):
         memory = _content(file)
     else:
         with open_regular(file) as fd:
             try:
+                state = _state(fd)
                 memory = mapped.map_file(fd)
             except ValueError:  # an empty file
                 memory = b""
             except OSError as e:
                 raise OSError(e.errno, f"cannot read {name_of(file)}: {e.strerror}") from e
     try:
-        found = parse_tensors(memory, use)
+        found = parse_tensors(memory, use, state)
     except FileFormatError as e:
         raise FileFormatError(f"{name_of(file)}: {e}") from e
     return found
@@ -180,11 +190,14 @@ def _content(file: Any) -> mmap.mmap | bytes:
 def line_that_converts(path: str | os.PathLike, framework: str = "torch") -> str:
     """The command that makes a file in the safetensors format of another framework's file of weights, in an environment that has the
     framework: it may unpickle what the file holds, which Tengen does not."""
-    return shlex.join(["python", str(CONVERTER), framework, str(path), os.path.splitext(path)[0] + ".safetensors"])
+    import shlex  # which compiles a pattern: few files need the line
+
+    return shlex.join(["python", CONVERTER, framework, str(path), os.path.splitext(path)[0] + ".safetensors"])
 
 
-def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | None = None) -> Any:
-    """The tensors in a mapped file, or in bytes; with `use`, what that makes of them. FileFormatError for anything else."""
+def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | None = None, state: str | None = None) -> Any:
+    """The tensors in a mapped file, or in bytes; with `use`, what that makes of them. state: of the file, as `_state` gives it.
+    FileFormatError for anything else."""
     size = len(memory)
     if size < 8:
         fail(f"it has {size} bytes; the shortest file of tensors has 10")
@@ -195,9 +208,9 @@ def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | 
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))
-    finish = _begin_sum(memory, 8 + n, texts)
+    thread, finish = _begin_sum(memory, 8 + n, texts, state)
     try:
-        found = TensorFile(_paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]")), texts, size)
+        found = TensorFile(_paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]")), texts, size, thread is not None)
         return found if use is None else use(found)
     finally:
         finish()
@@ -237,23 +250,35 @@ def _texts(x: Any) -> dict[str, str]:
     return x
 
 
-def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) -> Callable[[], None]:
-    """Begins to compute the checksum, in a thread where that takes long; the function that waits for it, and fails where it does not fit.
+def _state(fd: int) -> str | None:
+    """What the system says of an open file, as a key of the cache; None for a short file, for one that may change once more within one tick
+    of a coarse clock, and where all is to be checked."""
+    st = os.fstat(fd)
+    if st.st_size < LONG or st.st_ctime > time.time() - SETTLED_S or config.check:
+        return None
+    return f"checked file {st.st_dev} {st.st_ino} {st.st_size} {st.st_mtime_ns} {st.st_ctime_ns}"
 
-    begin: of the data, behind the header.
+
+def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str], state: str | None) -> Sum:
+    """Begins to compute the checksum: the thread that does, where it takes long, and the function that waits for it, and fails where it does
+    not fit.
+
+    begin: of the data, behind the header. state: of the file, from before its bytes were read: what has the same one later has these bytes.
     """
     if "checksum" not in texts:
-        return lambda: None
+        return None, lambda: None
     told = texts["checksum"]
     mine = f'"{told[:65]}"'.encode(errors="replace")
     at = memory.find(mine, 8, begin) + 1
     if len(mine) != 66 or not at or memory.find(mine, at, begin) >= 0:
         fail("its checksum is not one; it is damaged")
+    if state is not None and cache.get(state, cache.FACTS) == told.encode():
+        return None, lambda: None
     computed = []
 
     def compute() -> None:
         with memoryview(memory) as whole:
-            digest = hashlib.sha256(whole[:at])
+            digest = sha256_of_much(whole[:at])
             digest.update(NO_SUM.encode())
             for part in range(at + 64, len(whole), PIECE):
                 digest.update(whole[part : part + PIECE])
@@ -265,10 +290,12 @@ def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) 
             thread.join()
         if computed != [told]:
             fail("its checksum does not fit its content; it is damaged")
+        if state is not None:
+            cache.put(state, told.encode(), cache.FACTS)
 
     thread = threading.Thread(target=compute, daemon=True) if len(memory) >= LONG else None
     thread.start() if thread is not None else compute()
-    return finish
+    return thread, finish
 
 
 def _arrays(memory, start: int, table: Mapping[str, Any]) -> dict[str, np.ndarray]:

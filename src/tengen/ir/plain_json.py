@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tengen.base.errors import FileFormatError
@@ -23,6 +24,7 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:("\s*+:)|"|\\?\Z)', re.DOTAL
 _WIDE = re.compile(r'"[^"\\]*+(?:\\[^u][^"\\]*+)*+\\u', re.DOTALL)  # a string, to its first escape of a character by number
 _COSTS = {"{": 128, "[": 96, ",": 40}  # bytes that an object, a list, and one more value take in CPython, about
 _TEXT, _PAIR = 56, 48  # beside its characters, and beside its key and value
+LIGHT = OVERHEAD // max(_COSTS.values())  # characters of a text that no values make too heavy
 
 
 def _fail(message: str) -> NoReturn:
@@ -106,18 +108,25 @@ def load_json(text: object, size: int | None = None, what: str = "the JSON") -> 
 def _load(text: object, size: int | None) -> Any:
     if not isinstance(text, str):
         _fail(f"expected text, got {type(text).__name__}")
-    pairs, found = weigh(text, size), 0
+    heavy = len(text) > LIGHT
+    pairs, found = weigh(text, size) if heavy else 0, 0
 
     def count(x: dict) -> dict:
         nonlocal found
         found += len(x)
         return x
 
+    def distinct(x: list[tuple[str, Any]]) -> dict:
+        nonlocal found
+        made = dict(x)
+        found += len(made) - len(x)
+        return made
+
+    objects: dict[str, Callable] = {"object_hook": count} if heavy else {"object_pairs_hook": distinct}  # the quicker one takes memory
     try:
         data = json.loads(
-            text, object_hook=count, parse_int=_integer, parse_float=_float,
-            parse_constant=lambda name: _fail(f"{name} is not JSON"),
-        )  # fmt: skip
+            text, parse_int=_integer, parse_float=_float, parse_constant=lambda name: _fail(f"{name} is not JSON"), **objects
+        )
     except RecursionError:
         _fail("nested too deeply")
     except json.JSONDecodeError as e:

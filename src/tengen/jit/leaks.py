@@ -8,13 +8,12 @@ traceback, a generator) gives none. So does one in an argument: another warning 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from types import CellType, CoroutineType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any
 from weakref import ref
@@ -34,20 +33,6 @@ MOST_SCANS = 64  # of all objects, in search of one value's holders: what has no
 # What ends with the call that made it; the tape, which a kept tensor brings along; and who records it.
 _PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, TapeNode, GradManager)
 _CONTAINERS = {list, tuple, dict, set, frozenset, deque, CellType, MethodType, functools.partial}
-
-
-@contextlib.contextmanager
-def young_objects() -> Iterator[None]:
-    """The collector does not run in this block, which makes many objects and few cycles; what the block has made is then still
-    young, and what of it is garbage is found without a look at all other objects of the process."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def warn_of_leaks(made: Sequence[ref], own: Set[int]) -> None:

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
+from tengen.base.collector import young_objects
 from tengen.base.device import Device, common_device, default_device
 from tengen.base.errors import TraceError, Undecided, user_line
 from tengen.compiler.memory_plan import Budget
@@ -21,7 +22,7 @@ from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
 from tengen.jit.gradients import NESTED, differentiated
 from tengen.jit.guards import Watch
-from tengen.jit.leaks import warn_of_changed_arguments, warn_of_leaks, young_objects
+from tengen.jit.leaks import warn_of_changed_arguments, warn_of_leaks
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.parts import Parts

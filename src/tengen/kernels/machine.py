@@ -43,10 +43,11 @@ def registers_of(size: int, target: Machine | None) -> int:
     return max(1, LANES * size // machine(target)[0])
 
 
-def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str:
+def too_large(rows: int, vectors: int, size: int, target: Machine | None, half: bool = False) -> str:
     """Why the registers cannot hold the sums of a tile of this many rows by vectors, of numbers of `size` bytes; empty if they
-    can."""
+    can. half: whether two rows share their last vector."""
     width, registers, _ = machine(target)
-    if rows * vectors * registers_of(size, target) < registers:
+    sums = rows * vectors - (rows // 2 if half else 0)
+    if sums * registers_of(size, target) < registers:
         return ""
     return f"a tile of {rows} rows by {vectors} vectors needs more than the {registers} registers of {width} bytes"

@@ -33,7 +33,7 @@ _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
 HOMES = (  # modules that define kinds, beside this one
     "attention.sizes", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
-    "convolution.depthwise", "convolution.few_channels", "convolution.winograd",
+    "convolution.depthwise", "convolution.few_channels", "convolution.winograd_sizes",
 )  # fmt: skip
 
 

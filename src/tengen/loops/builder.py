@@ -263,10 +263,16 @@ class Builder:
         yield
         self._stack.pop()
 
-    def vector_loop(self, start: Index, stop: Index, name: str = "i"):
+    def vector_loop(self, start: Index, stop: Index, name: str = "i", several: int = 1):
         """``for i, count in k.vector_loop(a, b)``, where a <= b: the body is written twice, for whole vectors (count None) and for the
-        rest, in which `count` lanes exist."""
+        rest, in which `count` lanes exist. several: whole vectors of an iteration, before those that are left over go one by one."""
         start, stop = as_expr(start), as_expr(stop)
+        if several > 1:
+            step, first = several * LANES, start
+            start = self.let(first + (stop - first) // step * step, "several")
+            with self.loop(first, start, step, name) as i:
+                for j in range(several):
+                    yield i + j * LANES, None
         n = stop - start
         whole = self.let(start + n // LANES * LANES, "whole")
         if not (is_const(n) and n.attr < LANES):

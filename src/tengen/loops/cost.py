@@ -16,6 +16,7 @@ import numpy as np
 from tengen.loops.calls import expand
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, Expr, const
+from tengen.loops.ranges import ANY, Range, of_operation
 from tengen.loops.rewriting import map_expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Store
 
@@ -23,8 +24,6 @@ _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, 
 _FLOPS |= {"dot2": 4, "dot2i": 4, "dot4i": 8, "dot4u": 8, "dot2h": 8, "quad4i": 16, "quad4u": 16}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
 MOST_ITERATIONS = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
-_Range = tuple[float, float]
-_ANY = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class _Walk:
         self.exact = True
         self.buffers = set(kernel.buffers)
         self.moved: dict[Buffer, float] = {}  # bytes loaded and stored, each time that they are
-        self.reach: dict[Buffer, _Range] = {}  # the least and the greatest index that is loaded or stored
-        self.ranges: dict[Expr, _Range] = {}
+        self.reach: dict[Buffer, Range] = {}  # the least and the greatest index that is loaded or stored
+        self.ranges: dict[Expr, Range] = {}
         self._free: dict[Expr, frozenset[Expr]] = {}
         self._live: dict[int, list[frozenset[Expr]]] = {}  # by the identity of a block
         self._changing: set[Expr] = set()
@@ -150,26 +149,26 @@ class _Walk:
             match s:
                 case Let() | Declare() | Assign():
                     self.arithmetic(s.value, total, seen)
-                    self.ranges[s.var] = self.range(s.value) if s.var not in self._changing else _ANY
+                    self.ranges[s.var] = self.range(s.value) if s.var not in self._changing else ANY
                     if s.var in live and s.var not in self._changing:  # else its value depends on data
                         value = self.value(s.value, env, len(weight))
                         env |= {} if value is None else {s.var: value}
                 case Load():
                     self.memory(s, s.var.lanes * s.group, env, weight)
-                    self.ranges[s.var] = _ANY
+                    self.ranges[s.var] = ANY
                 case Store():
                     self.arithmetic(s.value, total, seen)
                     self.memory(s, max(s.value.lanes, s.index.lanes), env, weight)
                 case External():  # nobody knows what it costs
                     self.exact = False
-                    self.ranges[s.var] = _ANY
+                    self.ranges[s.var] = ANY
                 case For() if self.costless(s.body):
                     pass
                 case For():
                     start, stop = self.value(s.start, env, len(weight)), self.value(s.stop, env, len(weight))
                     if start is None or stop is None:  # they depend on data: one iteration is counted
                         self.exact = False
-                        self.ranges[s.var] = _ANY
+                        self.ranges[s.var] = ANY
                         self.block(s.body, dict(env), weight, seen)
                     else:
                         self.loop(s, start, stop, env, weight, seen)
@@ -237,33 +236,12 @@ class _Walk:
         low, high = self.reach[b]
         return (high - low + 1) * b.dtype.size
 
-    def range(self, e: Expr) -> _Range:
+    def range(self, e: Expr) -> Range:
         """Bounds of an index."""
         return map_expr(e, self._range, {})
 
-    def _range(self, e: Expr, args: tuple[_Range, ...]) -> _Range:
-        if e.op == "const":
-            return (float(e.attr), float(e.attr)) if e.dtype.is_int else _ANY
-        if e.op == "var":
-            return self.ranges.get(e, _ANY)
-        if e.op == "ramp":
-            return 0.0, LANES - 1.0
-        if e.op == "splat":
-            return args[0]
-        if e.dtype.kind != "i" or _ANY in args:
-            return _ANY
-        a, b = (args[0], args[-1])
-        match e.op:
-            case "add": return a[0] + b[0], a[1] + b[1]  # fmt: skip
-            case "sub": return a[0] - b[1], a[1] - b[0]  # fmt: skip
-            case "mul":
-                corners = [x * y for x in a for y in b]
-                return min(corners), max(corners)
-            case "min": return min(a[0], b[0]), min(a[1], b[1])  # fmt: skip
-            case "max": return max(a[0], b[0]), max(a[1], b[1])  # fmt: skip
-            case "quo" if a[0] >= 0 and b[0] > 0: return a[0] // b[1], a[1] // b[0]  # fmt: skip
-            case "rem" if a[0] >= 0 and b[0] > 0: return 0.0, min(a[1], b[1] - 1)  # fmt: skip
-        return _ANY
+    def _range(self, e: Expr, args: tuple[Range, ...]) -> Range:
+        return self.ranges.get(e, ANY) if e.op == "var" else of_operation(e, args)
 
 
 def _merge(columns: list[np.ndarray], weight: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:

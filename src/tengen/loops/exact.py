@@ -191,7 +191,7 @@ def floor_division(a, b, remainder: bool):
 
 
 def index_division(a, b, remainder: bool):
-    """The same where it is plain: VerifyError unless a >= 0 and b > 0."""
-    if ((a < 0) | (b <= 0)).any():
-        raise VerifyError(f"quo and rem take operands >= 0 and divisors > 0, got {a} and {b}; help: floordiv and floormod")
+    """The same by divisors above 0. Errors: VerifyError for others."""
+    if (b <= 0).any():
+        raise VerifyError(f"quo and rem take divisors > 0, got {a} and {b}; help: floordiv and floormod")
     return a % b if remainder else a // b

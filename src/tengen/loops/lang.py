@@ -32,7 +32,7 @@ OPS: dict[str, tuple[int, str, str]] = {
     "add": (2, "fiu", "same"), "sub": (2, "fiu", "same"), "mul": (2, "fiu", "same"),   # integers wrap
     "div": (2, "f", "same"), "fma": (3, "f", "same"),                                  # fma rounds once
     "floordiv": (2, "iu", "same"), "floormod": (2, "iu", "same"),                      # by zero: 0
-    "quo": (2, "iu", "same"), "rem": (2, "iu", "same"),          # index arithmetic: operands >= 0, divisor > 0
+    "quo": (2, "iu", "same"), "rem": (2, "iu", "same"),          # index arithmetic: rounded down, divisor > 0
     "min": (2, "fiub", "same"), "max": (2, "fiub", "same"),      # a if a is NaN or beats b, else b
     "neg": (1, "fi", "same"), "abs": (1, "fi", "same"), "sqrt": (1, "f", "same"),
     "floor": (1, "f", "same"), "ceil": (1, "f", "same"), "trunc": (1, "f", "same"), "rint": (1, "f", "same"),
@@ -51,6 +51,8 @@ SHUFFLES = {
     "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
     "low_halves": tuple(i // 2 * 4 + i % 2 for i in range(LANES)),
     "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
+    "first_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES for i in range(LANES)),
+    "second_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES + LANES // 2 for i in range(LANES)),
 }
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
@@ -77,7 +79,7 @@ class Expr:
     def __repr__(self) -> str:
         return show(self)
 
-    # Arithmetic. `//` and `%` are index arithmetic (`quo`, `rem`): operands must not be negative.
+    # Arithmetic. `//` and `%` are index arithmetic (`quo`, `rem`): Python's, by divisors above 0.
     # What has arithmetic of its own (a tensor) does it.
     def __add__(self, o): return binary("add", self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
     def __radd__(self, o): return binary("add", o, self)  # fmt: skip
@@ -278,7 +280,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     x = a.attr if a.op == "const" else None
     y = b.attr if b.op == "const" else None
     if x is not None and y is not None:
-        if op in ("quo", "rem") and (x < 0 or y <= 0):
+        if op in ("quo", "rem") and (x < 0 or y <= 0):  # of extents it is an error (`extents.py`)
             return None
         f = _OF_LITERALS.get(op)
         if f is None:
@@ -343,7 +345,7 @@ def _fold_product(a: Expr, b: Expr) -> Expr | None:
 
 
 def _fold_quotient(op: str, a: Expr, b: Expr) -> Expr | None:
-    """Quotients without a rest. Operands of index arithmetic are not negative, and do not overflow."""
+    """Quotients without a rest. Divisors of index arithmetic are above 0, and it does not overflow."""
     if a.op == "mul" and b in a.args:
         return a.args[a.args[0] is b] if op == "quo" else const(0)
     (x, n), (y, m) = _scaled(a), (None, b.attr) if is_const(b) else _scaled(b)

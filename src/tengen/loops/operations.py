@@ -125,8 +125,8 @@ OF_SCALARS: dict[str, Callable] = {  # the same as above for NumPy's scalars, wh
     "min": lambda a, b: a if a != a or a < b else b,
     "max": lambda a, b: a if a != a or a > b else b,
     "select": lambda p, a, b: a if p else b,
-    "quo": lambda a, b: a // b if a >= 0 and b > 0 else index_division(a, b, False),
-    "rem": lambda a, b: a % b if a >= 0 and b > 0 else index_division(a, b, True),
+    "quo": lambda a, b: a // b if b > 0 else index_division(a, b, False),
+    "rem": lambda a, b: a % b if b > 0 else index_division(a, b, True),
 }
 
 OF_NUMPY = set("add sub mul div neg abs sqrt floor ceil trunc rint and or xor not eq ne lt le gt ge".split())

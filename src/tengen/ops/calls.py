@@ -147,14 +147,14 @@ def negative_zero(a: Any) -> bool:
 
 def odd_number(v: Any) -> bool:
     """Whether v equals a number as a key and is not the same: a bool or -0.0, or a tuple with one of them."""
-    if v.__class__ is tuple:
+    if isinstance(v, tuple):
         return any(map(odd_number, v))
     return v.__class__ is bool or negative_zero(v)
 
 
 def odd_int(v: Any) -> bool:
     """Whether v, or an element of the tuple v, may equal an int as a key and is none: a bool, a float."""
-    if v.__class__ is tuple:
+    if isinstance(v, tuple):
         for d in v:
             if d.__class__ is not int and odd_int(d):
                 return True

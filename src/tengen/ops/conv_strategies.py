@@ -253,11 +253,12 @@ def _by_strips_in_groups(c: Convolution, window: Window) -> None:
 
 def _depthwise(c: Convolution, found) -> None:
     phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]  # numbers here
-    floats = _exact_in_floats(c)
-    filters = in_dtype(c.lo, c.filters, float32) if floats else c.filters
-    w, x = convolution.depthwise.packed_filter(c.lo, filters), convolution.halo.image(c.lo, c.image)
+    x = convolution.halo.image(c.lo, c.image)
     if convolution.depthwise_bytes.fits(c.lo, x, c.results, c.format):
+        w = convolution.depthwise.packed_filter(c.lo, c.filters)
         return convolution.depthwise_bytes.depthwise_bytes(c.lo, x, w, c.results, phases[0], c.stride, c.epilogue, c.format)  # type: ignore[arg-type]  # numbers here
+    floats = _exact_in_floats(c)
+    w = convolution.depthwise.packed_filter(c.lo, in_dtype(c.lo, c.filters, float32) if floats else c.filters)
     epilogue, compute = (_of_integers(c), float32) if floats else (c.epilogue, c.format.total)
     convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), epilogue, compute=compute)  # type: ignore[arg-type]  # numbers here
 

@@ -54,11 +54,10 @@ def weights_for(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def as_pixels(x: Tensor, d: DType) -> Tensor:
-    """What was computed for an image of dtype `d`: rounded to `d`, and brought into range if those are integers."""
+    """What was computed for an image of dtype `d`: rounded to `d`; integers are the nearest ones in their range."""
     if d.is_float:
         return x if d.compute is d else astype(x, d)
-    top = (1 << (d.bits - (d.kind == "i"))) - 1
-    return astype(minimum(maximum(round(x), float(-top - 1 if d.kind == "i" else 0)), float(top)), d)
+    return astype(round(x), d)
 
 
 def border(i: Tensor, n: Dim, mode: str) -> Tensor:
@@ -113,20 +112,26 @@ def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> 
     step, many = iota(out), extent(out, int64)
     if mode == "nearest":
         return [floor_div(mul(step, extent(n, int64)), many)], [ones_like(step, d)]
-    half = add(mul(step, 2), 1)  # twice the middle of each pixel
     if mode == "nearest-exact":
-        return [floor_div(mul(half, extent(n, int64)), mul(many, 2))], [ones_like(step, d)]
+        return [floor_div(mul(add(mul(step, 2), 1), extent(n, int64)), mul(many, 2))], [ones_like(step, d)]
+    first, weights = window_between(n, out, mode, align_corners, d)
+    places = [border(add(first, o), n, "replicate") for o in range(len(weights))]
+    return [where(equal(w, 0.0), -1, p) for p, w in zip(places, weights)], weights  # a NaN beside a pixel is none of its own
+
+
+def window_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> tuple[Tensor, list[Tensor]]:
+    """The same for "linear" and "cubic" modes, whose taps lie beside each other: the first one, which may be before the image, and the
+    weights of all."""
+    step, many = iota(out), extent(out, int64)
     if align_corners:
         upper, lower = mul(step, extent(n - 1, int64)), maximum(sub(many, 1), 1)
     else:
-        upper, lower = sub(mul(half, extent(n, int64)), many), mul(many, 2)
+        upper, lower = sub(mul(add(mul(step, 2), 1), extent(n, int64)), many), mul(many, 2)
     if mode != "bicubic":  # what lies beyond the middle of a last pixel has its value
         upper = minimum(maximum(upper, 0), mul(lower, extent(n - 1, int64)))
     i = floor_div(upper, lower)
     f = div(astype(sub(upper, mul(i, lower)), d), astype(lower, d))
-    offsets, weights = ((-1, 0, 1, 2), cubic_weights(f)) if mode == "bicubic" else ((0, 1), [sub(1.0, f), f])
-    places = [border(add(i, o), n, "replicate") for o in offsets]
-    return [where(equal(w, 0.0), -1, p) for p, w in zip(places, weights)], weights  # a NaN beside a pixel is none of its own
+    return (sub(i, 1), cubic_weights(f)) if mode == "bicubic" else (i, [sub(1.0, f), f])
 
 
 def small(n: Dim) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, float32, float64, int16, int64
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.ir.types import Dim
@@ -29,8 +30,17 @@ from tengen.ops.joining import stack
 from tengen.ops.logic import bitwise_and, equal, less, right_shift
 from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
-from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, iota, taps_between, weights_for
-from tengen.ops.vision_taps import tap_sum
+from tengen.ops.vision_coords import (
+    CUBIC_GAIN,
+    as_pixels,
+    as_pixels_read,
+    computed_in,
+    iota,
+    taps_between,
+    weights_for,
+    window_between,
+)
+from tengen.ops.vision_taps import tap_sum, window_sums
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -65,6 +75,8 @@ def resample(
         return blocks
     if format == "NHWC":
         n, rows, columns, c = x.shape
+        if filter == "linear" and not antialias and few_beside_each_other(x, (h, w)):
+            return as_pixels(in_windows(x, (h, w), "linear", False), inp.dtype)
         down = _along(reshape(x, (n, rows, columns * c)), h, filter, antialias)  # rows as long as they lie in memory
         return reshape(_along(reshape(down, (n * h, columns, c)), w, filter, antialias, inp.dtype), (n, h, w, c))
     n, c, rows, columns = x.shape
@@ -132,6 +144,21 @@ def _block_taps(step: int | None, filter: str, antialias: bool) -> list[tuple[in
     if filter == "linear" and not antialias and step % 2 == 0:  # half-way between two pixels
         return [(step // 2 - 1, 0.5), (step // 2, 0.5)]
     return []
+
+
+def few_beside_each_other(x: Tensor, size: Sequence[Dim]) -> bool:
+    """Whether a picture (N, H, W, C) of few channels gets a size that is known: the kernel of `window_sums` is for these."""
+    known = all(isinstance(n, int) for n in (*x.shape[1:], *size))
+    return known and 0 < (as_int(x.shape[3]) or 0) <= kernels.indexing.windows.MOST_CHANNELS
+
+
+def in_windows(x: Tensor, size: Sequence[Dim], filter: str, joint: bool, align_corners: bool = False) -> Tensor:
+    """(N, H, W, C) -> (N, *size, C) by filters that reach one or two pixels. joint: see `window_sums`."""
+    d, windows = computed_in(x.dtype), []
+    for n, out in zip(x.shape[1:3], size):
+        first, weights = window_between(n, out, filter, align_corners, d)
+        windows += [first, weights_for(x, stack(weights, 0))]
+    return window_sums(x, *windows, joint=joint)
 
 
 def _along(x: Tensor, out: Dim, filter: str, antialias: bool, result: DType | None = None) -> Tensor:

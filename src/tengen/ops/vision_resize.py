@@ -15,9 +15,9 @@ from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.indexing import index as pixels_at
-from tengen.ops.shape import reshape, strided_slice
+from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import CUBIC_GAIN, as_pixels, as_pixels_read, computed_in, grid, taps_between, weights_for
-from tengen.ops.vision_resample import np_resample, resample, whole_step
+from tengen.ops.vision_resample import few_beside_each_other, in_windows, np_resample, resample, whole_step
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def interpolate(
         if (view := _every(x, size, mode)) is not None:
             return view
         return pixels_at([reshape(i[0], i[0].shape[1:]) for i, _ in _taps(space, size, mode, False, d)], x, range(2, inp.ndim), 2)
+    if mode == "bilinear" and isinstance(size, tuple) and few_beside_each_other(pixels := permute(x, (0, 2, 3, 1)), size):
+        return as_pixels(permute(in_windows(pixels, size, mode, True, bool(align_corners)), (0, 3, 1, 2)), inp.dtype)
     index, weight = grid(_taps(space, size, mode, bool(align_corners), d), space)
     y = tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weights_for(x, weight))
     return as_pixels(y, inp.dtype)

@@ -1,7 +1,8 @@
 """Weighted sums of taps: what interpolation, warping, aligned regions and deformable convolutions share.
 
 In: images as (N, C, P), the pixels in one axis; for each result the places of its taps in that axis, and their weights. Ops that
-compute these are in `vision_resize.py`, `vision_warp.py` and `vision_regions.py`; the kernels in `kernels/indexing/taps.py`.
+compute these are in `vision_resize.py`, `vision_warp.py` and `vision_regions.py`; the kernels in `kernels/indexing/taps.py`, and for taps
+that are windows of a picture (`window_sums`) in `kernels/indexing/windows.py`.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import kernels
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, int64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Extent
-from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, primitive
-from tengen.ops.elementwise import astype
+from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, composite, differ, primitive
+from tengen.ops.elementwise import add, astype, mul, where
 from tengen.ops.indexing import outside_range
-from tengen.ops.reduce import sum_
+from tengen.ops.logic import equal, less, logical_or
+from tengen.ops.reduce import extent, rounded_once, sum_
+from tengen.ops.shape import permute, reshape
+from tengen.ops.vision_coords import border, iota
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -196,6 +200,86 @@ def _(g, x, image, index, grad):
     return (lambda: tap_scatter(image, index, g, grad, n, p)), None, None, (lambda: tap_sum(x, image, index, g))
 
 
+# ---- windows -----------------------------------------------------------------------------------------------------------
+
+
+@primitive(own=(1, 3))
+def window_sums(x: Tensor, row: Tensor, row_weight: Tensor, column: Tensor, column_weight: Tensor, joint: bool) -> Tensor:
+    """out[n, i, j, c] = sum over t, s of row_weight[t, i] * column_weight[s, j] * x[n, row[i] + t, column[j] + s, c].
+
+    Shapes: x (N, H, W, C), row (PH), row_weight (T, PH), column (PW), column_weight (S, PW). Result (N, PH, PW, C).
+    Dtypes: as in `tap_sum`.
+    A place outside of the picture is that of the nearest pixel. A float whose weight along an axis is 0 counts as 0, even if it is a NaN.
+    Numerics: a product, then an fma for each further pixel. joint: the weights are multiplied first, and the sum goes along the window's rows,
+        one after the other. Otherwise its columns are summed down first, and then these sums, each with one weight.
+    """
+
+
+@window_sums.infer
+def _(x, row, row_weight, column, column_weight, joint):
+    d = check_floats(row_weight, column_weight) if _counts(x.dtype) else check_floats(x, row_weight, column_weight)
+    if not row.dtype.is_int or not column.dtype.is_int:
+        raise DTypeError(f"places must be integers, got {row} and {column}")
+    if x.ndim != 4 or row.ndim != 1 or column.ndim != 1:
+        raise ShapeError(f"takes pictures (N, H, W, C) and places (PH), (PW), got {x}, {row} and {column}")
+    for first, weight in ((row, row_weight), (column, column_weight)):
+        if weight.ndim != 2 or not as_int(weight.shape[0]) or differ(weight.shape[1], first.shape[0]):
+            raise ShapeError(f"weights {weight} for places {first}, must have a known number of taps for each")
+    out = TensorType((x.shape[0], row.shape[0], column.shape[0], x.shape[3]), d)
+    if any(as_int(n) == 0 for n in x.shape[1:3]) and all(as_int(n) != 0 for n in out.shape):
+        raise ShapeError(f"nothing can be read from {x}, which has no pixels")
+    return out
+
+
+def _known(arrays, joint):
+    """The taps of each axis, loops over which are unrolled."""
+    return {arrays[2].shape[0], arrays[4].shape[0]}
+
+
+window_sums.known(_known)
+
+
+@window_sums.source
+def _(ins, out, joint):
+    return kernels.indexing.windows.Windows(*ins, joint)
+
+
+@composite
+@rounded_once
+def window_sums_of_taps(x: Tensor, row: Tensor, row_weight: Tensor, column: Tensor, column_weight: Tensor, joint: bool) -> Tensor:
+    """What `window_sums` gives, as sums of taps: its gradients are those of this."""
+    n, h, w, c = x.shape
+    floats = x.dtype.is_float
+    (i, u), (j, v) = _window(row, row_weight, h, floats), _window(column, column_weight, w, floats)
+    if joint:
+        (t, high), (s, wide) = u.shape, v.shape
+        i, j, u, v = reshape(i, (t, 1, high, 1)), reshape(j, (s, 1, wide)), reshape(u, (t, 1, high, 1)), reshape(v, (s, 1, wide))
+        index = where(logical_or(less(i, 0), less(j, 0)), -1, add(mul(i, extent(w, int64)), j))
+        flat = (1, as_int(t) * as_int(s), high, wide)
+        y = tap_sum(reshape(permute(x, (0, 3, 1, 2)), (n, c, h * w)), None, reshape(index, flat), reshape(mul(u, v), flat))
+        return permute(y, (0, 2, 3, 1))
+    high, wide = row.shape[0], column.shape[0]
+    down = _one_axis(reshape(x, (n, h, w * c)), i, u)
+    return reshape(_one_axis(reshape(down, (n * high, w, c)), j, v), (n, high, wide, c))
+
+
+def _one_axis(x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """(M, N, C) -> (M, P, C), by taps (T, P)."""
+    index, weight = (reshape(a, (1, *a.shape)) for a in (index, weight))
+    return permute(tap_sum(permute(x, (0, 2, 1)), None, index, weight), (0, 2, 1))
+
+
+def _window(first: Tensor, weight: Tensor, n: Dim, floats: bool) -> tuple[Tensor, Tensor]:
+    """The taps along an axis of n pixels, as `tap_sum` takes them: (index, weight), both (T, P)."""
+    many = as_int(weight.shape[0]) or 0
+    at = border(add(reshape(astype(first, int64), (1, -1)), reshape(iota(many), (many, 1))), n, "replicate")
+    return (where(equal(weight, 0.0), -1, at) if floats else at), weight
+
+
+window_sums.same(window_sums_of_taps)
+window_sums_of_taps.known(_known)
+
+
 # ---- references and samples ------------------------------------------------------------------------------------------
 
 
@@ -225,7 +309,19 @@ def _np_tap_products(x, image, index, grad):
     return (np.where(inside, x[at], 0) * grad[:, :, None]).sum(1)
 
 
+def _np_window_sums(x, row, row_weight, column, column_weight, joint):
+    y = x.astype(np.float64)
+    for axis, first, weight in ((1, row, row_weight), (2, column, column_weight)):
+        y = sum(
+            np.moveaxis(w * np.moveaxis(np.take(y, np.clip(first + t, 0, x.shape[axis] - 1), axis), axis, -1), -1, axis)
+            for t, w in enumerate(weight)
+        )
+    return y
+
+
 tap_sum.reference(_np_tap_sum)
+for _op in (window_sums, window_sums_of_taps):
+    _op.reference(_np_window_sums)
 tap_scatter.reference(_np_tap_scatter)
 tap_products.reference(_np_tap_products)
 
@@ -252,3 +348,20 @@ tap_products.cases(*(Case(lambda r, f=f: (*f(r)[:3], f(r)[4])) for f in _SAMPLES
 tap_scatter.cases(
     *(Case(lambda r, f=f: f(r)[1:], {"images": n, "pixels": p}) for f, n, p in zip(_SAMPLES, (2, 2, 3, 2, 2, 0), (20, 6, 9, 8, 8, 8)))
 )
+
+
+def _pictures(n, h, w, c, high, wide, t, s):
+    return Case(
+        lambda r: (
+            r.normal(size=(n, h, w, c)), r.integers(-t, h + 1, high), r.uniform(0.5, 1, (t, high)),
+            r.integers(-s, w + 1, wide), r.uniform(0.5, 1, (s, wide)),
+        ),
+        {"joint": c == 3},
+    )  # fmt: skip
+
+
+for _op in (window_sums, window_sums_of_taps):
+    _op.cases(
+        _pictures(2, 5, 7, 3, 4, 6, 2, 2), _pictures(1, 4, 6, 2, 7, 9, 2, 2), _pictures(1, 6, 5, 4, 3, 5, 1, 3),
+        _pictures(0, 3, 3, 3, 2, 2, 2, 2),
+    )  # fmt: skip

@@ -221,6 +221,21 @@ def locked():
         yield
 
 
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether no other process is in such a block with this name now; False as well where the cache cannot be used."""
+    place = _ready()
+    with contextlib.ExitStack() as stack:
+        mine = False
+        with contextlib.suppress(OSError):
+            if place is not None:
+                fd = os.open(f"{place[0]}/{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, fd)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine = True
+        yield mine
+
+
 def get(key_text: str, suffix: str = _SUFFIX) -> bytes | None:
     """The data stored under a key, or None. Reading an entry makes it the most recently used one."""
     return get_named(_name(key_text, suffix))
@@ -350,6 +365,12 @@ def put_object(ir_text: str, target: Target, level: int, data: bytes) -> None:
 def text_name(object_name: str) -> str:
     """The name of the entry that has the text of which an object file is to be made."""
     return object_name.removesuffix(_SUFFIX) + TEXTS
+
+
+def texts() -> list[str]:
+    """The names of all entries that have such a text, the newest first."""
+    names = [(used, os.path.basename(file)) for used, _, file in _entries(directory_name())]
+    return [name for _, name in sorted(names, reverse=True) if name.endswith(TEXTS) and not name.startswith(".")]
 
 
 def discard(ir_text: str, target: Target, level: int) -> None:

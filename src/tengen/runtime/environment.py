@@ -29,7 +29,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Knobs that do not decide what code is made, or are in a key in another form.
 _MOOT = {
-    "debug", "check", "threads", "progress", "quick_compile", "traceback", "cache_dir", "cache_bytes", "cache", "target", "processor", "pack",
+    "debug", "check", "threads", "progress", "quick_compile", "finish", "traceback", "cache_dir", "cache_bytes", "cache", "target", "processor",
+    "pack",
 }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def digest_of(files: list[tuple[str, os.stat_result]]) -> str:
     """The digest of some sources: read from the cache where they have not changed since it was made, else computed."""
     if not files:
         return ""
-    stamps = [(os.path.relpath(path, ROOT), s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for path, s in files]
+    stamps = [(path[len(ROOT) :], s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for path, s in files]
     key = f"tengen sources {ROOT} {blake2b(repr(stamps).encode(), digest_size=32).hexdigest()}"
     settled = max(s.st_ctime for _, s in files) < time.time() - SETTLED_S
     found = cache.get(key, cache.FACTS) if settled else None

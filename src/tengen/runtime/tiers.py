@@ -17,7 +17,7 @@ other, and the workers beside it. What is smaller than `SMALL` is compiled well 
 twice. A traced program that updates states is a step of a loop, so its kernels are compiled well at once, but for those that
 do little (`module_parts.little_work`): of an EfficientNet-B0's step these take a third of LLVM's time, and a twenty-fifth of a
 run's. A process that ends before good code is there leaves the text behind (`_leave_texts`), and what was made of it: the next
-one lowers and emits nothing either.
+one lowers and emits nothing either, and has good code if another process could make it meanwhile (`finishing.py`).
 
 With the knob `quick_compile` at "only", quick code is all there is: for a process that compiles much and runs each program a few
 times, such as a suite of tests. It is kept in the cache apart from good code, under keys of its own.
@@ -275,9 +275,7 @@ class Upgrade:
     def _replace(self, quick: Loaded, data: bytes) -> None:
         quick.replace(load_object(data, self._target))
         statistics.replaced += 1
-        for module in (self._text, *apart(self._text)[1]):
-            cache.discard(module, self._target, llvm.QUICK)
-        cache.discard_named(cache.text_name(cache.object_name(self._text, self._target)))
+        forget(self._text, self._target)
         self._end()
 
     def _failed(self, why: str) -> None:
@@ -347,9 +345,20 @@ def text_of(object_name: str) -> str:
     return "" if data is None else zlib.decompress(data).decode()
 
 
+def forget(text: str, target: Target) -> None:
+    """Removes what stood for a program's good code in the cache until that was there: quick code, and the text."""
+    for module in (text, *apart(text)[1]):
+        cache.discard(module, target, llvm.QUICK)
+    cache.discard_named(cache.text_name(cache.object_name(text, target)))
+
+
 def _leave_texts() -> None:
-    for upgrade in list(_upgrades):
-        upgrade.leave_text()
+    if left := list(_upgrades):
+        from tengen.runtime import finishing
+
+        for upgrade in left:
+            upgrade.leave_text()
+        finishing.start(sum(upgrade.build.left for upgrade in left))
 
 
 atexit.register(_leave_texts)

@@ -23,6 +23,7 @@ from tengen.tensor.dialect_views import VIEWS
 from tengen.tensor.nodes import leaves
 from tengen.tensor.parts import is_part, part_of, refresh, relaid, reset, written
 from tengen.tensor.pytorch_names import function_of
+from tengen.tensor.sizes import Size, size_of, with_numel
 from tengen.tensor.tensor import Tensor, warn_of_lost
 from tengen.tensor.writes import NAMELESS, assigns
 
@@ -238,6 +239,18 @@ def _writing_part(name: str) -> Callable[[Any, Any], None]:
     return write
 
 
+def _shape(self: Tensor) -> tuple[int, ...]:
+    """The extents, as `torch.Size`: while the dialect is loaded, in all files but Tengen's own, which would need no other tuple."""
+    shape = self._layout.shape
+    return shape if str(sys._getframe(1).f_globals.get("__name__"))[:7] == "tengen." or not leaves.parameters else with_numel(shape)
+
+
+def _size(self: Tensor) -> Size:
+    """The number of elements; ``x.size()`` and ``x.size(0)`` are PyTorch's extents."""
+    tengens = str(sys._getframe(1).f_globals.get("__name__"))[:7] == "tengen."
+    return size_of(self._layout.shape, self._layout.size, bool(leaves.parameters) and not tengens)
+
+
 def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def update(self: Any, other: Any) -> Any:
@@ -263,4 +276,5 @@ def methods() -> dict[str, Any]:
         **{name: _viewing(name, getattr(Tensor, name)) for name in VIEWS if hasattr(Tensor, name) and name not in {*_SPOKEN, *_PROPERTIES}},
         **{name: _viewing_property(name) for name in _PROPERTIES},
         "__getitem__": _get_item, "__iter__": _iterate, "__setitem__": _set_item, "_reset": reset,
+        "shape": property(_shape, doc=_shape.__doc__), "size": property(_size, doc=_size.__doc__),
     }  # fmt: skip

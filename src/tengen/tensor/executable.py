@@ -24,7 +24,7 @@ from tengen.base.dtype import bool_
 from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.budget import may_stop
-from tengen.compiler.driver import GraphPasses, compile_graph, evaluate, ready_program
+from tengen.compiler.driver import Ahead, GraphPasses, compile_graph, evaluate, read_ahead, ready_program
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import MOST_PLANS, Layout
 from tengen.compiler.program import Program, check_bytes
@@ -64,12 +64,14 @@ class Executable:
             the time is spent on making them, and sizes that are met a few times make none. Default: none is.
         budget: what memory a run may need, for a graph without open extents. Errors: BudgetError where that is too little.
         orders: the axes of an input from the outermost in memory to the innermost, by the input's name; others lie in logical order.
+        ahead: its program, where `look_ahead` has read it.
         of_graphs: other passes from graph to graph (`driver.passes`); such a program is not kept on disk.
     """
 
     def __init__(
         self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
         budget: Budget | None = None, of_graphs: GraphPasses | None = None, orders: Mapping[str, Sequence[int]] | None = None,
+        ahead: Ahead | None = None,
     ):  # fmt: skip
         self.name, self.device, self.budget, self.orders = name, device, budget, orders or {}
         self.schedules = schedules or tuned_schedules()
@@ -90,10 +92,11 @@ class Executable:
         self._room, start = room, perf_counter()
         try:
             if of_graphs is None:
-                self.program, self._arrays = ready_program(graph, self._inputs(), self._symbols, name, True, self.schedules, device, budget)
+                how = (True, self.schedules, device, budget, ahead)
+                self.program, self._arrays = ready_program(graph, self._inputs(), self._symbols, name, *how)
             else:
-                how = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs, "budget": budget}
-                self.program, self._arrays = compile_graph(graph, self._inputs(), self._symbols, name, **how)
+                other = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs, "budget": budget}
+                self.program, self._arrays = compile_graph(graph, self._inputs(), self._symbols, name, **other)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -303,6 +306,11 @@ class Executable:
         call, entry = self._recorded[extents]
         launch_log.see(log, entry)
         return call
+
+
+def look_ahead(graph: Graph, name: str, schedules: Schedules) -> Ahead | None:
+    """What an Executable of this graph on the processor takes as `ahead`: its program, if the cache has it. Nothing is compiled."""
+    return read_ahead(graph, open_extents(graph), name, schedules)
 
 
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:

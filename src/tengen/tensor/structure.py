@@ -18,6 +18,7 @@ import numpy as np
 
 from tengen.base.changes import Watched, WatchedList
 from tengen.base.errors import TraceError
+from tengen.tensor.sizes import Extents, extents_of
 from tengen.tensor.tensor import Tensor, from_numpy
 
 
@@ -34,6 +35,8 @@ def flatten(x: Any, leaves: list[Tensor], frozen: bool = False) -> Any:
         return ("T",)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return ("N", type(x), tuple(flatten(v, leaves, frozen) for v in x))
+    if type(x) is Extents:
+        return ("N", extents_of, tuple(flatten(v, leaves, frozen) for v in x))
     if type(x) in (tuple, list, WatchedList):
         return ("tuple" if type(x) is tuple else "list", tuple(flatten(v, leaves, frozen) for v in x))
     if type(x) is dict or type(x) is OrderedDict:

@@ -68,7 +68,7 @@ class _Writer:
         op = x if isinstance(x, Op) else getattr(x, "op", None)
         if isinstance(op, Op):
             return ["op", op.name]
-        if type(x) in (tuple, list) or isinstance(x, list):
+        if isinstance(x, list) or (isinstance(x, tuple) and not hasattr(x, "_fields")):
             return ["list" if isinstance(x, list) else "tuple", [inner(v) for v in x]]
         if isinstance(x, dict) and all(type(k) in (str, int) for k in x):
             return ["dict", [[k, inner(v)] for k, v in x.items()]]

@@ -35,11 +35,16 @@ class Emitter(Protocol):
         ...
 
 
+# A float32 rounded to the nearest integer, halves to even, and cut off where integers of 8 bits end; a NaN gives 0.
+ROUNDS = {"uint8": "round to uint8", "int8": "round to int8"}
+
+
 class VectorForm(NamedTuple):
     """Instructions for one operation of the kernel language on 16 lanes, for processors that have a feature.
 
     Attributes:
-        op: the operation, as `Expr.op` names it. feature: what the processor must have, as LLVM names it.
+        op: the operation, as `Expr.op` names it, or one of ROUNDS, which several make together. feature: what the processor must have, as
+            LLVM names it.
         emit: emits the instructions for the SSA names of the operands, and names the result. Its bits are those of
             `loops/interp.py` for every operand; an instruction that gives others is not a form.
         at_once: whether it is as quick for all operands; else it pays where one is the same in all lanes, as in matrix products.

@@ -13,9 +13,11 @@ Memory: stores become visible in their order, except those past the caches, whic
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from tengen.codegen.targets.architecture import (
     QUARTER,
+    ROUNDS,
     Architecture,
     Emitter,
     Level,
@@ -124,6 +126,54 @@ def _dot2h_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
+_F32, _I32, _I8 = "<16 x float>", "<16 x i32>", "<16 x i8>"
+
+
+def _chosen(emit: Emitter, comparison: str, x: str, number: float) -> str:
+    """x where it compares so with a number, which elsewhere takes its place."""
+    flags = emit.pure(f"fcmp {comparison} {_F32} {x}, splat (float {number!r})")
+    return emit.pure(f"select <16 x i1> {flags}, {_F32} {x}, {_F32} splat (float {number!r})")
+
+
+def _whole_512(emit: Emitter, x: str) -> str:
+    """VCVTPS2DQ on 512 bits: what int32 does not hold, and NaN, becomes -2^31."""
+    return emit.intrinsic("x86.avx512.mask.cvtps2dq.512", _I32, f"{_F32} {x}", f"{_I32} zeroinitializer", "i16 -1", "i32 4")
+
+
+def _whole_256(emit: Emitter, x: str) -> str:
+    """The same twice on 256 bits."""
+    halves = (emit.pure(f"shufflevector {_F32} {x}, {_F32} poison, {_lanes(8 * i, 8)}") for i in (0, 1))
+    low, high = (emit.intrinsic("x86.avx.cvt.ps2dq.256", "<8 x i32>", f"<8 x float> {half}") for half in halves)
+    return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+
+
+def _as_bytes(emit: Emitter, x: str, *bounds: tuple[str, int]) -> str:
+    """int32 cut off at bounds: of VPMOVUSDB or VPMOVSDB, or of the packings of int32 and int16, which LLVM makes of this."""
+    for name, bound in bounds:
+        x = emit.intrinsic(f"{name}.v16i32", _I32, f"{_I32} {x}", f"{_I32} splat (i32 {bound})")
+    return emit.convert("trunc", x, _I32, _I8)
+
+
+def _round_to_uint8_512(emit: Emitter, args: list[str]) -> str:
+    """What is too large becomes -2^31, of which VPMOVUSDB, for which it is 2^31, makes 255."""
+    return _as_bytes(emit, _whole_512(emit, _chosen(emit, "ogt", args[0], -0.25)), ("umin", 255))
+
+
+def _round_to_uint8_256(emit: Emitter, args: list[str]) -> str:
+    """NaN is not greater than 255, and becomes -2^31, of which the packing makes 0."""
+    return _as_bytes(emit, _whole_256(emit, _chosen(emit, "ult", args[0], 255.0)), ("smax", 0), ("umin", 255))
+
+
+def _round_to_int8(whole: Callable[[Emitter, str], str]) -> Callable[[Emitter, list[str]], str]:
+    """What is too small becomes -2^31, of which the packing makes -128."""
+
+    def form(emit: Emitter, args: list[str]) -> str:
+        x = _chosen(emit, "olt", _chosen(emit, "ord", args[0], 0.0), 127.0)
+        return _as_bytes(emit, whole(emit, x), ("smax", -128), ("smin", 127))
+
+    return form
+
+
 def _stub(distance: int) -> bytes:
     """jmp [rip + the rest of the distance], and two bytes that stop whoever runs into them."""
     return b"\xff\x25" + struct.pack("<i", distance - 6) + b"\xcc\xcc"
@@ -144,6 +194,10 @@ X86_64 = Architecture(
         VectorForm("dot2h", "avx2", _dot2h_256),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
+        VectorForm(ROUNDS["uint8"], "avx512bw", _round_to_uint8_512),
+        VectorForm(ROUNDS["uint8"], "avx2", _round_to_uint8_256),
+        VectorForm(ROUNDS["int8"], "avx512bw", _round_to_int8(_whole_512)),
+        VectorForm(ROUNDS["int8"], "avx2", _round_to_int8(_whole_256)),
     ),
     pause="call void @llvm.x86.sse2.pause()",
     fence="call void @llvm.x86.sse.sfence()",

@@ -43,7 +43,7 @@ def script() -> Path:
     >>> script().name
     'to_safetensors.py'
     """
-    return CONVERTER
+    return Path(CONVERTER)
 
 
 def load_megengine(file: File) -> M.Module:

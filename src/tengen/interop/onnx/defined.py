@@ -234,6 +234,12 @@ def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> T
     return REGISTRY["tap_sum"](F.take(x, image, 0), None, index, weight)
 
 
+@says("window_sums")
+def window_sums(*operands: Tensor, joint: bool) -> Tensor:
+    """Of taps whose places are numbers."""
+    return REGISTRY["window_sums_of_taps"](*operands, joint=joint)
+
+
 def lstm(projected: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, reverse: bool) -> tuple[Tensor, ...]:
     """With the states of the cell, and gates, of all steps."""
     k = weight.shape[1]

@@ -93,7 +93,7 @@ def refilled(old: Any, new: Any, moved: Container[Path], path: Path = ()) -> Any
 
 
 def _same_elements(a: Any, b: Any) -> bool:
-    if type(a) in (list, tuple) and type(b) is type(a):
+    if isinstance(a, (list, tuple)) and type(b) is type(a):
         return len(a) == len(b) and all(map(_same_elements, a, b))
     if type(a) is dict and type(b) is dict:
         return list(a) == list(b) and all(_same_elements(a[k], b[k]) for k in a)

@@ -13,7 +13,8 @@
 The kernel in `forward.py` has a query in each lane, of which one query would fill a single one. The sums are the same, term by term in
 the same order, and so are all bits. Keys and values are read once, so the time is that of reading them, and a processor reads ahead
 where addresses follow each other. Values are read so; a square of keys has a part of each row. So the next keys are copied row by row
-while those that are there are transposed. (Requests by `prefetch` are as few at a time as a core has buffers for: slower.)
+while those that are there are transposed. (Requests by `prefetch` instead are as few at a time as a core has buffers for: slower.) The values
+of the same keys are requested meanwhile: those of a head are too few for the processor to be ahead of the sums that they are added to.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class _OneQuery:
         of those before `stop`, that one again."""
         k, a, here = self.k, self.keys, self.block.value
         score, there = k.var(self._all(0.0), name="score"), k.let(LANES * self.wide - here)
-        base, vectors = self._base(a, 0), self.wide // LANES
+        base, vectors, values = self._base(a, 0), self.wide // LANES, self._base(self.values, 0)
         by_rows = self.features == self.wide and LANES % vectors == 0  # whole rows are copied while a square is transposed
 
         def squares(d: Index, count: Expr | None) -> None:
@@ -163,6 +164,8 @@ class _OneQuery:
                 """Row i of the square; and LANES numbers are copied, of all that a block has one after the other if that is possible."""
                 row, to = (d // vectors + i // vectors, i % vectors * LANES) if by_rows else (i, d)
                 self._copy(there + row * self.wide + to, k.let(base + minimum(following + row, stop - 1) * a.strides[-2]), to, count)
+                if by_rows and self.results == self.features:
+                    k.prefetch(k.read(self.values), k.let(values + (following - LANES + row) * self.values.strides[-2] + to))
                 return k.load(self.blocks, here + i * self.wide + d, LANES)
 
             def add(j: Index, column: Expr) -> None:

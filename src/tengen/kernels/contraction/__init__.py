@@ -13,8 +13,8 @@ Which strategy `contract` takes, the first that fits:
 - `unpacked.py`: one column, or few rows times a matrix that is dense along n: nothing is packed.
 - `register_tile.py`: everything else.
 
-`formats.py` says how terms are stored and which operation multiplies them. `border.py` packs windows that reach over the border
-of an image, `groups.py` packs two or four terms into 32 bits.
+`halves.py` multiplies columns that need half of a vector. `formats.py` says how terms are stored and which operation multiplies
+them. `border.py` packs windows that reach over the border of an image, `groups.py` packs two or four terms into 32 bits.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         grouped_integers,
         grouped_weights,
         groups,
+        halves,
         operands,
         packing,
         plans,

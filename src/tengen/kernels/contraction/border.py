@@ -14,6 +14,7 @@ from __future__ import annotations
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.groups import joined, pad_rows
+from tengen.kernels.contraction.prefetch import line_vectors
 from tengen.kernels.contraction.problem import Axis, Border, Problem, extents
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import KernelBuilder
@@ -118,7 +119,7 @@ class BorderRows:
                 inside = inside & (pixel >= 0) & (pixel < space)
         inside = k.let(inside)
         with k.if_(inside & (low <= span[0]) & (high >= span[1])):
-            self._elements(here, span, dst, there)
+            self._elements(here, span, dst, there, line_vectors(dst.dtype) if self.t.along_k else 1)
         with k.else_():
             low = k.let(select(inside, minimum(low, span[1]), span[1]))
             high = k.let(maximum(high, low) if self.clipped is not None else span[1])
@@ -126,10 +127,11 @@ class BorderRows:
             self._elements(here, (low, high), dst, there)
             self._elements(None, (high, span[1]), dst, there)
 
-    def _elements(self, here: Expr | None, span: Range, dst: Buffer, there: Expr) -> None:
-        """Elements from `here` on, or zeros. Along k, vectors may write past the end: what lies there is written later."""
+    def _elements(self, here: Expr | None, span: Range, dst: Buffer, there: Expr, several: int = 1) -> None:
+        """Elements from `here` on, or zeros, `several` vectors at a time. Along k, vectors may write past the end: what lies there is
+        written later."""
         k, p = self.k, self.p
-        for i, count in k.vector_loop(*span):
+        for i, count in k.vector_loop(*span, several=several):
             stored = dst.dtype if self.part is None else p.format.storage
             x = const(0, p.a.dtype if p.biased else stored, LANES)
             if here is not None:

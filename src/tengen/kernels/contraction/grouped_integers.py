@@ -49,7 +49,9 @@ from tengen.loops.lang import (
 )
 
 HEADER_WORDS = 2  # words before the integers of a row's group
-UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs
+SUMMED_WORDS = 4  # of a column: sums by `dot2h` fit in int16, at most 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits
+UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs. Of one row, which costs what reading the words costs, half as many,
+# and less than a group: LLVM loads those of an iteration in any order, and a processor reads ahead where addresses follow each other.
 
 
 @dataclass(frozen=True)
@@ -193,13 +195,16 @@ class _Integers(Product):
                     for row, line in zip(x, sums):
                         line[v].set(dots.add(line[v].value, weights, row))
 
-        with k.loop(0, words, min(words, UNROLLED_WORDS), name="word") as first:
-            # Of UNROLLED_WORDS words, sums fit in int16: at most 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits.
-            some = [[k.var(const(0, uint32, LANES), name="pairs") for _ in line] for line in sums] if dots.op == "dot2h" else sums
-            for i in range(min(words, UNROLLED_WORDS)):
-                add_word(first + i, some)
+        halves = dots.op == "dot2h"
+        together = min(words, SUMMED_WORDS) if halves else words
+        unrolled = min(words, UNROLLED_WORDS) if self.high > 1 else max(1, min(words, UNROLLED_WORDS) // 2)
+        with k.loop(0, words, together, name="first") as first:
+            some = [[k.var(const(0, uint32, LANES), name="pairs") for _ in line] for line in sums] if halves else sums
+            with k.loop(first, first + together, unrolled, name="word") as i:
+                for j in range(unrolled):
+                    add_word(i + j, some)
             ones = const(1 << 16 | 1, uint32, LANES)  # two int16
-            for line, pairs in zip(sums, some) if dots.op == "dot2h" else ():
+            for line, pairs in zip(sums, some) if halves else ():
                 for total, pair in zip(line, pairs):
                     total.set(dot2i(total.value, pair.value, ones))
         return sums

@@ -18,6 +18,7 @@ from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import Walk, runs
 from tengen.kernels.contraction.formats import BIAS_IN_BYTES
 from tengen.kernels.contraction.groups import Put, by_position, pad_rows
+from tengen.kernels.contraction.prefetch import line_vectors
 from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.quads import complete, line, place
 from tengen.kernels.contraction.tile import Tile
@@ -291,7 +292,7 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
         with k.loop(r0, r1, name="row") as r:
             here = k.let(base + r_at + c_at + (r - r0) * outer.step)
             there = k.let((r - outer_range[0]) * t.pitch + (c0 - inner_range[0]))
-            for i, count in k.vector_loop(0, k.let(c1 - c0)):
+            for i, count in k.vector_loop(0, k.let(c1 - c0), several=line_vectors(dst.dtype) if t.along_k else 1):
                 step = inner.step
                 index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
                 x = k.load(src, index, LANES, count)

@@ -46,6 +46,7 @@ from tengen.kernels.contraction.tile import (
     Tile,
     chunk_depth,
     fits,
+    leaves_half,
     readable_columns,
     register_rows,
     sized,
@@ -92,7 +93,8 @@ class Facts:
         self.m, self.n, self.k = (as_int(x) for x in (p.rows, p.columns, p.chunks.positions))
         self.known, self.l2 = known(p), machine(target)[2]
         self.along_k, self.side_by_side = along_k(p), side_by_side(p)
-        self.vectors = vectors_of(self.n, target, p.compute)
+        # A panel of one vector and a half is better than two of one, where a vector takes several registers.
+        self.vectors = 2 if leaves_half(p, 2, target) else vectors_of(self.n, target, p.compute)
         if p.b.constant and p.format.group == 1 and self.m and self.n:  # such a b is packed once, as wide as it may be
             self.vectors = max(self.vectors, vectors_of_few_rows(self.m, self.n, target, p.compute))
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
@@ -100,7 +102,7 @@ class Facts:
             tall = BRIEF_TILE_ROWS
         if p.format.group == 4 and target is not None and not target.computes(p.format.op, at_once=True):
             tall = min(tall, MOST_ROWS_BY_PARTS)
-        self.most = register_rows(self.vectors, target, p.compute, tall)
+        self.most = register_rows(self.vectors, target, p.compute, tall, leaves_half(p, self.vectors, target))
         self.tiles = 1 if self.m is None else max(1, -(-self.m // self.most))
         self.rows = self.most if self.m is None else max(1, -(-self.m // self.tiles))
         if p.format.quads:  # of pairs of rows, half of one is for nothing
@@ -455,7 +457,7 @@ def choose(lo: Lowering, p: Problem) -> Tile:
 
     if config.debug >= 3:
         print(table(p, target, invariant, waves))
-    return sized(p, lo.choose(p.problem_key, by_rule, why_not), waves)
+    return sized(p, lo.choose(p.problem_key, by_rule, why_not), target, waves)
 
 
 # ---- costs -------------------------------------------------------------------------------------------------------------------
@@ -466,14 +468,15 @@ def cost(f: Facts, s: Register) -> Cost | None:
     p, groups = f.p, as_int(f.p.groups)
     if not (f.m and f.n and f.k and groups):
         return None
-    t = sized(p, s, f.waves)
+    t = sized(p, s, f.target, f.waves)
     sharing = Sharing.of(p, t, f.target)
     blocks, parts = sharing.cheapest()
     a, b = groups * f.m * f.k, groups * f.n * f.k
     launch = b if s.packed and not (f.invariant or p.b.constant) else 0  # elements that a launch reads, writes, and pieces read
     by_piece = (0 if t.direct else parts * a) + (0 if s.packed or t.direct_b else blocks * b)
     columns = sharing.panels * t.vectors if not t.narrow else -(-f.n // LANES)
-    multiply_adds = groups * f.k * columns * (f.m if t.exact else sharing.tiles * t.rows)
+    rows = f.m if t.exact else sharing.tiles * t.rows
+    multiply_adds = groups * f.k * (columns * rows - (rows // 2 if t.half else 0))
     moved = parts * a + blocks * b + 2 * launch
     weighed = sharing.cost(blocks, parts) * f.m * f.n * f.k * groups + PACKED_COST * launch
     return Cost(multiply_adds, launch + by_piece, moved * p.bytes, weighed)

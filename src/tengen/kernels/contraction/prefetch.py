@@ -16,12 +16,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tengen.base.dtype import DType
 from tengen.kernels.contraction.chunks import Walk
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import Variable, as_expr
-from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, select
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line
+
+
+def line_vectors(d: DType) -> int:
+    """How many vectors of elements a cache line holds, at least one."""
+    return max(1, CACHE_LINE_BYTES // (LANES * d.size))
 
 
 @dataclass(frozen=True)

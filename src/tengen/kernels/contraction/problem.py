@@ -15,6 +15,7 @@ from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
 from tengen.kernels.contraction.formats import DotFormat, dot_format
+from tengen.kernels.contraction.prefetch import line_vectors
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending, Prologue
 from tengen.loops.builder import as_expr
@@ -254,13 +255,16 @@ class Place:
             zero = const(0, value.dtype, value.lanes)
             store_at(k, replace(self.out, offset=self.out.offset + far), self.inner, zero, stream=True)
 
-    def prefetch(self, k: KernelBuilder) -> None:
-        """Prefetches what the epilogue reads here, where each row reads a cache line of its own."""
+    def prefetch(self, k: KernelBuilder, v: int, partial: Array | None, stored: bool) -> None:
+        """Prefetches where it lies, if it is `stored` through the caches, and what the epilogue reads here, where each row reads a cache
+        line of its own. v: the number of the vector in its row, of which vectors of bytes are four in a cache line, prefetched once."""
+        if stored and v % line_vectors(self._of(partial).dtype) == 0:
+            k.prefetch(*self.place(k, partial))
         for array, at in self.problem.epilogue.reads(self.theirs) if isinstance(self.problem.epilogue, Ending) else ():
             index = as_expr(array.index(at.coords))
             dense = at.vec is not None and as_int(array.strides[at.vec]) == 1 and index.lanes == 1
             across = [i for i, d in enumerate(array.shape) if i != at.vec and as_int(d) != 1 and as_int(array.strides[i]) != 0]
-            if dense and across:
+            if dense and across and v % line_vectors(array.dtype) == 0:
                 k.prefetch(k.read(array), index)
 
     def _of(self, partial: Array | None) -> Array:

@@ -27,6 +27,7 @@ from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.formats import other_way
+from tengen.kernels.contraction.halves import Halves
 from tengen.kernels.contraction.operands import along_k
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.plans import choose
@@ -305,7 +306,13 @@ class _Kernel:
         The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
         """
         p, t, k, each = self.p, self.t, self.k, 2 if self.p.format.quads else 1
-        sums = Quads(k, p, self.a, rows, vectors) if p.format.quads else _Lanes(k, p, t, self.a, panel, rows, vectors)
+        sums: Quads | Halves | _Lanes
+        if p.format.quads:
+            sums = Quads(k, p, self.a, rows, vectors)
+        elif t.half:
+            sums = Halves(k, p, self.a, rows, vectors)
+        else:
+            sums = _Lanes(k, p, t, self.a, panel, rows, vectors)
         # Cache lines of the next panel that this tile prefetches for each position of k.
         lines = -(-vectors // max(1, self.work.high)) if panel.following is not None else 0
         if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
@@ -346,9 +353,7 @@ class _Kernel:
             coordinates = self.coordinates(number)
             for v in range(vectors):
                 where = self.place(number, coordinates, panel.column + v * LANES, LANES)
-                if not self.out.stream:
-                    k.prefetch(*where.place(k, self.out.partial))
-                where.prefetch(k)
+                where.prefetch(k, v, self.out.partial, not self.out.stream)
         if next_rows is not None:
             line, count = next_rows(i)
             with k.loop(0, count, name="line") as j:

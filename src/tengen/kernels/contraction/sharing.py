@@ -25,10 +25,10 @@ MANY_PIECES = 4  # pieces for each thread from which on shares count as even
 def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     """(parts of the panels, blocks of the tiles): a piece is one part by one block, and all are about equal.
 
-    A chunk of b for a piece's columns takes at most half of L2. Where extents are known, `Sharing` weighs what each piece packs
-    and reads against how evenly threads share the pieces. Where they are open, a piece has as many columns as L2 allows, fewer
-    if there would be too few pieces; and all rows, or several blocks of them where all of b for them does not stay in L2:
-    then a chunk of b is used more often while it is there.
+    A chunk of b for a piece's columns takes at most half of L2, unless the piece goes through it once. Where extents are
+    known, `Sharing` weighs what each piece packs and reads against how evenly threads share the pieces. Where they are open,
+    a piece has as many columns as L2 allows, fewer if there would be too few pieces; and all rows, or several blocks of them
+    where all of b for them does not stay in L2: then a chunk of b is used more often while it is there.
     """
     chosen = t.schedule
     m, n, g, k = (as_int(x) for x in (p.rows, p.columns, p.groups, p.chunks.positions))
@@ -96,8 +96,10 @@ class Sharing:
         tiles, panels, most = self.tiles, self.panels, THREAD_COUNTS[-1]
         blocks = {-(-tiles // x) for x in range(1, min(tiles, self.t.schedule.high * MOST_PIECE_BLOCKS) + 1)}
         blocks |= {x for x in (-(-b // most) * most for b in blocks) if x <= tiles}  # as many for each thread
-        parts = {-(-panels // x) for x in range(1, min(panels, self.most) + 1)}
-        cuts = ((b, c) for b in sorted(blocks, reverse=True) for c in sorted(parts, reverse=True))
+        parts = {-(-panels // x) for x in range(1, panels + 1)}
+        few = -(-panels // min(panels, self.most))
+        once = lambda b: self.t.schedule.packed and -(-tiles // b) <= self.t.schedule.high  # whether a piece goes through its panels once
+        cuts = ((b, c) for b in sorted(blocks, reverse=True) for c in sorted(parts, reverse=True) if c >= few or once(b))
         return min(cuts, key=lambda cut: self.cost(*cut))
 
     def cost(self, blocks: int, parts: int) -> float:

@@ -71,6 +71,7 @@ class Tile:
         exact: whether no tile has rows past the last one. direct, direct_b: whether `a`, and b, are read where they lie.
         tiled: whether rows that are packed along m lie tile by tile: a tile then reads one stream of memory.
         waves: whether all pieces compute a chunk before any begins with the next.
+        half: whether columns need one half of a row's last vector, and two rows share a vector of their sums (`leaves_half`).
         brief: whether the kernel is as little code as can be: one tile, and no prefetches but those of a packed panel. It is so where
             the number of columns is open, as in eager programs, which LLVM takes long to make, and whose numbers get a program of
             their own where they are met often.
@@ -89,6 +90,7 @@ class Tile:
     waves: bool = False
     brief: bool = False
     apart: int = 1
+    half: bool = False
 
     @property
     def rows(self) -> int:
@@ -122,7 +124,7 @@ class Tile:
         return tile * (self.rows - self.apart) + (taller if self.apart == 1 else taller * self.apart)
 
 
-def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
+def sized(p: Problem, s: Register, target: Machine | None, waves: bool = False) -> Tile:
     """The sizes that follow from a schedule. waves: whether pieces may go through the chunks in waves."""
     m, n = as_int(p.rows), as_int(p.columns)
     block = s.rows * s.high
@@ -140,7 +142,8 @@ def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
     waves = waves and direct_b and exact and not s.along_k
     direct = exact and p.border is None and not waves and readable(p, bool(s.along_k), narrow) and not (tiled and s.packed)
     tiled = tiled and not direct and not waves
-    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves, brief, apart)
+    half, pitch = leaves_half(p, s.vectors, target), s.rows if tiled else pitch
+    return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b, tiled, waves, brief, apart, half)
 
 
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
@@ -148,14 +151,14 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     limits = {name: (0, 1) for name in ("along_k", "packed", "across")}
     limits |= {"panels": (0, 1 << 12), "blocks": (0, MOST_PIECE_BLOCKS)}
     why = outside(s, rows=(1, MOST_TILE_ROWS), vectors=(1, MOST_TILE_VECTORS), high=(1, MOST_BLOCK_TILES), unroll=(1, 4), **limits)
-    if why := why or too_large(s.rows, s.vectors, p.compute.size, target):
+    if why := why or too_large(s.rows, s.vectors, p.compute.size, target, leaves_half(p, s.vectors, target)):
         return why
     if p.format.group == 4 and not s.packed:
         return f"b is packed in groups of {p.format.group} by launches alone"
     if p.format.quads and not s.along_k:
         return "quads have both groups of a row, which lie beside each other along k alone"
     l2 = machine(target)[2]
-    t = sized(p, s)
+    t = sized(p, s, target)
     rows = s.high * t.tile_pitch(chunk_depth(p)) if t.tiled else (t.block if t.along_k else chunk_depth(p)) * t.pitch
     rows *= p.bytes
     if rows > MOST_ROWS_BYTES:
@@ -179,6 +182,13 @@ def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
     return vectors if vectors < 3 else 3 if vectors % 3 == 0 and vectors % 2 else 2
 
 
+def leaves_half(p: Problem, vectors: int, target: Machine | None) -> bool:
+    """Whether so many vectors hold all columns, the last one in one half of its lanes, and a vector takes several registers, so that a half
+    is whole registers."""
+    n, several = as_int(p.columns), registers_of(p.compute.size, target) > 1
+    return several and p.format.group == 1 and n is not None and 0 < n - (vectors - 1) * LANES <= LANES // 2
+
+
 def vectors_of_few_rows(rows: int, n: int, target: Machine | None, d: DType) -> int:
     """Vectors of LANES columns of a tile, of n columns: as many as its sums take BUSY_REGISTERS registers for, at most MOST_TILE_VECTORS; or
     fewer, two or more, of which whole tiles have fewer columns of zeros."""
@@ -187,11 +197,11 @@ def vectors_of_few_rows(rows: int, n: int, target: Machine | None, d: DType) -> 
     return min(range(most, min(2, most) - 1, -1), key=lambda v: -(-vectors // v) * v)
 
 
-def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MOST_TILE_ROWS) -> int:
-    """Rows of a tile of so many vectors for which there are registers, at most `most`: beside an accumulator for each row and
-    vector, registers hold a row of b and an element of `a`."""
+def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MOST_TILE_ROWS, half: bool = False) -> int:
+    """Rows of a tile of so many vectors, with half of the last one, for which there are registers, at most `most`: beside an accumulator
+    for each row and vector, registers hold a row of b and an element of `a`."""
     _, registers, _ = machine(target)
-    each = vectors * registers_of(d.size, target)  # registers of a row
+    each = vectors * registers_of(d.size, target) - half * registers_of(d.size, target) // 2  # registers of a row
     return max(1, min(most, (registers - each - 1) // each))
 
 

@@ -4,7 +4,8 @@ The lowerings of `conv` and its gradients take the first that fits (`ops/conv_st
 
 - `winograd.py`: 3x3 filters with stride 1, where the graph's node says so (`winograd.pays` decides when it is recorded): fewer
   multiplications, other bits; of constant filters of integers of 8 bits by rule (`winograd.pays_in_integers`), with the same bits.
-  `winograd_filter.py` transforms the filter; `winograd_weights.py` is its gradient, `winograd_transforms.py` the arithmetic of all.
+  `winograd_filter.py` transforms the filter; `winograd_weights.py` is its gradient, `winograd_transforms.py` the arithmetic of all,
+  and `winograd_sizes.py` says how many tiles go together.
 - `depthwise.py`: one filter for each channel: channels in the lanes. `depthwise_bytes.py`: of integers of 8 bits, rows of the filter at once.
 - `few_outputs.py`: few channels of results: pixels in the lanes.
 - `few_channels.py`: few channels of the image: windows are read from a strip of it in scratch memory. Also the filter's
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         halo,
         winograd,
         winograd_filter,
+        winograd_sizes,
         winograd_transforms,
         winograd_weights,
     )

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
 
 from tengen.base.dtype import bool_, uint8
 from tengen.base.errors import Undecided
@@ -32,6 +31,7 @@ from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
 from tengen.kernels.contraction.formats import DotFormat, dot_format
 from tengen.kernels.convolution.winograd_filter import Filter
+from tengen.kernels.convolution.winograd_sizes import MOST_IMAGE_BYTES, Blocks, fits, pitch_of, rule
 from tengen.kernels.convolution.winograd_transforms import (
     FILTER_TAPS,
     INTEGER_TRANSFORMS,
@@ -42,8 +42,7 @@ from tengen.kernels.convolution.winograd_transforms import (
     Transform,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, registers_of, too_large
-from tengen.kernels.schedule import Schedule, outside
+from tengen.kernels.machine import ENOUGH_PIECES, registers_of
 from tengen.kernels.source import At, Ending, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
@@ -51,12 +50,7 @@ from tengen.loops.statements import Buffer
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
-MOST_IMAGE_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel may have 1 MiB, and needs some rows beside them
-MOST_PRODUCT_ROWS = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
-MOST_PIECE_TILES = 16  # tiles of a piece, by rule
 L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
-UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where numbers of channels and of image tiles are known
-OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
 # Of `pays_in_integers`: multiplications that a transformed value costs, and reading a transformed weight; the least gain.
 INTEGER_VALUE_COST, INTEGER_WEIGHT_COST, INTEGER_LEAST_GAIN = 4, 3, 1.05
 OPEN_IMAGE_BYTES = 800 << 10  # of a piece's transformed tiles where the number of channels is open: as many as there is room for
@@ -129,123 +123,6 @@ def pays_in_integers(c: Index, o: Index, h: Index, w: Index, terms: int) -> int:
     return min(costs, key=lambda m: costs[m])
 
 
-# ---- sizes -----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Winograd(Schedule, kind="winograd"):
-    """rows, vectors: the register tile has `rows` image tiles by `vectors` vectors of LANES output channels. high: register
-    tiles of a piece, one below the other. panels: panels of the filter of a piece; 0: by rule. unroll: channels in a loop's
-    body."""
-
-    rows: int
-    vectors: int
-    high: int
-    panels: int = 0
-    unroll: int = 1
-
-    steps: ClassVar = {
-        "unroll": (1, 2, 4), "rows": tuple(range(1, MOST_PRODUCT_ROWS + 1)), "vectors": (1, 2, 3, 4), "high": (1, 2, 3, 4, 6),
-        "panels": (0, 1, 2, 4, 8, 16),
-    }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Sizes that follow from a schedule.
-
-    Attributes:
-        schedule: what was chosen. pitch: elements from one image tile to the next in scratch memory. room: elements of a point of
-            `image`, which decide how many tiles a piece has where `pitch` is open.
-    """
-
-    schedule: Winograd
-    pitch: Index
-    room: int
-
-    @property
-    def rows(self) -> int:
-        """Image tiles of the register tile."""
-        return self.schedule.rows
-
-    @property
-    def vectors(self) -> int:
-        """Vectors of output channels of the register tile."""
-        return self.schedule.vectors
-
-    @property
-    def most_tiles(self) -> int:
-        """Image tiles of a piece, at most."""
-        return self.schedule.rows * self.schedule.high
-
-    @property
-    def tiles(self) -> Index:
-        """Image tiles of a piece."""
-        if as_int(self.pitch) is not None:
-            return self.most_tiles
-        return minimum(maximum(as_expr((self.room - LANES) // self.pitch), 1), self.most_tiles)
-
-    @property
-    def columns(self) -> int:
-        """Output channels of a panel of the packed filter."""
-        return self.vectors * LANES
-
-    @property
-    def image(self) -> Index:
-        """Elements from one point to the next in `image`: no multiple of a large power of two, or all points fell into one
-        cache set."""
-        return self.tiles * self.pitch + LANES
-
-    @property
-    def products(self) -> int:
-        """Elements from one point to the next in `products`."""
-        return self.most_tiles * self.columns + LANES
-
-
-def rule(points: int, c: int | None, o: int | None, tiles: int | None, size: int, target: Machine | None) -> Winograd:
-    """The schedule for C and O channels and so many image tiles, as far as they are known, and elements of `size` bytes."""
-    _, registers, _ = machine(target)
-    each = registers_of(size, target)
-    vectors = 1 if each > 1 or (o is not None and o <= LANES) else 2
-    most = max(1, min(MOST_PRODUCT_ROWS, (registers - vectors * each - 1) // (vectors * each)))
-    if c is None:
-        return Winograd(min(most, OPEN_PRODUCT_ROWS), vectors, 1)
-    room = max(1, MOST_IMAGE_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
-    if tiles is None or o is None:  # a little code: numbers that are met often get a program of their own
-        n = min(room, MOST_PIECE_TILES)
-        rows = _rows(n, min(most, OPEN_PRODUCT_ROWS))
-        return Winograd(rows, vectors, -(-n // rows))
-    n = min(range(1, max(1, min(room, MOST_PIECE_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
-    rows = _rows(n, most)
-    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLLED_CHANNELS)
-
-
-def _pitch(c: Index) -> Index:
-    return cdiv(c, LANES) * LANES + LANES
-
-
-def fits(s: Winograd, points: int, c: int | None, size: int, target: Machine | None) -> str:
-    """Why C channels (None: an open number of them) cannot have the schedule on this target; empty if they can."""
-    why = outside(s, rows=(1, MOST_PRODUCT_ROWS), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
-    if why := why or too_large(s.rows, s.vectors, size, target):
-        return why
-    tiles = s.rows * s.high
-    scratch = 0 if c is None else size * points * points * tiles * ((as_int(_pitch(c)) or 0) + s.vectors * LANES)
-    if tiles > 1 and scratch > MOST_IMAGE_BYTES:
-        return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {MOST_IMAGE_BYTES}"
-    return ""
-
-
-def _rows(tiles: int, most: int) -> int:
-    return -(-tiles // -(-tiles // most))
-
-
-def _cost(n: int, tiles: int, most: int) -> int:
-    """The cost of blocks of n tiles: the rows that are multiplied, where reading the filter for a block counts as two more."""
-    rows = _rows(n, most)
-    return -(-tiles // n) * (-(-n // rows) * rows + 2)
-
-
 # ---- the kernels -----------------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +171,7 @@ class _Winograd:
         chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, target))
         if c is None and size > 4:
             raise Undecided(f"{name}: tiles of an open number of channels in {out.dtype} may be too large for scratch memory")
-        self.b = Blocks(chosen, _pitch(w.shape[1]), OPEN_IMAGE_BYTES // (size * t.points**2))
+        self.b = Blocks(chosen, pitch_of(w.shape[1]), OPEN_IMAGE_BYTES // (size * t.points**2))
         self.chunks = Chunks((w.shape[1],))
         self.f = Filter(lo, w, t, self.b.columns, format, f"{name}_filter")
         self.filter = self.f.made(not self.depth)
@@ -315,6 +192,11 @@ class _Winograd:
     def tiles(self) -> Expr:
         """Tiles of all images."""
         return as_expr(self.grid[0] * self.grid[1] * self.grid[2])
+
+    @property
+    def even(self) -> int | None:
+        """Tiles of all images, where their number and that of a piece are known: then pieces have about as many."""
+        return None if as_int(self.b.tiles) is None else as_int(self.tiles)
 
     @property
     def results(self) -> int:
@@ -343,10 +225,14 @@ class _Winograd:
         blocks = as_expr(cdiv(self.tiles, b.tiles))
         parts = self.parts(blocks)
         piece = k.split(blocks * parts)
-        first = k.let(piece % blocks * b.tiles)
         part = k.let(piece // blocks)
         panel, stop = k.let(part * panels // parts), k.let((part + 1) * panels // parts)
-        count = k.let(minimum(self.tiles - first, b.tiles))
+        if self.even is None:
+            first = k.let(piece % blocks * b.tiles)
+            count = k.let(minimum(self.tiles - first, b.tiles))
+        else:
+            first = k.let(piece % blocks * self.tiles // blocks)
+            count = k.let((piece % blocks + 1) * self.tiles // blocks - first)
         tiles = TileTransform(k, self.x, self.t, self.format.storage, self.padding)
         with k.loop(0, count, name="tile") as i:
             tile = unflatten(k, k.let(first + i), self.grid)
@@ -368,7 +254,7 @@ class _Winograd:
         k, b, n, dt, total = self.k, self.b, self.t.points, self.format.storage, self.format.total
         size = as_int(b.image)
         if size is None:  # a register tile reads rows past the last tile, whose sums are not stored
-            largest = as_int(_pitch(numerics.WINOGRAD_MOST_CHANNELS)) or 0
+            largest = as_int(pitch_of(numerics.WINOGRAD_MOST_CHANNELS)) or 0
             image = k.scratch("image", dt, n * n * b.room + b.most_tiles * largest)
         else:
             image = k.scratch("image", dt, n * n * size)
@@ -398,25 +284,50 @@ class _Winograd:
         k, b, n, run, groups = self.k, self.b, self.t.points, self.chunks.run, self.f.groups
         weights = k.read(self.filter)
         each = -(-b.vectors * b.rows // b.most_tiles)  # cache lines of the next point's weights that a tile prefetches for each c
-        with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
+
+        def tile(z: Expr, number: Expr, r: Expr, rows: int) -> None:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
-            share = minimum(r // b.rows * each, b.vectors - each)
+            share = minimum(number * each, b.vectors - each)
             ahead = k.let(here + (groups + 1) * b.columns + (share * groups) * LANES)
 
             def prefetch(c: Expr) -> None:
                 for line in range(each):
                     k.prefetch(weights, ahead + (c * each + line) * LANES)
 
-            tile = lambda *cs: self.register_tile(weights, here, image, cs, prefetch)
+            sums = lambda *cs: self.register_tile(rows, weights, here, image, cs, prefetch)
             if not self.f.several:
-                return self.store_tile(tile(0, groups), to)
+                return self.store_tile(sums(0, groups), to)
             with k.loop(0, self.f.inputs, run, name="chunk") as start:
-                acc = tile(start, k.let(minimum(start + run, self.f.inputs)))
+                acc = sums(start, k.let(minimum(start + run, self.f.inputs)))
                 with k.if_(equal(start, 0)):
                     self.store_tile(acc, to)
                 with k.else_():
                     self.store_tile(acc, to, add=True)
+
+        with k.loop(0, n * n, name="point") as z:
+            self.each_register_tile(count, partial(tile, z))
+
+    def each_register_tile(self, count: Expr, write: Callable[[Expr, Expr, int], None]) -> None:
+        """Calls write(number, first row, rows) for the register tiles that the `count` image tiles of a piece are cut into: of `rows` each, the
+        last one with rows past them; where all counts are known of about equal heights, which are one row apart, with exactly the rows there
+        are."""
+        k, b = self.k, self.b
+        if self.even is None:
+            with k.loop(0, count, b.rows, name="r") as r:
+                write(r // b.rows, r, b.rows)
+            return
+        high, low, parts = b.heights(self.even)
+        with k.loop(0, parts, name="r") as number:
+            r = k.let(number * count // parts)
+            if high == low:
+                return write(number, r, high)
+            rows = k.let((number + 1) * count // parts - r)
+            with k.if_(equal(rows, high)):
+                write(number, r, high)
+            if low > 0:
+                with k.else_():
+                    write(number, r, low)
 
     def multiply_here(self, panel: Expr, count: Expr) -> None:
         """The same by a filter that the piece transforms itself, for a block of channels and a row of points at a time, which
@@ -434,19 +345,23 @@ class _Winograd:
             following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
             with k.loop(0, n, name="a") as a:
                 self.transform_row(raw, panel, a, (start, stop), weights)
-                with k.loop(0, n, name="e") as e, k.loop(0, count, b.rows, name="r") as r:
+
+                def tile(a: Expr, e: Expr, number: Expr, r: Expr, rows: int) -> None:
                     z = k.let(a * n + e)
                     image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
                     sums = to if not self.f.several else k.let(to + select(later, const(size), const(0)))
-                    line = minimum(z * b.schedule.high + r // b.rows, lines * pair - 1)
+                    line = minimum(z * b.schedule.high + number, lines * pair - 1)
                     ahead, here = k.let(following + line * (self.depth // pair * LANES)), k.let(e * self.pitch)
-                    prefetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
-                    acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), prefetch, (goes_on, sums), pair)
+                    prefetch = lambda c: k.prefetch(raw, ahead + c * LANES)
+                    acc = self.register_tile(rows, weights, here, image, (0, k.let(stop - start)), prefetch, (goes_on, sums), pair)
                     closes = const(False, bool_) if not self.f.several else k.let(later & last)
                     with k.if_(closes):
                         self.store_tile(acc, to, add=True)
                     with k.else_():
                         self.store_tile(acc, sums)
+
+                with k.loop(0, n, name="e") as e:
+                    self.each_register_tile(count, partial(tile, a, e))
 
     def transform_row(self, raw: Buffer, panel: Expr, row: Expr, cs: tuple[Expr, Expr], dst: Buffer) -> None:
         """Row `row` of the transformed filter's points for the channels `cs`, as [point, c, column] in `dst`. Rows 0 and the
@@ -462,7 +377,7 @@ class _Winograd:
                     k.store(dst, to + e * self.pitch, value)
 
     def register_tile(
-        self, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], prefetch: Callable[[Expr], None],
+        self, rows: int, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], prefetch: Callable[[Expr], None],
         sums: tuple[Expr, Expr] | None = None, each: int = 1,
     ) -> list[list[Expr]]:  # fmt: skip
         """One point of `rows` image tiles, from `image` on, times a panel of the filter, from `at` on: sums over the channels
@@ -473,11 +388,11 @@ class _Winograd:
                 begin with what lies there in `products`, if the condition holds; default: with zeros.
         """
         k, b, format = self.k, self.b, self.format
-        acc = [[k.var(const(0, format.total, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        acc = [[k.var(const(0, format.total, LANES), name="acc") for _ in range(b.vectors)] for _ in range(rows)]
         read = k.load if format.group == 1 else k.load_group
         if sums is not None:
             with k.if_(sums[0]):
-                for r in range(b.rows):
+                for r in range(rows):
                     for v in range(b.vectors):
                         acc[r][v].set(k.load(self.scratch.products, sums[1] + (r * b.columns + v * LANES), LANES))
 
@@ -486,7 +401,7 @@ class _Winograd:
             if each == 1:
                 prefetch(c)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]  # ws[v] = filter[point, c, vector v]
-            for r in range(b.rows):
+            for r in range(rows):
                 pixel = splat(read(self.scratch.image, image + r * b.pitch + c * format.group))  # image[point, tile r, c] in all lanes
                 for v in range(b.vectors):
                     acc[r][v].set(format.multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
@@ -504,7 +419,7 @@ class _Winograd:
     def store_tile(self, acc: list[list[Expr]], to: Expr, add: bool = False) -> None:
         """Stores a register tile to `products` from `to` on, or adds it to what is there."""
         k, b = self.k, self.b
-        for r in range(b.rows):
+        for r in range(len(acc)):
             for v in range(b.vectors):
                 at, value = to + (r * b.columns + v * LANES), acc[r][v]
                 k.store(self.scratch.products, at, k.load(self.scratch.products, at, LANES) + value if add else value)

@@ -9,6 +9,8 @@
                 merge the pair, from both ends at once, into the other half of the memory
     out = elements at the sorted positions                 # a pointwise kernel
 
+Long rows of known extent are sorted digit by digit instead (`radix.py`).
+
 For small k (up to MOST_SELECTED_ELEMENTS) the middle part is instead:
 
     for each piece = some rows:
@@ -29,6 +31,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tengen.base.dtype import float32, float64, int32, int64
+from tengen.kernels.indexing import radix
 from tengen.kernels.indexing.gather import TakeAlong, bit_length
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
@@ -139,9 +142,13 @@ def sort(
         result = [lo.temp(int64, shape, order)]
         _launch_select(lo, memory[0], result[0], rows, n, int(as_int(k_first)), f"{name}_select")
     else:
-        passes = _passes(n)
-        _launch_sort(lo, memory, rows, n, f"{name}_rows")
-        result = [replace(a, offset=passes % 2 * (rows * n), shape=out.shape) for a in memory]
+        if packed and (as_int(n) or 0) >= radix.LEAST_ELEMENTS:
+            half: Index = 0
+            radix.sort_rows(lo, memory[0], rows, n, f"{name}_rows")
+        else:
+            half = _passes(n) % 2
+            _launch_sort(lo, memory, rows, n, f"{name}_rows")
+        result = [replace(a, offset=half * (rows * n), shape=out.shape) for a in memory]
     position: Source = Leaf(result[-1])
     if packed:
         position = Elementwise(lambda v: v & LOW_WORD, [position], out.shape, int64)

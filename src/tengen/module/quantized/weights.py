@@ -76,9 +76,15 @@ class GroupedWeight(Module):
             return rows_of_tiles(t, self.shape[0]) if self.tiled else t
         if not self.tiled:
             return t[rows]
-        rows = F.arange(0, self.shape[0], dtype="int32")[rows]  # counts from the end, and refuses what is no row: the last tile is filled up
+        rows = self._counted(rows)
         t = t[rows // COLUMNS, :, rows % COLUMNS]
         return t.reshape(*rows.shape, -1) if t.ndim > rows.ndim + 1 else t
+
+    def _counted(self, rows: Tensor) -> Tensor:
+        """Rows, int32, those below 0 counted from the end. What is no row is refused: the last tile is filled up."""
+        n, numbers = self.shape[0], rows.astype("int32")
+        nothing = F.broadcast_to(F.zeros((1,), dtype="int32"), (n,))[rows]  # one number in memory, whatever n is
+        return F.where(numbers < 0, numbers + n, numbers) + nothing
 
     def product(self, x: Tensor) -> Tensor:
         """x times the transposed matrix. Of float32, rows up to `FEW_ROWS`, or of an open number, take the integers as they are; for more, the

@@ -30,12 +30,12 @@ from tengen.base.dtype import dtype as named
 from tengen.base.errors import DTypeError
 from tengen.device import set_default_device
 from tengen.tensor import Parameter, Tensor
+from tengen.tensor.sizes import Extents as Size
 
 dtype = DType
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
-Size = tuple
 
 
 class _DeviceNames(type):

@@ -31,6 +31,7 @@ from tengen.pytorch.functions.elementwise import times
 from tengen.tensor import Tensor
 from tengen.tensor.dialect_views import in_memory, views_of_each
 from tengen.tensor.in_place import of_one_axis
+from tengen.tensor.sizes import Extents
 
 row_stack = vstack
 
@@ -209,7 +210,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape that tensors of these shapes have together."""
-    return tuple(F.broadcast_tensors(*(F.broadcast_to(Tensor(0.0), tuple(s) if not isinstance(s, int) else (s,)) for s in shapes))[0].shape)
+    return Extents(F.broadcast_tensors(*(F.broadcast_to(Tensor(0.0), tuple(s) if not isinstance(s, int) else (s,)) for s in shapes))[0].shape)
 
 
 def flip(input: Tensor, dims: Any) -> Tensor:

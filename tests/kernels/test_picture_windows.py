@@ -1,0 +1,132 @@
+"""Weighted sums of windows: the kernel with a row of results in the lanes has the bits of the loop that reads pixel by pixel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from launching import array_of, compile_and_run, run
+
+from tengen.base.dtype import uint8
+from tengen.codegen.targets import Target
+from tengen.kernels.indexing.windows import MOST_RING_BYTES, PIECE_ROWS, Windows
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf
+from tengen.loops.lang import cast, unary
+from tengen.loops.text import print_kernel
+
+RING = "scratch ring"
+
+
+def windows(n: int, h: int, w: int, c: int, high: int, wide: int, dtype: str, taps=(2, 2), weights="f4"):
+    """(picture, rows, their weights, columns, their weights), in which places lie outside, too, and some weights are 0."""
+    r = np.random.default_rng(h * w + c)
+    x = r.normal(size=(n, h, w, c)).astype(dtype) if dtype[0] == "f" else r.integers(-9, 120, (n, h, w, c)).astype(dtype)
+    made = [x]
+    for size, out, t in ((h, high, taps[0]), (w, wide, taps[1])):
+        weight = r.uniform(-1, 1, (t, out)).astype(weights)
+        weight[0, :: max(out // 3, 1)] = 0
+        made += [r.integers(-2, size + 1, out), weight]
+    return made
+
+
+def expected(x, row, row_weight, column, column_weight, joint):
+    """Each step in long doubles, in which products of float32 are exact, and rounded to float32."""
+    d = row_weight.dtype
+    exact = np.longdouble
+    weigh = lambda total, w, v: (w * v if total is None else (w.astype(exact) * v + total)).astype(d)
+
+    def pixel(t, s):
+        v = x[:, np.clip(row + t, 0, x.shape[1] - 1)][:, :, np.clip(column + s, 0, x.shape[2] - 1)].astype(d)
+        nothing = (row_weight[t] == 0)[:, None, None] | (column_weight[s] == 0)[:, None]
+        return np.where(nothing, d.type(0), v) if x.dtype.kind == "f" else v
+
+    total, rows, columns = None, range(len(row_weight)), range(len(column_weight))
+    if joint:
+        for t in rows:
+            for s in columns:
+                total = weigh(total, row_weight[t][:, None, None] * column_weight[s][:, None], pixel(t, s))
+        return total
+    for s in columns:
+        down = None
+        for t in rows:
+            down = weigh(down, row_weight[t][:, None, None], pixel(t, s))
+        total = weigh(total, column_weight[s][:, None], down)
+    return total
+
+
+def launched(operands, out, joint, final=None, target=None):
+    arrays = {f"{i}": array_of(a, f"{i}") for i, a in enumerate([*operands, out])}
+    *ins, o = (a for a, _ in arrays.values())
+    s = Windows(*map(Leaf, ins), joint)
+    lo = Lowering(target or Target.host())
+    pointwise(lo, [final(s) if final else s], [o])
+    return lo, {id: m for id, (_, m) in arrays.items()}
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "f4"])
+def test_a_row_in_the_lanes(dtype, joint):
+    """Each number of channels; more rows than a piece has, one row and column, one tap of an axis, and crops of a larger picture."""
+    shapes = (2, 5, 9, 3, PIECE_ROWS + 3, 11), (1, 3, 1, 4, 5, 8), (1, 1, 7, 2, 2, 17), (2, 4, 6, 1, 3, 33)
+    for i, (n, h, w, c, high, wide) in enumerate(shapes):
+        x, *others = windows(n, h, w, c, high, wide, dtype, taps=(1, 2) if i == 2 else (2, 2))
+        frame = np.full((n, h + 2, w + 3, c), 99, dtype)
+        frame[:, 1 : h + 1, 2 : w + 2] = x
+        out = np.zeros((n, high, wide, c), "f4")
+        for picture in (x, frame[:, 1 : h + 1, 2 : w + 2]):
+            lo, memory = launched([picture, *others], out, joint)
+            assert RING in print_kernel(lo.launches[0].kernel)
+            for how in (run, compile_and_run) if c == 3 else (compile_and_run,):
+                out[:] = 7
+                how(lo, memory)
+                np.testing.assert_array_equal(out, expected(x, *others, joint), err_msg=f"{how} {n, h, w, c}")
+
+
+def test_pixel_by_pixel():
+    """Where no such kernel is: on other processors, with many channels, pixels with gaps, upside down, or three taps."""
+    x, *others = windows(1, 5, 9, 3, 6, 11, "f4")
+    out = np.zeros((1, 6, 11, 3), "f4")
+    many, *_ = windows(1, 5, 9, 5, 6, 11, "f4")
+    three = windows(1, 5, 9, 3, 6, 11, "f4", taps=(3, 3))
+    cases = [
+        ([x, *others], out, Target.named("cortex-m7")), ([many, *others], np.zeros((1, 6, 11, 5), "f4"), None), (three, out, None),
+        ([np.repeat(x, 2, -1)[..., ::2], *others], out, None), ([x[:, ::-1], *others], out, None),
+    ]  # fmt: skip
+    for operands, out, target in cases:
+        for joint in (False, True):
+            lo, memory = launched(operands, out, joint, target=target)
+            assert RING not in print_kernel(lo.launches[0].kernel)
+            for how in (run,) if target else (run, compile_and_run):
+                out[:] = 7
+                how(lo, memory)
+                np.testing.assert_array_equal(out, expected(*operands, joint))
+    wide = MOST_RING_BYTES // 4 // 2
+    x, *others = windows(1, 2, 4, 2, 1, wide, "u1")
+    assert RING not in print_kernel(launched([x, *others], np.zeros((1, 1, wide, 2), "f4"), False)[0].launches[0].kernel)
+
+
+def test_a_float_without_weight_counts_as_nothing():
+    x, *others = windows(1, 4, 6, 3, 5, 9, "f4")
+    x[0, 1:, 2:4], x[0, 0] = np.nan, np.inf
+    out = np.zeros((1, 5, 9, 3), "f4")
+    for joint in (False, True):
+        lo, memory = launched([x, *others], out, joint)
+        with np.errstate(invalid="ignore"):
+            want = expected(x, *others, joint)
+        assert np.isnan(want).any() and not np.isnan(want).all()
+        for how in (run, compile_and_run):
+            how(lo, memory)
+            np.testing.assert_array_equal(out, want)
+
+
+def test_what_becomes_of_the_sums_is_part_of_the_kernel():
+    x, *others = windows(2, 5, 9, 3, 6, 11, "u1")
+    out = np.zeros((2, 6, 11, 3), "u1")
+    rounded = lambda s: Elementwise(lambda v: cast(unary("rint", v) + 100.0, uint8), [s], s.shape, uint8)
+    lo, memory = launched([x, *others], out, False, rounded)
+    assert len(lo.launches) == 1 and RING in print_kernel(lo.launches[0].kernel)
+    for how in (run, compile_and_run):
+        out[:] = 7
+        how(lo, memory)
+        np.testing.assert_array_equal(out, np.clip(np.rint(expected(x, *others, False)) + 100, 0, 255).astype("u1"))
