@@ -8,7 +8,7 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.windows import MOST_RING_BYTES, PIECE_ROWS, Windows
+from tengen.kernels.indexing.windows import MOST_RING_BYTES, PIECE_RESULT_ROWS, Windows
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, View, broadcast
@@ -68,7 +68,7 @@ def launched(operands, out, joint, final=None, target=None):
 @pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "f4"])
 def test_a_row_in_the_lanes(dtype, joint):
     """Each number of channels; more rows than a piece has, one row and column, one tap of an axis, and crops of a larger picture."""
-    shapes = (2, 5, 9, 3, PIECE_ROWS + 3, 11), (1, 3, 1, 4, 5, 8), (1, 1, 7, 2, 2, 17), (2, 4, 6, 1, 3, 33)
+    shapes = (2, 5, 9, 3, PIECE_RESULT_ROWS + 3, 11), (1, 3, 1, 4, 5, 8), (1, 1, 7, 2, 2, 17), (2, 4, 6, 1, 3, 33)
     for i, (n, h, w, c, high, wide) in enumerate(shapes):
         x, *others = windows(n, h, w, c, high, wide, dtype, taps=(1, 2) if i == 2 else (2, 2))
         frame = np.full((n, h + 2, w + 3, c), 99, dtype)

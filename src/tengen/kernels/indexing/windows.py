@@ -39,11 +39,11 @@ from tengen.loops.lang import (
 )
 from tengen.loops.statements import Buffer
 
-MOST_CHANNELS = 4
-MOST_TAPS = 2  # of an axis, for the kernel
+MOST_WINDOW_CHANNELS = 4  # of a picture, for the kernel of this file
+MOST_WINDOW_TAPS = 2  # of an axis, for the same
 MOST_RING_BYTES = 256 << 10
 UNROLLED_PIXELS = 4  # moves of so many are written out
-PIECE_ROWS = 16  # of results: with fewer of them, rows that two pieces read would be spread out twice too often
+PIECE_RESULT_ROWS = 16  # of results: with fewer of them, rows that two pieces read would be spread out twice too often
 
 
 class Windows(Source):
@@ -117,7 +117,9 @@ def _total(k: KernelBuilder, terms: list[tuple[Expr, Expr]]) -> Expr:
 def _fit(lo: Lowering, s: Windows, x: Array, out: Array) -> bool:
     """Whether the kernel of this file takes it: few channels beside each other, rows of known length that fit its memory."""
     channels, pixels = as_int(x.shape[3]), as_int(s.column.shape[0])
-    if lo.target is None or not lo.target.hosts or not channels or channels > MOST_CHANNELS or not pixels or max(s.taps) > MOST_TAPS:
+    if lo.target is None or not lo.target.hosts or not channels or not pixels:
+        return False
+    if channels > MOST_WINDOW_CHANNELS or max(s.taps) > MOST_WINDOW_TAPS:
         return False
     dense = all(as_int(a.strides[2]) == channels and (channels == 1 or as_int(a.strides[3]) == 1) for a in (x, out))
     step, wide = as_int(x.strides[1]), as_int(x.shape[2])
@@ -154,14 +156,14 @@ class _Elements:
     def write(self) -> None:
         """Writes and launches the kernel."""
         k, x, out, rows = self.k, self.x, self.out, as_expr(self.s.shape[1])
-        parts = k.let(cdiv(rows, PIECE_ROWS))
-        piece = k.split(as_expr(x.shape[0]) * cdiv(rows, PIECE_ROWS))
-        n, first = k.let(piece // parts), k.let(piece % parts * PIECE_ROWS)
+        parts = k.let(cdiv(rows, PIECE_RESULT_ROWS))
+        piece = k.split(as_expr(x.shape[0]) * cdiv(rows, PIECE_RESULT_ROWS))
+        n, first = k.let(piece // parts), k.let(piece % parts * PIECE_RESULT_ROWS)
         picture = k.let(n * x.strides[0] + x.offset)
         self._columns()
         for part in range(self.down):
             k.store(self.held, part, const(-1))
-        with k.loop(first, minimum(rows, first + PIECE_ROWS), name="row") as i:
+        with k.loop(first, minimum(rows, first + PIECE_RESULT_ROWS), name="row") as i:
             start = k.let(cast(self.s.row.at(k, At((i,))), int64))
             lines = []
             for t in range(self.down):
