@@ -181,7 +181,7 @@ def _strips_in_groups(c: Convolution) -> Window | None:
     if c.n != 2 or grouped(c.groups) or c.filters.ndim != 4 or c.format.group == 1 or c.format.total is not int32:
         return None
     target, channels, kernel = c.lo.target, c.filters.shape[1], c.filters.shape[2:]
-    there = target is None or (target.vector_bytes > int32.size and target.computes(c.format.op, at_once=True))
+    there = target is None or (target.vector_bytes > int32.size and target.computes(c.format.op, at_once=c.format.group > 2))
     if not there or c.image.dtype.size > 1 or c.dilation[1] != 1 or (as_int(channels) or MOST_FLOAT_CHANNELS) >= MOST_FLOAT_CHANNELS:
         return None
     return convolution.few_channels.window(c.image, kernel, channels, c.stride, c.padding, c.dilation)

@@ -59,7 +59,7 @@ RISCV64 = Architecture(
     },  # fmt: skip
     registers=(Registers("v", 16, 32), Registers("", 4, 32)),
     masked=(),
-    forms=(VectorForm("dot2i", "v", _dot2i),),
+    forms=(VectorForm("dot2i", "v", _dot2i, at_once=False),),  # pairs that differ from lane to lane are taken apart for each product
     pause='fence syncscope("singlethread") seq_cst',
     fence="",
     elf_machine=243,
