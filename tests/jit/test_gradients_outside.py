@@ -502,7 +502,8 @@ def test_zero_grad_beside_a_manager_is_no_gradient_around():
 
 
 def test_slices_of_an_argument_whose_extents_were_opened():
-    """Gradients of slices are put together outside, in the shape of the call and not of the recording: also where a slice begins at an extent."""
+    """Gradients of slices are put together outside, in the shape of the call and not of the recording: also where a slice begins at an
+    extent."""
 
     def f(x):
         return (x[:, 0] * x[:, 1]).sum() + (x[:, :2] * 2).sum() + (x[x.shape[0] - 2 :] ** 2).sum()
