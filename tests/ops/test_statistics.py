@@ -120,6 +120,11 @@ def test_histogram():
     assert counts.tolist() == np.histogram(x, 5)[0].tolist()
     assert F.histogram(Tensor([2.0, 2.0]), 2)[0].tolist() == np.histogram([2.0, 2.0], 2)[0].tolist() == [0, 2]
     assert F.histogram(Tensor([NAN, 1.0, 9.0]), 2, (0.0, 2.0))[0].tolist() == [0, 1]
+    for f in (F.histogram, trace(F.histogram)):
+        counts, edges = f(Tensor([NAN, 1.0, 9.0, NAN, 2.0]), 2)
+        assert (counts.tolist(), edges.tolist()) == ([2, 1], [1.0, 5.0, 9.0])
+        assert f(Tensor([NAN]), 2)[0].tolist() == [0, 0]
+    assert F.histc(Tensor([NAN, 1.0, 9.0]), 2).tolist() == [1.0, 1.0]
     assert F.histogram(F.zeros((0,)), 2)[0].tolist() == [0, 0]
     assert F.histogram(Tensor([1, 2, 3]), 2)[1].dtype == "float32"
     for call in (lambda: F.histogram(Tensor(x), 0), lambda: F.histogram(Tensor(x), 2, (1.0, 1.0)), lambda: F.histogram(Tensor(x), 2, (1.0,))):

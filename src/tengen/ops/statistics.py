@@ -5,6 +5,7 @@ They are loaded with `tengen.functional`, and no graph holds them, so that `impo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -198,8 +199,8 @@ def histogram(inp: Tensor, bins: Positive = 10, range: Sequence[float] | None = 
     """(counts, edges): how many elements lie in each of `bins` parts of equal width. A part begins with its lower edge; the last one has
     its upper edge too. NaNs, and what lies outside of `range`, are not counted.
 
-    Args: range: (least, greatest) edge; default: the least and the greatest element. density: counts divided by their sum and by the
-        width of a part, as floats; else int64.
+    Args: range: (least, greatest) edge; default: the least and the greatest element that is no NaN (edges are NaN where that is
+        an infinity). density: counts divided by their sum and by the width of a part, as floats; else int64.
     Returns: counts (bins), edges (bins + 1), in inp's dtype, of integers float32.
     Errors: ArgumentError for bins or a range that it cannot have
 
@@ -215,7 +216,8 @@ def histogram(inp: Tensor, bins: Positive = 10, range: Sequence[float] | None = 
         if not int(x.shape[0]):
             range = (0.0, 1.0)
         else:
-            low, high = min_(x, None, False), max_(x, None, False)
+            number = lookup("equal")(x, x)
+            low, high = min_(lookup("where")(number, x, math.inf), None, False), max_(lookup("where")(number, x, -math.inf), None, False)
             flat = lookup("equal")(low, high)  # as NumPy: half to each side
             low, high = lookup("where")(flat, low - 0.5, low), lookup("where")(flat, high + 0.5, high)
     if range is not None:
