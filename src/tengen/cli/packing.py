@@ -6,6 +6,7 @@ runs the jobs: each is lowered and compiled once more for each target, which nee
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 import warnings
@@ -76,6 +77,8 @@ def patterns(jobs: Sequence[Job]) -> dict[bytes, Make]:
     with watching(see):
         for job in shown(jobs, len(jobs), "running"):
             job.run()
+            gc.collect()  # a network is a cycle
+            native.trim()  # the blocks of networks of many sizes would be gigabytes in the end
     return found
 
 
