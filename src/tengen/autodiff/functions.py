@@ -102,7 +102,10 @@ def grad(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
 
 
 def vjp(function: Callable, *args: Tensor) -> tuple[Any, Callable]:
-    """(function(*args), pull): `pull(dy)` gives the gradients of all arguments, weighted by dy, as often as you like."""
+    """(function(*args), pull): `pull(dy)` gives the gradients of all arguments, weighted by dy, as often as you like.
+
+    Errors: GradientError where the result has something in it that is no tensor.
+    """
     level = Level()
     try:
         full, xs = _started(level, args, range(len(args)))

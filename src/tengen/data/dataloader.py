@@ -97,7 +97,8 @@ class DataLoader(Checked):
             change no batch.
 
     Errors:
-        ArgumentError: a number out of range, or no number. TypeError: two ways to say the same. In iterating: what the dataset,
+        ArgumentError (a ValueError and a TypeError): a number out of range, or no number. TypeError: two ways to say the same, no dataset,
+        no transform. ValueError: a sampler that is not for the dataset. In iterating: what the dataset,
         transform or collator raised, with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler

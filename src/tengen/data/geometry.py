@@ -70,6 +70,7 @@ class Resize(VisionTransform):
         output_size: (height, width), or the length of the shorter side, whose ratio to the other is kept.
         interpolation: "linear" (between pixel centres, edges repeated, no smoothing before shrinking: OpenCV's INTER_LINEAR)
             or "nearest"; OpenCV's numbers 1 and 0 are taken too. A mask is always "nearest".
+    Errors: ValueError for an image without pixels, whose sides have no ratio to keep
     """
 
     def __init__(self, output_size: Any, interpolation: str | int = "linear", *, order: Sequence[str] | None = None):

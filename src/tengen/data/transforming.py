@@ -62,7 +62,7 @@ class Compose(Transform):
         order: the `order` that every vision transform in it takes.
 
     Errors:
-        ValueError: positions outside of the list, or shuffling together with `batch_compose`.
+        ValueError: positions outside of the list, or shuffling together with `batch_compose`. TypeError: what is no transform.
 
     >>> from tengen.data.transform import CenterCrop, ToMode
     >>> Compose([CenterCrop(2), ToMode("CHW")]).apply(np.zeros((4, 4, 3))).shape

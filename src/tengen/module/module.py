@@ -451,8 +451,9 @@ class Module(Watched):
 
         Arrays are copied, but not those of a mapped file (`tengen.load(path, mmap=True)`); nor are tensors, which are values.
 
-        Errors: KeyError that lists all missing and unexpected names (with near misses), ValueError for shapes that do not fit, and for
-            integers or complex numbers in the place of floats, and the like: floats of another size are taken as they are.
+        Errors: TypeError for what is no dict and no function; UnknownName (a KeyError) that lists all missing and unexpected names (with
+            near misses); ValueError for shapes that do not fit, and for integers or complex numbers in the place of floats, and the like:
+            floats of another size are taken as they are.
         """
         owned = list(self._owned_tensors())
         if callable(state_dict) and not isinstance(state_dict, dict):

@@ -30,7 +30,7 @@ class LRScheduler(Checked):
 
     Args:
         current_epoch: the epoch that was the last one; -1 begins. last_epoch: PyTorch's name for it.
-    Errors: TypeError for what is no Optimizer; KeyError for a group without "initial_lr" to go on from
+    Errors: TypeError for what is no Optimizer; UnknownName (a KeyError) for a group without "initial_lr" to go on from
     """
 
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1, *, last_epoch: int | None = None):

@@ -20,8 +20,8 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, cdiv, const, maximum, minimum
 
 KEY_BITS = 32  # of a packed key, above as many of the position
-DIGIT_BITS = 8
-DIGITS, VALUES = KEY_BITS // DIGIT_BITS, 1 << DIGIT_BITS
+SORT_DIGIT_BITS = 8
+DIGITS, VALUES = KEY_BITS // SORT_DIGIT_BITS, 1 << SORT_DIGIT_BITS
 LEAST_ELEMENTS = 512  # of a row, from which on this takes less time than merging
 
 
@@ -36,7 +36,7 @@ def sort_rows(lo: Lowering, memory: Array, rows: Expr, n: Expr, name: str) -> No
     def place(key: Expr, digit: Expr | int) -> Expr:
         """Where the count of a key's digit lies. The sign of a key is turned: as a digit, the lowest keys have the lowest."""
         turned = key ^ const(-(1 << 63), int64)
-        value = (turned >> (as_expr(digit) * DIGIT_BITS + KEY_BITS)) & const(VALUES - 1, int64)
+        value = (turned >> (as_expr(digit) * SORT_DIGIT_BITS + KEY_BITS)) & const(VALUES - 1, int64)
         return k.let(value + as_expr(digit) * VALUES)
 
     with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
