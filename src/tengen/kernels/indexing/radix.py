@@ -21,14 +21,14 @@ from tengen.loops.lang import LANES, Expr, cdiv, const, maximum, minimum
 
 KEY_BITS = 32  # of a packed key, above as many of the position
 SORT_DIGIT_BITS = 8
-DIGITS, VALUES = KEY_BITS // SORT_DIGIT_BITS, 1 << SORT_DIGIT_BITS
+DIGITS, DIGIT_COUNTS = KEY_BITS // SORT_DIGIT_BITS, 1 << SORT_DIGIT_BITS
 LEAST_ELEMENTS = 512  # of a row, from which on this takes less time than merging
 
 
 def sort_rows(lo: Lowering, memory: Array, rows: Expr, n: Expr, name: str) -> None:
     """Launches the kernel that sorts all rows of n packed keys in the first half of the memory, by means of the second."""
     k = lo.kernel(name)
-    keys, counts = k.write(memory), k.scratch("counts", int64, DIGITS * VALUES)
+    keys, counts = k.write(memory), k.scratch("counts", int64, DIGITS * DIGIT_COUNTS)
     half = k.let(rows * n)
     per = maximum(const(1), 2048 // maximum(const(1), n))
     piece = k.split(cdiv(rows, per))
@@ -36,12 +36,12 @@ def sort_rows(lo: Lowering, memory: Array, rows: Expr, n: Expr, name: str) -> No
     def place(key: Expr, digit: Expr | int) -> Expr:
         """Where the count of a key's digit lies. The sign of a key is turned: as a digit, the lowest keys have the lowest."""
         turned = key ^ const(-(1 << 63), int64)
-        value = (turned >> (as_expr(digit) * SORT_DIGIT_BITS + KEY_BITS)) & const(VALUES - 1, int64)
-        return k.let(value + as_expr(digit) * VALUES)
+        value = (turned >> (as_expr(digit) * SORT_DIGIT_BITS + KEY_BITS)) & const(DIGIT_COUNTS - 1, int64)
+        return k.let(value + as_expr(digit) * DIGIT_COUNTS)
 
     with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
         base = k.let(r * n)
-        with k.loop(0, DIGITS * VALUES, LANES, name="value") as i:
+        with k.loop(0, DIGITS * DIGIT_COUNTS, LANES, name="value") as i:
             k.store(counts, i, const(0, int64, LANES))
         with k.loop(0, n, name="i") as i:
             key = k.load(keys, base + i)
@@ -51,8 +51,8 @@ def sort_rows(lo: Lowering, memory: Array, rows: Expr, n: Expr, name: str) -> No
         with k.loop(0, DIGITS, name="digit") as digit:
             source, target = k.let(base + digit % 2 * half), k.let(base + (digit + 1) % 2 * half)
             first = k.var(const(0), name="first")
-            with k.loop(0, VALUES, name="value") as i:
-                at = k.let(digit * VALUES + i)
+            with k.loop(0, DIGIT_COUNTS, name="value") as i:
+                at = k.let(digit * DIGIT_COUNTS + i)
                 count = k.load(counts, at)
                 k.store(counts, at, first.value)
                 first.set(first.value + count)
