@@ -14,7 +14,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Graph, Tensor, trace
 from tengen.autodiff import grad
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, FileFormatError
 from tengen.cli.main import main
 from tengen.interop.networks.written import as_model
 from tengen.interop.onnx import RUNTIMES, load, save, to_proto
@@ -374,3 +374,12 @@ def test_layers_have_their_biases(tmp_path):
     have = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {proto.graph.input[0].name: x})
     for a, b in zip(have, run(Tensor(x))):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-5 * np.abs(a).max())
+
+
+def test_readers_of_other_files_name_what_reads_it(tmp_path):
+    file, x = tmp_path / "model", Tensor(np.ones((2, 3), "float32"))
+    trace(lambda x: x * 2, example_input=x).dump(tmp_path / "m.tgn", arg_names=["x"])
+    save(tengen.load_graph(tmp_path / "m.tgn"), file)
+    for read_it in (tengen.load, tengen.load_graph):
+        with pytest.raises(FileFormatError, match=r"ONNX file; help: tengen\.interop\.onnx\.load"):
+            read_it(file)

@@ -12,7 +12,7 @@ import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, FileFormatError
 from tengen.cli.main import main
 from tengen.interop.tflite import load, save, to_bytes
 from tengen.interop.tflite.reader import read
@@ -223,3 +223,12 @@ def test_what_cannot_be_said():
         to_bytes(opened)
     with pytest.raises(ArgumentError, match="TFLite does not compute with float64"):
         to_bytes(trace(lambda x: F.relu(x.astype("float64")), example_input=x))
+
+
+def test_readers_of_other_files_name_what_reads_it(tmp_path):
+    file, x = tmp_path / "model", Tensor(np.ones((2, 3), "float32"))
+    trace(lambda x: x * 2, example_input=x).dump(tmp_path / "m.tgn", arg_names=["x"])
+    save(tengen.load_graph(tmp_path / "m.tgn"), file)
+    for read_it in (tengen.load, tengen.load_graph):
+        with pytest.raises(FileFormatError, match=r"TFLite file; help: tengen\.interop\.tflite\.load"):
+            read_it(file)
