@@ -318,7 +318,7 @@ def measure(task: Task, samples: Samples, folder: str, rounds: int, quick: bool,
 def options(parser: argparse.ArgumentParser) -> None:
     """What this benchmark has beside what all have."""
     parser.add_argument("--folder", type=Path, help="keeps samples, byte code and files, for a later call to go on from")
-    parser.add_argument("--rows", default="", help=f"the tasks to measure, of {', '.join(t.method for t in TASKS)}")
+    parser.add_argument("--rows", default="", help=f"the tasks to measure, of {', '.join(t.method for t in TASKS)}; results of the others stay")
     parser.add_argument("--megengine", metavar="PYTHON", help="a Python 3.10 that has MegEngine; default: $MEGENGINE_PYTHON")
 
 
@@ -336,6 +336,11 @@ def files(tasks: list[Task], folder: str, missing: set[str]) -> None:
     if any(t.method == "resnet50_from_a_file" for t in tasks) and not Path(folder, "written").exists():
         for who in {"tengen", "torch"} - missing:
             process(who, "write", folder, f"{folder}/written")
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """Rows of several calls, each behind the others of its task."""
+    return sorted(rows, key=lambda r: [r.name.startswith((f"{t.name},", f"{t.name}:")) or r.name == t.name for t in TASKS].index(True))
 
 
 def main() -> None:
@@ -366,11 +371,12 @@ def main() -> None:
                 print(compare.format_rows(failed[-1:]), flush=True)
         everything = [r for t in TASKS for r in rows_of(t, kept.of(t))]
     names = {r.name for r in [*everything, *failed]}
-    everything = [*(r for r in compare.earlier("first_minute", args) if r.name not in names), *everything]
+    before = compare.earlier("first_minute", args, part=bool(args.rows))
+    everything = in_order([*(r for r in before if r.name not in names), *everything])
     if not done:
         print("not all rows have their rounds yet: call this again with the same --folder", flush=True)
-    if args.results == compare.RESULTS and not (done and (args.folder or not args.rows)):
-        args.results = None  # part of the rows would take the place of all
+    if args.results == compare.RESULTS and not done:
+        args.results = None  # rows of fewer rounds would take the place of others
     try:
         compare.finish("first_minute", "The first minute: from the start of a process to a first result", [*everything, *failed], load, args)
     finally:

@@ -396,12 +396,13 @@ def results_of(bench: str, args: argparse.Namespace) -> Path:
     return args.results / folder_of(machine()["processor"]) / f"{bench}.{THREADS}.json"
 
 
-def earlier(bench: str, args: argparse.Namespace) -> list[Row]:
-    """The rows of an earlier call that this one keeps: with `--resume` those that did not fail, with `--only` those of the other cases."""
-    if not (args.resume or args.only) or args.results is None or not results_of(bench, args).exists():
+def earlier(bench: str, args: argparse.Namespace, part: bool = False) -> list[Row]:
+    """The rows of an earlier call that this one keeps: with `--resume` those that did not fail, with `--only` those of the other cases.
+    part: some cases are chosen otherwise: all rows, of which the caller replaces those that it has measured."""
+    if not (args.resume or args.only or part) or args.results is None or not results_of(bench, args).exists():
         return []
     found = [Row(**r) for r in json.loads(results_of(bench, args).read_text())["rows"]]
-    return [r for r in found if (not r.error if args.resume else args.only not in (r.cell or r.name))]
+    return [r for r in found if part or (not r.error if args.resume else args.only not in (r.cell or r.name))]
 
 
 def write(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:

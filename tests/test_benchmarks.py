@@ -164,3 +164,25 @@ assert sorted(r["name"] for r in rows) == ["a", "b", "c"] and not any(r["error"]
 def test_a_benchmark_goes_on_where_it_stopped(tmp_path):
     done = subprocess.run([sys.executable, "-c", RESUMED, str(FOLDER), str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+PARTS = """
+import sys
+from argparse import Namespace
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import bench_first_minute, compare
+from compare import Row
+names = [f"{t.name}, warm caches" for t in bench_first_minute.TASKS]
+args = Namespace(results=Path(sys.argv[2]), resume=False, only="", rounds=1)
+compare.write("first_minute", "", [Row(n) for n in names], (0.0,), args)
+assert compare.earlier("first_minute", args) == [], "a call that measures all rows keeps none"
+before = compare.earlier("first_minute", args, part=True)
+assert [r.name for r in before] == names
+assert [r.name for r in bench_first_minute.in_order(before[3:] + before[:3])] == names
+"""
+
+
+def test_rows_that_a_call_does_not_measure_stay(tmp_path):
+    done = subprocess.run([sys.executable, "-c", PARTS, str(FOLDER), str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
