@@ -17,7 +17,7 @@ from tengen.jit.trace import trace
 from tengen.models.transformer import Cache
 from tengen.tensor import Tensor
 
-SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
+SEEN = 32  # what is seen of a cache grows by so many places
 TRACED = 64  # tokens that pay for a trace of the step
 COLDEST = 1e-30  # logits divided by less would be infinite in float32
 AHEAD = 8  # tokens that one call of the traced step draws where nothing can end a text sooner, and nobody waits for each
@@ -257,7 +257,7 @@ class LanguageModel(M.Module):
 
 
 class Decoder:
-    """A network's steps for some tokens as one program, from the tokens to those that follow, and what goes before them, the prompt, as another.
+    """A network's steps for some tokens as one program, from the tokens to those that follow, and the prompt before them as another.
 
     They keep tokens and places in states that they write in place: a step makes no tensors of arrays. It reads more than caches hold, so
     all that Python runs and touches between two calls comes from memory, which takes many times as long as what it computes; a call that

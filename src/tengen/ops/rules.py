@@ -9,7 +9,7 @@ In a rule's arguments, `**attrs` are the op's attributes by name, in canonical f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.record import record

@@ -29,7 +29,6 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
     Expr,
-    Index,
     as_int,
     bitcast,
     cast,
@@ -43,7 +42,6 @@ from tengen.loops.lang import (
     maximum,
     minimum,
     ramp,
-    select,
     splat,
     unary,
 )
@@ -151,7 +149,8 @@ class _Integers(Product):
 
     @property
     def block(self) -> int:
-        """Words of a column whose terms lie together in a row's group: their first ones, as operands have them, then their second ones, ..."""
+        """Words of a column whose terms lie together in a row's group: their first ones, as operands have them, then their second ones, ...
+        Sums of so few by `dot2h` fit in int16: 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits."""
         return min(self.group // self.in_a_word, LANES // self.dots.elements)
 
     @property
