@@ -47,15 +47,17 @@ class Layout:
 
     Attributes:
         type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes. interface: for NumPy, what
-            `BufferMemory` says of all buffers of this layout.
+            `BufferMemory` says of all buffers of this layout. seen: what `tensor/sizes.py` shows of its shape; no attribute until it is
+            asked for.
     """
 
-    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "interface", "__weakref__")
+    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "interface", "seen", "__weakref__")
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
     device: Device
     interface: dict[str, Any] | None
+    seen: Any
     _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
