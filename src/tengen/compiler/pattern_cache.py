@@ -153,6 +153,20 @@ def watching(seen: Seen) -> Iterator[None]:
         _watchers.remove(seen)
 
 
+def packed(pattern: Pattern, device: Device, make: Make) -> Made | None:
+    """The program of a pattern, if the pack that this process uses has it. Arguments and errors: as those of `ready`; nothing is made."""
+    target = target_of(device)
+    if not program_cache.in_use() or pack.current(target) is None or (facts := pattern.facts()) is None:
+        return None
+    there = pack.find(pack.key(facts), target)
+    if there is None:
+        return None
+    for seen in _watchers:
+        seen(pattern, make)
+    found = made_of(there[0], device, there[1])
+    return None if found is None or tuned_schedules(target).concern(found[0].asked) else found
+
+
 def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     """The program of a pattern. It is kept for later processes where it is made now.
 
@@ -161,6 +175,9 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
 
     Errors: what `make` raises: Undecided or ShapeError where it cannot be made without numbers.
     """
+    found = packed(pattern, device, make)
+    if found is not None:
+        return found
     for seen in _watchers:
         seen(pattern, make)
     target = target_of(device)
@@ -168,10 +185,6 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     if facts is None:
         return make(target)
     schedules = tuned_schedules(target)
-    packed = pack.find(pack.key(facts), target)
-    found = None if packed is None else made_of(packed[0], device, packed[1])
-    if found is not None and not schedules.concern(found[0].asked):
-        return found
     by_rule = f"{environment(target, knobs())} eager {device} {facts}"
     tuned = program_cache.tuned(by_rule, schedules)
     for key in (by_rule, tuned) if schedules.entries else (by_rule,):

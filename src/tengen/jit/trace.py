@@ -51,7 +51,7 @@ class trace(Checked, Recordings):
 
     Args:
         function: a function or a module. Tensors that it takes and returns may be nested in tuples, lists, dicts and dataclasses.
-        symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
+        symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``len(x[mask])``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. So is a function that does what a program would not repeat: that changes a variable by
             itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``,
