@@ -45,6 +45,7 @@ from tengen.ops import (
     vision_regions,
     vision_resample,
     vision_resize,
+    vision_samples,
     vision_taps,
     vision_warp,
 )
@@ -91,5 +92,6 @@ __all__ = [
     "vision_resample",
     "vision_resize",
     "vision_warp",
+    "vision_samples",
     "vision_taps",
 ]
