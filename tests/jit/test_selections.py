@@ -216,6 +216,18 @@ def test_one_program_for_every_batch_and_a_file(tmp_path):
     assert plain(tuple(load_graph(tmp_path / "f.tgn")(x))) == plain(f(x))
 
 
+def test_along_other_axes():
+    def f(x, y):
+        r = x[y[:, 0] > 0]
+        columns = (r[:, 1:3] * r[..., 0:1]).sum() + r[:, None, 2].max()
+        along = F.logsumexp(r, axis=1).sum(), F.sort(r, descending=True)[0][:, 0].sum(), F.cumsum(r, axis=1).max(), F.argmax(r, axis=1).sum()
+        return columns, *along, F.concat([r, r * 2], axis=1).mean(axis=0), F.zeros_like(r).sum(), (F.ones_like(r) * r).mean()
+
+    agree(f, numbers(odd=False), numbers(1, odd=False))
+    ignored = np.random.default_rng(2).integers(0, 5, 40)
+    agree(lambda x, i: F.loss.cross_entropy(x[i > 1], i[i > 1], ignore_index=3), numbers(odd=False), ignored, grad=False)
+
+
 def test_what_needs_the_number():
     x = Tensor(numbers(odd=False))
     w = Tensor(np.ones((40,), "f4"))

@@ -248,6 +248,8 @@ def getitem(inp: Tensor, key: Any) -> Tensor:
     plain = _plain(key)
     if plain is None and (mask := _tensor_of_rows(x, key)) is not None and (found := dispatch.by_mask(x, mask)) is not None:
         return found
+    if plain is not None and hasattr(x._layout, "rows") and _leaves_rows(key, x.ndim):  # of a selection by a mask
+        return x._layout.owner.of_rows(getitem(x._layout.rows, key))
     k = read_key(key, x.shape) if plain is None else _read_plain(plain, dims(x))
     y = sliced(x, k)
     if k.indices:
@@ -271,6 +273,14 @@ def mask_of_rows(x: Tensor, key: Any) -> Any:
     if mask.dtype is not bool_ or not mask.ndim or rest.count(Ellipsis) > 1 or mask.ndim + len(rest) - rest.count(Ellipsis) > x.ndim:
         return None
     return mask if dims(mask) == dims(x)[: mask.ndim] else None
+
+
+def _leaves_rows(key: Any, ndim: int) -> bool:
+    """Whether a key of slices, ints, None and ... takes the first axis as it is, in its place."""
+    first, *rest = key if isinstance(key, tuple) and key else (key,)
+    if first is Ellipsis:
+        return None not in rest and len(rest) < ndim
+    return isinstance(first, slice) and first == slice(None)
 
 
 def _tensor_of_rows(x: Tensor, key: Any) -> Any:

@@ -108,6 +108,10 @@ class Rows(Protocol):
         """The selected rows alone."""
         ...
 
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """The selected rows of a tensor that has all of them along axis 0."""
+        ...
+
     def same(self, other: Any) -> bool:
         """Whether another one is known to select the same rows."""
         ...

@@ -33,6 +33,7 @@ from tengen.tensor.tensor import Buffer, Tensor, tensor_over
 _REDUCED = {"sum", "mean", "max", "min"}
 _INDICES = {"gather": 1, "cross_entropy_each": 1, "one_hot": 0}  # ops of rows, and which operand must be an index
 _POINTWISE = {"astype", "copy"}  # ops of each element that are not elementwise expressions
+_ALONG = {"argmax", "argmin", "sort", "argsort", "k_first", "cumsum", "cumprod", "concat", "logsumexp"}  # by rows, unless along axis 0
 _TRUTHS = {"any": False, "all": True}  # what changes neither
 
 
@@ -54,16 +55,17 @@ class Selection:
         """``x[mask]``."""
         rest = x._layout.type.shape[self.mask.ndim :]
         rows = x if self.mask.ndim == 1 else REGISTRY["reshape"](x, (-1, *rest))
-        return self._over(selected(beside(self.flat, rows), rows))
+        return self.of_rows(selected(beside(self.flat, rows), rows))
 
-    def _over(self, rows: Tensor) -> Tensor:
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """The selected rows of a tensor that has all of them along axis 0."""
         layout = Selected(rows, self)
         if (recorder := tracing.recorder) is not None:
             recorder.selections.append(ref(layout))
         return tensor_over(rows, layout)
 
     def _each(self, rows: Any) -> Any:
-        return tuple(map(self._over, rows)) if isinstance(rows, tuple) else self._over(rows)
+        return tuple(map(self.of_rows, rows)) if isinstance(rows, tuple) else self.of_rows(rows)
 
     def same(self, other: Selection) -> bool:
         """Whether another one is known to select the same rows."""
@@ -128,7 +130,7 @@ class Selection:
             canonical = op.canonical([None if x is None else x._layout.type for x in operands], attrs)
             self.may_count, before = False, self.may_count
             try:
-                out = call_body(op, tuple([self._over(x._off_tape()) if is_mine else x for x, is_mine in zip(operands, mine)]), canonical)
+                out = call_body(op, tuple([self.of_rows(x._off_tape()) if is_mine else x for x, is_mine in zip(operands, mine)]), canonical)
             finally:
                 self.may_count = before
         except TengenError:
@@ -139,7 +141,7 @@ class Selection:
             return out
         if op.rules.vjp is not None or op.rules.same is not None:  # its gradient is not that of its body
             return None
-        return call_body(op, tuple([self._over(_entry(x)) if is_mine else x for x, is_mine in zip(operands, mine)]), canonical)
+        return call_body(op, tuple([self.of_rows(_entry(x)) if is_mine else x for x, is_mine in zip(operands, mine)]), canonical)
 
     def _indexed(self, op: Op, operands: tuple, types: list, attrs: tuple) -> Any:
         """A call whose indices are looked at; those of rows that are not selected are taken to be 0."""
@@ -154,6 +156,13 @@ class Selection:
         """Whether each row of the results depends on the same row of the selections alone."""
         if op.name in _POINTWISE:
             return True
+        if op.name in _ALONG:
+            try:
+                found = op.canonical(types, attrs)
+            except TengenError:
+                return False
+            axes = found.get("axes", found.get("axis"))
+            return all(mine) and axes is not None and 0 not in normalize_axes(axes, len(types[0].shape))
         if op.extents and not (op.name == "reshape" and attrs[0][:1] == (-1,)):
             return False
         try:
