@@ -29,9 +29,10 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.tensor import Buffer, Tensor, contiguous, from_numpy, tensor_over, tracing
-from tengen.tensor.executable import Executable, look_ahead
+from tengen.tensor.executable import Executable, look_ahead, room_for
 from tengen.tensor.looking import looking
 
+MOST_HOT = 8  # sizes of a model with open extents that get programs of their own
 MOST_KNOWN = 64  # of a model's arguments that have been found right: more are looked at each time
 
 
@@ -70,7 +71,8 @@ class Model:
     Attributes:
         graph: what it computes. name: the graph's. inputs, outputs: what it takes and gives, as `Port`s. checksum, bytes: of
             its file; None and 0 where it comes from none. extents: names of the extents that are open: one program serves all
-            numbers for them. schedules: what `tengen.tune` found for it, by key.
+            numbers for them, and up to 8 sets of numbers that are called often get one of their own, of the same bits, in the background.
+            schedules: what `tengen.tune` found for it, by key.
 
     >>> import tengen, os, tempfile
     >>> f = tengen.trace(lambda x: x * 2 + 1, example_input=tengen.Tensor([1.0, 2.0]))
@@ -257,5 +259,6 @@ class Model:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
-            self._executable = Executable(self.graph, self.name, tuned_schedules().also(self.schedules), ahead=self._ahead)
+            schedules = tuned_schedules().also(self.schedules)
+            self._executable = Executable(self.graph, self.name, schedules, ahead=self._ahead, room=room_for(MOST_HOT))
             self._ahead = None

@@ -202,6 +202,15 @@ def when_compiled(make: Callable[[], None], target: Target) -> None:
         compile_in_background(wanted.text, target, received)
 
 
+def from_background(make: Callable[[], None], target: Target) -> None:
+    """Calls `make` as `when_compiled` does, but in another thread from the beginning: what it does before it wants code takes long. If the knob
+    `quick_compile` is off or "only", it is called now."""
+    if not quick_first(target):
+        make()
+        return
+    background.submit(workers.Job("", target, llvm.GOOD, lambda answer: lambda: when_compiled(make, target), lambda: b""))
+
+
 # ---- good code
 
 
