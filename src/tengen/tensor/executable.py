@@ -317,10 +317,10 @@ def constant_buffers(program: Program) -> list[tuple[Any, int]]:
     """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads
     are freed afterwards."""
     known = program.data
-    found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
+    found = {id: (buffer_of(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:
         prepared = [id for id in program.constants if id not in known]
-        found.update(zip(prepared, run_setup(program.setup, [_buffer(known[id]) for id in program.setup.constants])))
+        found.update(zip(prepared, run_setup(program.setup, [buffer_of(known[id]) for id in program.setup.constants])))
     return [found[id] for id in program.constants]
 
 
@@ -337,7 +337,7 @@ def run_setup(setup: Program, constants: Sequence[Any]) -> list[tuple[Any, int]]
     return list(zip(made, setup.output_bytes))
 
 
-def _buffer(a: np.ndarray) -> Any:
+def buffer_of(a: np.ndarray) -> Any:
     """A buffer with an array's elements in order: over the array's own memory if it is dense and aligned (as a mapped file is),
     else a copy."""
     ready = a.flags.c_contiguous and a.ctypes.data % ALIGN == 0
