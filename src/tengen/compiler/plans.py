@@ -21,7 +21,7 @@ from tengen.base.errors import ShapeError, Undecided
 from tengen.base.record import record
 from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
-from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, packed, ready
+from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, making, packed, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -169,7 +169,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan], device: Device = 
         start = perf_counter()
         result = generic(*data)
         left -= perf_counter() - start
-        if left < 0 and plan.call is call:
+        if left < 0 and plan.call is call and making():
             plan.call = generic  # until then, and for calls of other threads
             tiers.when_compiled(become, target_of(device))
         return result

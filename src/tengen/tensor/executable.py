@@ -355,10 +355,10 @@ def room_for(n: int) -> Callable[[], bool]:
 def constant_buffers(program: Program, known: Sequence[tuple[Any, int]] = ()) -> list[tuple[Any, int]]:
     """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads
     are freed afterwards. known: such buffers of a program of the same constants; one that has the same bytes is taken, in place of a copy."""
-    found = {id: (_buffer(program.data[id]), program.data[id].nbytes) for id in program.constants if id in program.data}
+    found = {id: (buffer_of(program.data[id]), program.data[id].nbytes) for id in program.constants if id in program.data}
     if program.setup is not None:
         prepared = [id for id in program.constants if id not in program.data]
-        constants = [_buffer(program.data[id]) for id in program.setup.constants]
+        constants = [buffer_of(program.data[id]) for id in program.setup.constants]
         found.update(zip(prepared, run_setup(program.setup, constants) if not known else _shared_setup(program.setup, constants, known)))
     return [found[id] for id in program.constants]
 
@@ -392,7 +392,7 @@ def run_setup(setup: Program, constants: Sequence[Any]) -> list[tuple[Any, int]]
     return list(zip(made, setup.output_bytes))
 
 
-def _buffer(a: np.ndarray) -> Any:
+def buffer_of(a: np.ndarray) -> Any:
     """A buffer with an array's elements in order: over the array's own memory if it is dense and aligned (as a mapped file is),
     else a copy."""
     ready = a.flags.c_contiguous and a.ctypes.data % ALIGN == 0
