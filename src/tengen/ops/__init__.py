@@ -46,6 +46,7 @@ from tengen.ops import (
     vision_regions,
     vision_resample,
     vision_resize,
+    vision_samples,
     vision_taps,
     vision_warp,
 )
@@ -93,5 +94,6 @@ __all__ = [
     "vision_resample",
     "vision_resize",
     "vision_warp",
+    "vision_samples",
     "vision_taps",
 ]

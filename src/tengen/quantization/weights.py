@@ -41,8 +41,9 @@ def quantize_weights(
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
-        model: the network, of PyTorch's dialect too, whose embeddings stay as they are. Layers after `disable_quantize()` stay. bits: 8, 4 or
-            2 (which is little: see docs/quantization.md). group: input features that share a scale: 32, 64 or 128, or another even number.
+        model: the network, of PyTorch's dialect too, whose embeddings stay as they are. Layers after `disable_quantize()` stay.
+        bits: 8, 4 or 2 (which is little: see docs/quantization.md). group: input features that share a scale: 32, 64 or 128, or another
+            even number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
             features behind it (Frantar et al., "GPTQ", 2023); "awq" multiplies weights of features that are large in the data, and
             divides the features, so that these weights have smaller errors (Lin et al., "AWQ", 2023). data: for both, inputs of the

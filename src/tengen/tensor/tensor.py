@@ -28,7 +28,7 @@ from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.elsewhere import Elsewhere, Placed, Selected, refuse_writing, whole
 from tengen.tensor.nodes import is_spent, kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
-from tengen.tensor.sizes import Size, size_of
+from tengen.tensor.sizes import Size, size_of_layout
 from tengen.tensor.values import Values
 from tengen.tensor.writes import NAMELESS, assigns, note, watching
 
@@ -104,7 +104,7 @@ class Tensor(Values, TensorMethods):
     @property
     def size(self) -> Size:
         """The number of elements; ``x.size()`` and ``x.size(0)`` are PyTorch's extents."""
-        return size_of(self._layout.shape, self._layout.size)
+        return size_of_layout(self._layout)
 
     @property
     def strides(self) -> tuple[int, ...]:
