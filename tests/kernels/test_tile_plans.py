@@ -144,13 +144,25 @@ def test_half_a_vector_of_columns_takes_half_of_the_multiply_adds(n, high, half)
         assert plans.cost(plans.Facts(p, target), s).multiply_adds == 300 * 840 * (-(-n // 16) - here / 2)
 
 
+@pytest.mark.parametrize("n, last", [(40, 8), (37, 8), (41, 0), (120, 8), (136, 0)])
+def test_the_last_columns_of_several_panels_take_half_of_the_multiply_adds(n, last):
+    """Where half a vector is whole registers, and a tile has rows enough; of at most eight panels."""
+    p = matrices(840, 300, n, b_turned=True)
+    for target in TARGETS:
+        s, here = plans.rule(p, target), last if target is not V4 else 0
+        t = sized(p, s, target)
+        assert t.narrow in (here, 16) and (t.narrow == 8) == (here == 8) and not t.half, target.name
+        assert plans.cost(plans.Facts(p, target), s).multiply_adds == 300 * 840 * (-(-n // 16) - (here == 8) / 2)
+    assert [sized(p, Register(rows, 1, 1, 1, 1), TARGETS[0]).narrow for rows in (4, 5)] == [0, last]
+
+
 def test_a_vector_and_a_half_needs_registers_for_two_rows():
     """Of float64 16 registers of 32 bytes have them for one, and 32 of 64 bytes for nine."""
     f = [plans.Facts(matrices(840, 300, 24, dtype=float64), target) for target in TARGETS[:2]]
     assert [(x.vectors, x.most) for x in f] == [(1, 2), (2, 9)]
 
 
-@pytest.mark.parametrize("n, sums", [(8, 14), (24, 12)])
+@pytest.mark.parametrize("n, sums", [(8, 14), (24, 12), (40, 12 + 6)])
 def test_sums_of_half_vectors_stay_in_registers(n, sums):
     """As many as registers hold beside the operands; one that lay in memory would wait for itself in every iteration."""
     target, graph = TARGETS[0], graph_of(lambda x, w: F.matmul(x, w), *(Tensor(np.zeros(s, "f4")) for s in ((840, 96), (96, n))))

@@ -477,7 +477,7 @@ def cost(f: Facts, s: Register) -> Cost | None:
     by_piece = (0 if t.direct else parts * a) + (0 if s.packed or t.direct_b else blocks * b)
     columns = sharing.panels * t.vectors if not t.narrow else -(-f.n // LANES)
     rows = f.m if t.exact else sharing.tiles * t.rows
-    multiply_adds = groups * f.k * (columns * rows - (rows // 2 if t.half else 0))
+    multiply_adds = groups * f.k * (columns * rows - (rows // 2 if t.half or t.narrow == LANES // 2 else 0))
     moved = parts * a + blocks * b + 2 * launch
     weighed = sharing.cost(blocks, parts) * f.m * f.n * f.k * groups + PACKED_COST * launch
     return Cost(multiply_adds, launch + by_piece, moved * p.bytes, weighed)
