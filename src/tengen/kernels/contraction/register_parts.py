@@ -22,7 +22,7 @@ from tengen.loops.statements import Buffer
 # Stretches of a tile's loop over k, each after some prefetches: at least as many as a tile has rows, or a chunk cache lines.
 PREFETCH_STRETCHES = 16
 LEAST_STRETCH_POSITIONS = 4  # positions of k of a stretch, at least
-LEAST_STRETCH_GROUPS = 16  # the same of integers, whose short sums are over before prefetches pay
+LEAST_STRETCH_GROUPS = 32  # the same of integers, whose short sums are over before prefetches pay
 
 
 @dataclass(frozen=True)
