@@ -7,12 +7,13 @@ what the op's own rule derives. Nothing is allocated for what a file only promis
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tengen.base.collector import young_objects
 from tengen.base.errors import ScheduleError, TengenError, VerifyError
-from tengen.base.files import File
+from tengen.base.files import File, is_open
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
@@ -40,11 +41,17 @@ def load_graph(file: File) -> Model:
     (dumping over it is safe). While the checksum of a long file is computed, the model's program is read from the cache, if it is there. A
     later load of the same file, which has not been changed since, does not compute it again (the knob `check` has it computed each time).
 
+    Where a path is given and no process has made the model's program yet, the first call takes its nodes one by one, if the programs of
+    all are there; its bits are those of the program, which the second call makes, or a process in the background.
+
     Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
     read.
     """
     with young_objects():
-        return read_tensors(file, _model_and_program)
+        model = read_tensors(file, _model_and_program)
+    if not is_open(file, "read"):
+        model.comes_from(os.fsdecode(os.path.abspath(file)), load_graph)
+    return model
 
 
 def _model_and_program(content: TensorFile) -> Model:
