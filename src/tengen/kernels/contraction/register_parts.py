@@ -52,7 +52,7 @@ class Work:
         depth = as_int(p.depth(p.chunks.longest)) or 1
         least = LEAST_STRETCH_POSITIONS if p.format.total.is_float else LEAST_STRETCH_GROUPS
         stretch = max(least, -(-depth // PREFETCH_STRETCHES))
-        stretch += stretch % 2 if p.format.quads else 0
+        stretch += -stretch % (2 if p.format.quads else t.schedule.unroll)
         high = min(t.schedule.high, tiles or t.schedule.high)
         return Work(parts, blocks, tiles, high, depth, stretch, as_int(p.chunks.count) == 1)
 
