@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.files import replacing
+from tengen.base.record import NamedTuple, record
 from tengen.base.sizes import byte_size, in_words
 from tengen.compiler.budget import fixed_bytes
 from tengen.compiler.driver import compile_graph
@@ -168,7 +168,7 @@ class Alive(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Program:
     """A program's memory, launch by launch. Print it, or `save` a picture.
 

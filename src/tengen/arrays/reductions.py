@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tengen.arrays.rules import array, check_axes, common
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.functional import unique
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.ops.shape import normalize_axes, normalize_axis

@@ -8,13 +8,13 @@ as those of real data do, and networks run on images and batches of the usual si
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 import tengen.functional as F
 import tengen.models as models
 from tengen.autodiff.manager import GradManager
+from tengen.base.record import NamedTuple
 from tengen.deploy import by_nodes
 from tengen.module.module import Module
 from tengen.optimizer import SGD, Adam, AdamW

@@ -12,12 +12,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from tengen.base.config import config
 from tengen.base.errors import ShapeError, TengenError, Undecided
+from tengen.base.record import NamedTuple
 from tengen.cli.common_calls import Job, jobs
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import Make, entry_of, packed_entry, undecided, watching

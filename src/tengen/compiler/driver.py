@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
+from tengen.base.record import NamedTuple
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.arrays import array_over, dense, new_buffer

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -24,10 +23,12 @@ from tengen.base.config import config
 from tengen.base.device import Device
 from tengen.base.dtype import dtype
 from tengen.base.errors import ShapeError, Undecided
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.program import Program, target_of
-from tengen.compiler.program_record import UNREADABLE, Made, Nodes, from_bytes, program_of, reader, record, to_bytes
+from tengen.compiler.program_record import UNREADABLE, Made, Nodes, from_bytes, program_of, reader, to_bytes
+from tengen.compiler.program_record import record as recorded
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, map_attr
 from tengen.kernels.lowering import Array
@@ -42,7 +43,7 @@ MOST_CONSTANT_BYTES = 4096  # of a program's constants, which are part of its re
 Make = Callable[[Target], Made]
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Pattern:
     """A pattern of eager calls.
 
@@ -245,7 +246,7 @@ def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any]
     if program.setup is not None or program.checks or sum(a.nbytes for a in values.values()) > MOST_CONSTANT_BYTES:
         return None
     return {
-        **record(program, arrays),
+        **recorded(program, arrays),
         "values": [[name, dtype(a.dtype).name, list(a.shape), np.ascontiguousarray(a).tobytes().hex()] for name, a in values.items()],
     }
 

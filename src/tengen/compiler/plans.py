@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice, product
 from math import prod
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
-from tengen.base.record import record
+from tengen.base.record import NamedTuple, record
 from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, making, packed, ready

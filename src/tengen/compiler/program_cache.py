@@ -21,7 +21,7 @@ from tengen.base.digest import blake2b
 from tengen.compiler.memory_plan import Budget, MemoryPlan
 from tengen.compiler.program import Program, target_of
 from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
-from tengen.ir.graph import Graph, Value, map_attr
+from tengen.ir.graph import Graph, UnreadGraph, Value, map_attr
 from tengen.kernels.lowering import Array
 from tengen.kernels.schedule import Schedules
 from tengen.loops.lang import Expr
@@ -52,12 +52,24 @@ def identity(
 
     Args: as those of `driver.compile_graph`.
     """
-    if not config.cache or not in_use() or not all(is_ours(lookup(name)) for name in _ops(graph)):
+    known = digest_of(graph)
+    if known is None:
         return None
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
-    facts = (name, fold, list(names), where, device, _facts(graph), *([] if budget is None else [repr(budget)]))
+    facts = (name, fold, list(names), where, device, known, *([] if budget is None else [repr(budget)]))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"{environment.environment(target_of(device), environment.knobs())} program {digest}"
+
+
+def digest_of(graph: Graph) -> str | None:
+    """A digest of everything about a graph that decides its program; None where `identity` has no key for it."""
+    if not config.cache or not in_use():
+        return None
+    if isinstance(graph, UnreadGraph) and (known := graph.digest) is not None:
+        return known
+    if not all(is_ours(lookup(name)) for name in _ops(graph)):
+        return None
+    return blake2b(repr(_facts(graph)).encode(), digest_size=32).hexdigest()
 
 
 def tuned(by_rule: str, schedules: Schedules) -> str:

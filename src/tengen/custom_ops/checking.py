@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tengen.autodiff import vjp
 from tengen.autodiff.vmap import vmap
 from tengen.base.dtype import float64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError
+from tengen.base.record import record
 from tengen.custom_ops.definitions import CustomOp, interpreted
 from tengen.deploy.loader import load_graph
 from tengen.jit.trace import trace
@@ -23,7 +24,7 @@ from tengen.ops.op import Op
 from tengen.tensor import Tensor
 
 
-@dataclass
+@record
 class Checked:
     """What `check_op` compared, as sentences, and what it could not, with the reason."""
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.arguments import Checked, whole_number
 from tengen.base.errors import UsageWarning, warn_once
+from tengen.base.record import NamedTuple
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
 from tengen.data.draws import Draws, fresh_seed, seed_of

@@ -21,7 +21,6 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import TengenError
+from tengen.base.record import record
 from tengen.data.transport import discard, pack, unpack
 
 _LONGEST = 86400.0  # seconds of one wait; the system's call takes no more than 2^31 milliseconds
@@ -42,7 +42,7 @@ class WorkerTimeout(WorkerError, TimeoutError):
     """No batch arrived within the loader's `timeout`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WorkerInfo:
     """What a worker knows of itself.
 
@@ -81,7 +81,7 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-@dataclass
+@record
 class _Worker:
     process: Any
     pipe: Any

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, read_regular, replacing
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.codegen.targets.system import LINUX, System
 from tengen.compiler.driver import compile_graph
@@ -40,7 +41,7 @@ LIBC = {"memcpy", "memset", "memmove", "clock_gettime", "sched_yield", "fma"}  #
 OPERATORS = r"_ops\d+\.(c|obj)"  # ends of the names of files that define users' operators
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Artifact:
     """What was written.
 

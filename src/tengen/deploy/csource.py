@@ -15,9 +15,10 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tengen.base.errors import CompileError
+from tengen.base.record import record
 
 HEAD = """\
 /* Made by Tengen. C99: cc -std=c99 -O2 -ffp-contract=off -c FILE, and -lm where it is linked. */
@@ -65,7 +66,7 @@ def c_source(text: str) -> str:
     return "\n".join([HEAD, *m.types.values(), *m.prototypes, *m.constants, *m.bodies, ""])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Type:
     """A type: the element's, and how many there are in a vector (0: it is none)."""
 
@@ -78,7 +79,7 @@ class _Type:
         return int(self.element[1:])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Operand:
     """A value: its type, and the text of element `i`; of a vector in a variable also its `name`."""
 
@@ -118,7 +119,7 @@ def _typed(text: str) -> tuple[str, str]:
     return text[: end + 1], text[end + 1 :].strip()
 
 
-@dataclass
+@record
 class _Module:
     """The parts of the file, as they are found. internal: the names of functions and constants that only this file knows, which may be
     those of C's library."""
@@ -207,7 +208,7 @@ class _Module:
         self.bodies.append("\n".join([f"{prototype} {{", *f.declared, "  int i; (void)i;", *f.placed(), "}", ""]))
 
 
-@dataclass
+@record
 class _Function:
     """The body of a function."""
 

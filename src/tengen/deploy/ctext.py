@@ -6,9 +6,10 @@ In: an `Interface`. Out: C text. Names in C begin with the interface's prefix, m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.deploy.model import Port
 from tengen.loops.lang import Expr, Index
@@ -55,7 +56,7 @@ def c_name(text: str) -> str:
     return f"{name}_" if name in KEYWORDS or _LIMITS.fullmatch(name) else name
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Region:
     """Where a constant or a state lies in the blob (or a state in its memory)."""
 
@@ -63,7 +64,7 @@ class Region:
     bytes: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Argument:
     """A parameter of the C function. key: what it is, for the entry. align: bytes that its address must be a multiple of."""
 
@@ -80,7 +81,7 @@ class Argument:
         return isinstance(self.bytes, Expr)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Interface:
     """Everything that the header says."""
 

@@ -10,10 +10,10 @@ import itertools
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tengen.base.dtype import int64
 from tengen.base.errors import ConfigError, ShapeError
+from tengen.base.record import record
 from tengen.compiler.arena import Temporaries, meet
 from tengen.compiler.program import Program
 from tengen.ir.graph import Graph
@@ -87,7 +87,7 @@ def _tried(ranges: Sequence[range]) -> list[tuple[int, ...]]:
     return list(found)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Computed:
     """What an artifact computes from its open extents.
 

@@ -14,18 +14,20 @@ from typing import Any
 from tengen.base.collector import young_objects
 from tengen.base.errors import ScheduleError, TengenError, VerifyError
 from tengen.base.files import File, is_open
+from tengen.compiler import program_cache
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
-from tengen.ir.graph import Graph, attr_graphs, attrs_key
-from tengen.ir.jsonform import from_json
+from tengen.ir.graph import Graph, UnreadGraph, attr_graphs, attrs_key
+from tengen.ir.jsonform import from_json, unread_from_json
 from tengen.ir.plain_json import load_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import Infer, verify
 from tengen.ops.attributes import same
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import check_symbols
+from tengen.runtime import cache, environment
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 OPTIONAL = {"schedules"}
@@ -40,6 +42,8 @@ def load_graph(file: File) -> Model:
     Its weights are the mapped file: they cost memory only when they are read. The file must not be changed in place meanwhile
     (dumping over it is safe). While the checksum of a long file is computed, the model's program is read from the cache, if it is there. A
     later load of the same file, which has not been changed since, does not compute it again (the knob `check` has it computed each time).
+    What has been found right once, this user's later processes with the same Tengen do not check again: a model with that checksum reads its
+    nodes when somebody asks for its graph.
 
     Where a path is given and no process has made the model's program yet, the first call takes its nodes one by one, if the programs of
     all are there; its bits are those of the program, which the second call makes, or a process in the background.
@@ -49,6 +53,7 @@ def load_graph(file: File) -> Model:
     """
     with young_objects():
         model = read_tensors(file, _model_and_program)
+        _remember(model)
     if not is_open(file, "read"):
         model.comes_from(os.fsdecode(os.path.abspath(file)), load_graph)
     return model
@@ -73,14 +78,32 @@ def model_of(content: TensorFile) -> Model:
         fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
     if set(texts) - OPTIONAL != KEYS:
         fail(f"its metadata has the keys {[k[:60] for k in sorted(texts)[:8]]}, not {sorted(KEYS)}")
-    graph = from_json(texts["graph"], content.arrays, content.bytes, _verify)
-    _check_data(graph, content)
+    graph: Graph | None = None
+    if content.fits and program_cache.in_use() and (digest := cache.get(_fact(texts["checksum"]), cache.FACTS)) is not None:
+        graph = unread_from_json(texts["graph"], content.arrays, content.bytes, _verify, digest.decode())
+    if graph is None:
+        graph = from_json(texts["graph"], content.arrays, content.bytes, _verify)
+        _check_data(graph, content)
     states = {name: content.arrays[name] for name in graph.states}
     try:
         schedules = parsed(load_json(texts.get("schedules", "{}"), content.bytes, "its schedules"))
     except ScheduleError as e:
         fail(str(e))
     return Model(graph, states, texts["checksum"], content.bytes, schedules)
+
+
+def _fact(checksum: str) -> str:
+    """The key under which the cache keeps the digest of a graph that these sources have found right, in a file with this checksum."""
+    return f"verified model {checksum} {environment.sources()}"
+
+
+def _remember(model: Model) -> None:
+    """Keeps the digest of a model that was found right, with its checksum, where sources that the key names decide what is right."""
+    fact = _fact(model.checksum or "")
+    if isinstance(model.kept_graph, UnreadGraph) or cache.stamp(fact, cache.FACTS) is not None:
+        return
+    if (digest := program_cache.digest_of(model.kept_graph)) is not None:
+        cache.put(fact, digest.encode(), cache.FACTS)
 
 
 def _verify(graph: Graph) -> None:

@@ -10,20 +10,21 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.device import common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
+from tengen.base.record import NamedTuple
 from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over
 from tengen.compiler.driver import Ahead
 from tengen.compiler.plans import Layout
 from tengen.compiler.schedules import tuned_schedules
 from tengen.deploy import by_nodes, unfinished
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Graph, UnreadGraph
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.schedule import Schedule
 from tengen.loops.lang import Expr
@@ -94,12 +95,12 @@ class Model:
         n_bytes: int = 0,
         schedules: Mapping[str, Schedule] | None = None,
     ):
-        self.graph = graph
+        self.kept_graph = graph  # which `graph` reads first, where it is one that is read later
         self.schedules = dict(schedules or {})
         self.name = graph.name
         self.initial = dict(states)  # the states' values before the first call
         self.inputs = tuple(port(v.name, v.type) for v in graph.inputs)
-        self.outputs = tuple(port(name, v.type) for name, v in zip(graph.output_names, graph.outputs))
+        self.outputs = tuple(map(port, graph.output_names, graph.output_types()))
         self.checksum, self.bytes = checksum, n_bytes
         self.extents = tuple(str(e.attr) for e in open_extents(graph))
         self._lock = threading.Lock()
@@ -112,6 +113,13 @@ class Model:
         self._states: list[Any] = []
 
     # -- looking ---------------------------------------------------------------------------------------------------------
+    @property
+    def graph(self) -> Graph:
+        """What it computes. Of a file that was loaded before, it is read now."""
+        if isinstance(self.kept_graph, UnreadGraph):
+            self.kept_graph.read()
+        return self.kept_graph
+
     def __repr__(self) -> str:
         lines = [f"Model {self.name}: {len(self.graph.nodes)} nodes, {self.n_parameters:,} weights"]
         for title, ports in (("takes", self.inputs), ("gives", self.outputs)):
@@ -122,7 +130,7 @@ class Model:
     @property
     def n_parameters(self) -> int:
         """How many numbers its constants and states hold."""
-        values = [c.value for c in self.graph.constants.values()] + [s.read for s in self.graph.states.values()]
+        values = [c.value for c in self.kept_graph.constants.values()] + [s.read for s in self.kept_graph.states.values()]
         return sum(prod(v.type.shape) for v in values)
 
     def ops(self) -> Counter[str]:
@@ -132,7 +140,7 @@ class Model:
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """The constants by name, read-only."""
-        return {c.name: c.data for c in self.graph.constants.values() if c.data is not None}
+        return {c.name: c.data for c in self.kept_graph.constants.values() if c.data is not None}
 
     @property
     def states(self) -> dict[str, Tensor]:
@@ -140,7 +148,7 @@ class Model:
         with self._lock:
             self._prepare()
             found = {}
-            for s, buffer in zip(self.graph.states.values(), self._states):
+            for s, buffer in zip(self.kept_graph.states.values(), self._states):
                 layout = Layout(tuple(s.read.type.shape), s.read.type.dtype)
                 found[s.name] = tensor_over(native.copy(buffer, layout.size * layout.dtype.size), layout)
             return found
@@ -212,7 +220,7 @@ class Model:
         """The numbers of the open extents in these arguments, in the order of `extents`. Errors: ShapeError where they differ."""
         if not self.extents:
             return {}
-        found = extents_of([v.type for v in self.graph.inputs], [t.shape for t in tensors], [p.name for p in self.inputs])
+        found = extents_of([v.type for v in self.kept_graph.inputs], [t.shape for t in tensors], [p.name for p in self.inputs])
         return {e: found[e] for e in self.extents}
 
     def bytes_of_run(self, extents: Mapping[str, int]) -> int:
@@ -258,7 +266,7 @@ class Model:
 
     def look_ahead(self) -> None:
         """Reads the program that the first call will run, if the cache has it."""
-        self._ahead, self._looked = look_ahead(self.graph, self.name, tuned_schedules().also(self.schedules)), True
+        self._ahead, self._looked = look_ahead(self.kept_graph, self.name, tuned_schedules().also(self.schedules)), True
 
     def comes_from(self, path: str, read: Callable[[str], Model]) -> None:
         """Says which file it was read from, and what reads that: so its first answer may come before its program is made."""
@@ -292,7 +300,7 @@ class Model:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             unfinished.discard(self)
-            self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
+            self._states = [from_numpy(self.initial[name])._data for name in self.kept_graph.states]
             schedules = tuned_schedules().also(self.schedules)
-            self._executable = Executable(self.graph, self.name, schedules, ahead=self._ahead, room=room_for(MOST_HOT))
+            self._executable = Executable(self.kept_graph, self.name, schedules, ahead=self._ahead, room=room_for(MOST_HOT))
             self._ahead = None

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from numbers import Real
 from os import PathLike
@@ -24,6 +24,7 @@ import numpy as np
 
 from tengen.base.device import cpu
 from tengen.base.errors import ConfigError, TengenError
+from tengen.base.record import record
 from tengen.base.sizes import byte_size
 from tengen.deploy.backends import Backend, partition
 from tengen.deploy.loader import load_graph
@@ -39,7 +40,7 @@ class Overloaded(TengenError):
     """More requests wait than a `Predictor` lets wait."""
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Request:
     """Arguments in the order of the model's inputs, and who waits for what becomes of them."""
 
@@ -49,7 +50,7 @@ class _Request:
     future: Future = field(default_factory=Future)
 
 
-@dataclass
+@record
 class Statistics:
     """What a `Predictor` has done: requests answered and failed, examples in them, runs of the model, seconds in these runs."""
 
@@ -108,7 +109,7 @@ class Predictor:
         if wait and max_batch is None:
             raise ConfigError(f"Predictor: wait={wait!r} is for requests that are joined, which needs max_batch")
         _check_timeout(timeout)
-        if self.model.graph.states and any(s.written is not None for s in self.model.graph.states.values()):
+        if any(s.written is not None for s in self.model.kept_graph.states.values()):
             raise ConfigError(f"Predictor: {self.model.name} has states that each call updates, so that answers depend on their order")
         if max_batch is not None:
             _check_open_batch(self.model)

@@ -52,7 +52,7 @@ CODES = {
 CONVERTER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "interop", "migrate", "to_safetensors.py")
 NAMES = {name: code for code, name in CODES.items()}
 T = TypeVar("T")
-Sum = tuple[threading.Thread | None, Callable[[], None]]
+Sum = tuple[bool, threading.Thread | None, Callable[[], None]]
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
@@ -124,12 +124,13 @@ def _data(arrays: Mapping[str, np.ndarray], padded: bool) -> Iterator[memoryview
 
 @record
 class TensorFile:
-    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header. waits: whether a thread
-    still computes the checksum, which will be waited for."""
+    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header. fits: whether the
+    checksum is known to fit by now. waits: whether a thread still computes it, which will be waited for."""
 
     arrays: dict[str, np.ndarray]
     texts: dict[str, str]
     bytes: int
+    fits: bool = False
     waits: bool = False
 
 
@@ -208,9 +209,11 @@ def parse_tensors(memory: mmap.mmap | bytes, use: Callable[[TensorFile], Any] | 
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))
-    thread, finish = _begin_sum(memory, 8 + n, texts, state)
+    fits, thread, finish = _begin_sum(memory, 8 + n, texts, state)
     try:
-        found = TensorFile(_paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]")), texts, size, thread is not None)
+        found = TensorFile(
+            _paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]")), texts, size, fits, thread is not None
+        )
         return found if use is None else use(found)
     finally:
         finish()
@@ -260,20 +263,20 @@ def _state(fd: int) -> str | None:
 
 
 def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str], state: str | None) -> Sum:
-    """Begins to compute the checksum: the thread that does, where it takes long, and the function that waits for it, and fails where it does
-    not fit.
+    """Begins to compute the checksum: whether it is known to fit, the thread that computes it, where that takes long, and the function that
+    waits for it, and fails where it does not fit.
 
     begin: of the data, behind the header. state: of the file, from before its bytes were read: what has the same one later has these bytes.
     """
     if "checksum" not in texts:
-        return None, lambda: None
+        return False, None, lambda: None
     told = texts["checksum"]
     mine = f'"{told[:65]}"'.encode(errors="replace")
     at = memory.find(mine, 8, begin) + 1
     if len(mine) != 66 or not at or memory.find(mine, at, begin) >= 0:
         fail("its checksum is not one; it is damaged")
     if state is not None and cache.get(state, cache.FACTS) == told.encode():
-        return None, lambda: None
+        return True, None, lambda: None
     computed = []
 
     def compute() -> None:
@@ -295,7 +298,7 @@ def _begin_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str], 
 
     thread = threading.Thread(target=compute, daemon=True) if len(memory) >= LONG else None
     thread.start() if thread is not None else compute()
-    return thread, finish
+    return thread is None and computed == [told], thread, finish
 
 
 def _arrays(memory, start: int, table: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from tengen.base.dtype import int8, uint8
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.base.files import File, read_regular
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.codegen.targets.architecture import EQUAL
 from tengen.deploy.compile import compile_model
@@ -33,7 +34,7 @@ from tengen.ir.verify import describe
 from tengen.tensor import Tensor
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Verified:
     """What was found.
 

@@ -16,12 +16,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import BudgetError
+from tengen.base.record import NamedTuple
 from tengen.ir.graph import Value
 from tengen.ir.types import TensorType
 from tengen.ops.define import lookup

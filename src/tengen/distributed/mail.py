@@ -10,12 +10,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tengen.base.dtype import dtype as dtype_named
 from tengen.base.errors import GradientError
+from tengen.base.record import NamedTuple
 from tengen.base.spans import note_span
 from tengen.compiler.arrays import empty_row
 from tengen.functional.distributed import as_row, tensor_over_row

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import DistributedError, ShapeError, UnknownName
+from tengen.base.record import NamedTuple, record
 from tengen.base.tables import keep
 from tengen.compiler.plans import exact_key
 from tengen.distributed.data_parallel import broadcast_tensors
@@ -42,19 +42,19 @@ MOST_CALLS = 4096  # that a mesh remembers how to compute
 TYPICAL = 32  # what an open extent, a batch mostly, is taken for where bytes are compared
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Split:
     """Each process has an equal part along an axis."""
 
     axis: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Broadcast:
     """Each process has all of it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Partial:
     """Each process has some addends of each element, along a first axis more: chunks of a sum in their order."""
 

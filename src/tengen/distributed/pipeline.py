@@ -18,13 +18,14 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen import jit
 from tengen.autodiff import checkpoint
 from tengen.base.errors import DistributedError, GradientError, TraceError, UnknownName, user_line
+from tengen.base.record import NamedTuple
 from tengen.base.sizes import byte_size
 from tengen.distributed import activations
 from tengen.distributed.data_parallel import (

@@ -12,8 +12,9 @@ cannot be cut so is gathered. Sums of floats along a cut axis are gathered too: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from tengen.base.record import NamedTuple
 from tengen.ir.types import TensorType
 from tengen.kernels.numerics import CHUNK_TERMS
 from tengen.ops.define import REGISTRY, Op, same_axes

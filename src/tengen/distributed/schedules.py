@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+
+from tengen.base.record import NamedTuple
 
 
 class Work(NamedTuple):

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tengen.base.errors import DistributedError
+from tengen.base.record import NamedTuple
 from tengen.distributed.data_parallel import DataParallel
 from tengen.distributed.pipeline import Pipeline
 from tengen.distributed.units import SharedTotals, Sharing, own_piece

@@ -6,10 +6,10 @@ Numerics: exact, but for `ldexp`, whose product is rounded once.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from tengen import functional as F
 from tengen.base.errors import DTypeError
+from tengen.base.record import NamedTuple
 from tengen.ops.calls import all_with_line
 from tengen.tensor import Tensor
 

@@ -12,6 +12,7 @@ Read next: `verify.py` (what a graph must obey), `text.py` (how it is written do
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -181,6 +182,10 @@ class Graph:
         for n in self.nodes:
             yield from n.outputs
 
+    def output_types(self) -> list[TensorType]:
+        """The types of the outputs, in order."""
+        return [v.type for v in self.outputs]
+
     def results(self) -> list[Value]:
         """The values that leave the graph: outputs, what states become, and what checks look at."""
         written = (s.written for s in self.states.values() if s.written is not None)
@@ -258,6 +263,52 @@ class Graph:
         return g
 
 
+# ---- graphs that are read later ----------------------------------------------------------------------------------------
+
+_reading = threading.RLock()  # two threads may ask for the nodes of a graph at once
+
+
+class UnreadGraph(Graph):
+    """A graph without states and checks, which was found right when it was read before.
+
+    Attributes:
+        digest: what `program_cache.digest_of` gives for the graph, as long as its nodes are unread: who has them may change them. None from
+            then on.
+
+    Args:
+        outputs: names and types. read: gives the graph, with these inputs and constants.
+    """
+
+    digest: str | None
+
+    def __init__(
+        self, name: str, inputs: list[Value], constants: dict[str, Constant], outputs: list[tuple[str, TensorType]],
+        read: Callable[[], Graph], digest: str,
+    ):  # fmt: skip
+        super().__init__(name, inputs, constants, output_names=[name for name, _ in outputs])
+        del self.nodes, self.outputs  # so that `__getattr__` is asked for them
+        self._output_types = [t for _, t in outputs]
+        self._read: Callable[[], Graph] | None = read
+        self.digest = digest
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("nodes", "outputs"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.read()
+        return getattr(self, name)
+
+    def output_types(self) -> list[TensorType]:
+        return self._output_types if self.digest is not None else super().output_types()
+
+    def read(self) -> None:
+        """Reads what is not there yet. Errors: those of the function that reads."""
+        with _reading:
+            if self._read is not None:
+                whole = self._read()
+                self._read = self.digest = None
+                self.outputs, self.nodes = whole.outputs, whole.nodes
+
+
 def copy_node(g: Graph, n: Node, mapping: Mapping[Value, Value]) -> Node:
     """Adds to `g` a node like `n` whose inputs are looked up in `mapping`; nested graphs are copied."""
     inputs = [None if v is None else mapping[v] for v in n.inputs]
@@ -332,13 +383,17 @@ def attr_extents(attrs: Mapping[str, Any]) -> list[Expr]:
 
 def attr_graphs(attrs: Mapping[str, Any]) -> list[Graph]:
     """The graphs directly inside attributes, in order."""
-    return [a for a in _leaves(attrs) if isinstance(a, Graph)]
+    found = _leaves(attrs)
+    return [a for a in found if isinstance(a, Graph)] if found else found
 
 
 def _leaves(attrs: Mapping[str, Any]) -> list[Any]:
     """What attributes consist of, in order, but for most numbers and texts, which stand in nearly all of them."""
     found: list[Any] = []
-    left = [v for v in reversed([*attrs.values()]) if type(v) not in _SIMPLE]
+    left = [v for v in attrs.values() if type(v) not in _SIMPLE]
+    if all(type(v) is tuple and _SIMPLE.issuperset(map(type, v)) for v in left):  # as most are
+        return found
+    left.reverse()
     while left:
         v = left.pop()
         if isinstance(v, tuple):

@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import FileFormatError, VerifyError
-from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
+from tengen.ir.graph import Check, Constant, Graph, Node, State, UnreadGraph, Value
 from tengen.ir.plain_json import depth, load_json
 from tengen.ir.types import TensorType, parse_type
 from tengen.ir.verify import NESTING, verify
@@ -127,13 +127,17 @@ class _Reader:
         self.types: dict[str, TensorType] = {}
 
     def graph(self, x: Any) -> Graph:
+        g = Graph("")
+        self.rest(g, self.sources(g, x))
+        return g
+
+    def sources(self, g: Graph, x: Any) -> dict[str, Any]:
+        """Reads the name, the inputs, the constants and the states of a graph into `g`. Returns x with all keys."""
         if isinstance(x, dict):
             x = {"checks": [], **x}  # files of the first release have none
-        name, inputs, constants, states, nodes, outputs, checks = _record(
+        g.name, inputs, constants, states, *_ = _record(
             x, "a graph", name=str, inputs=list, constants=list, states=list, nodes=list, outputs=list, checks=list
         )
-        g = Graph(name)
-        values: list[Value] = []
         for row in inputs:
             name, t = _row(row, "an input", str, str)
             g.inputs.append(Value(self.type(t), name))
@@ -147,21 +151,24 @@ class _Reader:
             if name in g.states:
                 _fail(f"the state {name[:60]!r} is named twice")
             g.states[name] = State(name, Value(self.type(t), name))
-        values += g.sources()
-        for i, n in enumerate(nodes):
+        return x
+
+    def rest(self, g: Graph, x: Mapping[str, Any]) -> None:
+        """Reads the nodes of a graph into `g`, which has its sources, and what leaves it."""
+        values = g.sources()
+        for i, n in enumerate(x["nodes"]):
             g.nodes.append(self.node(n, f"node {i}", values))
-        for name, _, number in states:
+        for name, _, number in x["states"]:
             g.states[name].written = None if number is None else self.value(number, values)
-        for row in outputs:
+        for row in x["outputs"]:
             name, number = _row(row, "an output", str, int)
             g.output_names.append(name)
             g.outputs.append(self.value(number, values))
-        for row in checks:
+        for row in x["checks"]:
             number, error, message, where = _row(row, "a check", int, str, str, object)
             if where is not None and type(where) is not str:
                 _fail(f"a check: where is {type(where).__name__}")
             g.checks.append(Check(self.value(number, values), error, message, where))
-        return g
 
     def type(self, text: str) -> TensorType:
         """A type, which in most graphs is written many times."""
@@ -217,17 +224,53 @@ def from_json(
     Errors: FileFormatError for everything else: other keys or types, names given twice, values used before they
         are made, graphs nested deeper than 64, integers beyond 64 bits.
     """
+    x = _whole(text, size, DEPTH)
+    return _checked(lambda: _Reader(data or {}).graph(x), check)
+
+
+def _whole(text: str, size: int | None, deepest: int | None = None) -> Any:
+    """The object of the graph in a JSON text of the right kind and version. deepest: how deeply it may be nested, where nobody knows that."""
     x = load_json(text, size, "the graph's JSON")
-    if depth(x) > DEPTH:
-        _fail(f"nested deeper than {DEPTH}")
+    if deepest is not None and depth(x) > deepest:
+        _fail(f"nested deeper than {deepest}")
     kind, version, graph = _record(x, "the whole", format=str, version=int, graph=dict)
     if kind != FORMAT or version != VERSION:
         _fail(f"it is {kind[:40]!r} version {version}, this Tengen reads {FORMAT!r} version {VERSION}")
+    return graph
+
+
+def _checked(read: Callable[[], Graph], check: Callable[[Graph], None]) -> Graph:
+    """What `read` gives, verified."""
     try:
-        g = _Reader(data or {}).graph(graph)
+        g = read()
         check(g)
     except RecursionError:  # of a caller that is deep in calls itself
         _fail("nested too deeply")
     except VerifyError as e:
         raise FileFormatError(f"the graph's JSON: {e}") from e
     return g
+
+
+def unread_from_json(
+    text: str, data: Mapping[str, np.ndarray], size: int, check: Callable[[Graph], None], digest: str
+) -> UnreadGraph | None:
+    """The graph of a text for which `from_json` has given one before, with the same arguments, in this process or another: its nodes are read
+    and verified when somebody asks for them. None where it has states or checks.
+
+    Args: digest: see `UnreadGraph`; the others as those of `from_json`.
+    """
+    x = _whole(text, size)
+    if x["states"] or x.get("checks"):
+        return None
+    reader, known = _Reader(data), Graph("")
+    x = reader.sources(known, x)
+    types = [v.type for v in known.sources()]
+    types += [reader.type(t) for n in x["nodes"] for _, t in n["outputs"]]
+
+    def read() -> Graph:
+        g = Graph(known.name, known.inputs, known.constants)
+        reader.rest(g, x)
+        return g
+
+    outputs = [(name, types[number]) for name, number in x["outputs"]]
+    return UnreadGraph(known.name, known.inputs, known.constants, outputs, lambda: _checked(read, check), digest)

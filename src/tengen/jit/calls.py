@@ -6,12 +6,13 @@ In: calls, with values in place of tensors. Out: a key by which the same sequenc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.device import Device
 from tengen.base.dtype import DType
+from tengen.base.record import NamedTuple
 from tengen.ir.graph import Check, Graph, Value, attr_key
 from tengen.ir.rewrite import with_constants_named
 from tengen.ir.types import TensorType

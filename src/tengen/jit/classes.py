@@ -11,12 +11,13 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched
+from tengen.base.record import NamedTuple
 from tengen.base.users import is_users
 from tengen.jit.observe import facts
 from tengen.tensor import Tensor

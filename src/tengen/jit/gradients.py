@@ -10,10 +10,11 @@ eagerly, and cut out of it, so values and gradients have the bits of the calls o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.device import Device
 from tengen.base.errors import GradientError
+from tengen.base.record import NamedTuple
 from tengen.compiler.plans import Layout
 from tengen.ir.editing import between
 from tengen.ir.graph import Graph, Value

@@ -15,10 +15,11 @@ import random
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.device import Device
 from tengen.base.dtype import DType
+from tengen.base.record import NamedTuple
 from tengen.base.users import is_users
 from tengen.ops.calls import Run
 from tengen.ops.define import Op

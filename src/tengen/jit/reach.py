@@ -22,12 +22,13 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched
+from tengen.base.record import NamedTuple
 from tengen.base.users import is_users
 from tengen.compiler.arrays import BufferMemory
 from tengen.jit.classes import (

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tengen.base.collector import young_objects
 from tengen.base.device import Device, common_device, default_device
 from tengen.base.errors import TraceError, Undecided, user_line
+from tengen.base.record import NamedTuple
 from tengen.compiler.memory_plan import Budget
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType

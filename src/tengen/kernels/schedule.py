@@ -17,11 +17,12 @@ import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tengen.base.digest import sha256
 from tengen.base.errors import ScheduleError
+from tengen.base.record import record
 
 if TYPE_CHECKING:
     import random
@@ -140,7 +141,7 @@ class Schedules:
         return Schedules(self.target, self.threads, {**self.entries, **entries}, strict)
 
 
-@dataclass
+@record
 class Choice:
     """A schedule that a strategy asked for.
 
@@ -190,7 +191,7 @@ def outside(s: Schedule, **limits: tuple[int, int]) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grain(Schedule, kind="grain"):
     """elements: of a piece, about."""
 

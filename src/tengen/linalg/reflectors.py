@@ -8,9 +8,8 @@ a system with ones on its diagonal for any tau. So products have the gradients o
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tengen.base.errors import ShapeError
+from tengen.base.record import NamedTuple
 from tengen.linalg.parts import Matrix, adjoint, matrices, parts, together
 from tengen.linalg.systems import solve_triangular
 from tengen.ops import linalg_spectra as _ops

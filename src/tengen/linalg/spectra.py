@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.linalg.parts import Matrix, adjoint, as_tensor, matrices, parts
 from tengen.ops import linalg_complex as _complex
 from tengen.ops import linalg_factor as _factor

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from tengen.base.record import NamedTuple
 from tengen.linalg.parts import Matrix, adjoint, as_tensor, matrices, parts, together
 from tengen.ops import linalg_complex as _complex
 from tengen.ops import linalg_factor as _ops

@@ -9,10 +9,10 @@ edges of tiles included, unless the control flow depends on data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tengen.base.record import record
 from tengen.loops.calls import expand
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, Expr, const
@@ -26,7 +26,7 @@ _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
 MOST_ITERATIONS = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cost:
     """What one run of a kernel does.
 

@@ -6,10 +6,10 @@ In: the object of a config.json. Out: numbers, flags and names, or a FileFormatE
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tengen.base.errors import FileFormatError
+from tengen.base.record import record
 from tengen.module import Module
 
 MOST = 1 << 31  # of a count
@@ -84,7 +84,7 @@ class Fields:
         return len(labels)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kind:
     """A family of Hugging Face's. read: a config's fields -> arguments. write: a network -> the settings of a config. least: arguments ->
     how many numbers a network of them has at least. architecture: the class that transformers loads it with."""

@@ -10,7 +10,7 @@ import difflib
 import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import UnknownName, UsageWarning, warn_once
+from tengen.base.record import NamedTuple
 from tengen.module.construction import constructor, first_by_name
 from tengen.module.hooks import BackwardWatch, WithKeywords, call_in_spite_of, forward_hook
 from tengen.runtime import mapped

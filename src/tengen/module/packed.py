@@ -6,11 +6,12 @@ In: padded sequences (T, N, ...) and their lengths. Out: a `PackedSequence`, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor import Tensor

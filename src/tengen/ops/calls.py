@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import copysign
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tengen.base.arguments import FLAGS, check_flag
 from tengen.base.device import Device
 from tengen.base.errors import tell
+from tengen.base.record import NamedTuple
 from tengen.ops.attributes import Kind, kind
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import os
-from dataclasses import dataclass
 
 import numpy as np
 
 from tengen.base.config import config
 from tengen.base.files import replacing
+from tengen.base.record import record
 from tengen.compiler.program import value_of
 from tengen.kernels.steps import Loop
 from tengen.loops.cost import Cost, cost
@@ -25,7 +25,7 @@ SORTS = ("time", "flops", "bytes", "calls")
 TRANSFERS = 1 << 20  # number of the first track of transfers, behind those of threads
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Row:
     """One kernel of one program, over all its launches.
 
@@ -63,7 +63,7 @@ class Row:
         return max(self.gflops * 1e9 / roof.flops, self.gbytes * 1e9 / roof.bytes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Launches:
     """Records as columns: plan, launch, share (0: the whole launch, 1: what one thread did of it), thread (0: the first seen),
     begin and end in seconds since the profile began."""

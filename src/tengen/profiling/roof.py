@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tengen.base.config import config
 from tengen.base.device import cpu
 from tengen.base.dtype import float32
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.compiler.program import Program, build, target_of
 from tengen.kernels.lowering import Array, Lowering
@@ -28,7 +28,7 @@ RUNS = 5
 MOST_CHAINS = 12  # of multiply-adds, each of which waits for the one before: as many as processors have under way, and some
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Roof:
     """flops: float32 operations a second (a fused multiply-add is two). bytes: of memory read and written a second, by a copy."""
 

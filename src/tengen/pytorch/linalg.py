@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, LinAlgError, ShapeError
 from tengen.base.lazy import NoSuchName
+from tengen.base.record import NamedTuple
 from tengen.linalg import (
     cond,
     det,

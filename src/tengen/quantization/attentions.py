@@ -7,12 +7,13 @@ weights of the softmax have 8 bits whatever the data, so three scales are all th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from tengen import functional as F
 from tengen.base.dtype import float32
+from tengen.base.record import record
 from tengen.deploy.graphs import Graph, Node, Value
 from tengen.loops.lang import as_int
 from tengen.ops.attention import MOST_KEYS
@@ -22,7 +23,7 @@ from tengen.quantization.layers import INT8, Measured, likeness
 from tengen.tensor import Tensor
 
 
-@dataclass
+@record
 class Attention(Measured):
     """softmax(factor q k^T) v without a mask.
 

@@ -7,12 +7,13 @@ A quantised dtype is a NumPy dtype with metadata, as MegEngine's is; `scale_of` 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
+from tengen.base.record import NamedTuple
 
 LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**100  # between them, codes of 8 bits come back from what they stand for
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from tengen import functional as F
 from tengen.base.dtype import float32
+from tengen.base.record import record
 from tengen.deploy.graphs import Graph, Node, Value
 from tengen.ir.types import TensorType
 from tengen.quantization.calibrators import CALIBRATORS, Histogram, scale_and_zero
@@ -27,7 +28,7 @@ MOST_TERMS = ((1 << 31) - 1) // (255 * 128)  # of a sum of products of uint8 and
 INT8, UINT8 = (-128, 127, "int8"), (0, 255, "uint8")
 
 
-@dataclass
+@record
 class Measured(ABC):
     """A node that can be computed by integers.
 
@@ -83,7 +84,7 @@ class Measured(ABC):
         return self
 
 
-@dataclass
+@record
 class Layer(Measured):
     """A node that multiplies by a constant weight, of which it has the name.
 

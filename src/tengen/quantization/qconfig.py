@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from tengen.base.record import NamedTuple
 from tengen.module.module import Module
 from tengen.quantization.fake_quant import LSQ, TQT, FakeQuantize
 from tengen.quantization.observer import (

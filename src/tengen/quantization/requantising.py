@@ -6,12 +6,11 @@ results differ by roundings: docs/numerics.md has the rule ("requantise").
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from tengen import functional as F
 from tengen.base.dtype import int8, int32
+from tengen.base.record import NamedTuple
 from tengen.deploy.graphs import Graph, Node, Value
 from tengen.passes.cleanup import merge_common
 from tengen.passes.codes import LEAST_SCALE, MOST_SCALE, does_the_same

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import NamedTuple
+
+from tengen.base.record import NamedTuple
 
 HEADER_BYTES = 64
 HUGE_BYTES = 2 << 20  # from this size on a block is its own mapping

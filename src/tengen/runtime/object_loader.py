@@ -15,8 +15,9 @@ import itertools
 import mmap
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from tengen.base.record import NamedTuple
 from tengen.codegen.targets.architecture import Architecture, Linking
 
 Row = TypeVar("Row", "_Section", "_Symbol")

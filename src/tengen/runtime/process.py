@@ -15,13 +15,14 @@ import ctypes
 import os
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.config import KNOBS, config
 from tengen.base.device import Device, cpu
 from tengen.base.errors import ConfigError, DeviceError
+from tengen.base.record import NamedTuple
 from tengen.codegen.targets import Target
 from tengen.runtime import pack
 from tengen.runtime.cache import compiled

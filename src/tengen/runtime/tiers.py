@@ -49,10 +49,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.config import config
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.runtime import cache, launch_log, llvm, workers
 from tengen.runtime.compile import Loaded, load_object
@@ -70,7 +70,7 @@ QUICK_TIME = 4.0  # times what good code takes: LeNet's step 4.3, EfficientNet-B
 progress.elsewhere = lambda: background.pending
 
 
-@dataclass
+@record
 class Statistics:
     """What this process has done, in modules.
 
@@ -361,7 +361,7 @@ def forget(text: str, target: Target) -> None:
     cache.discard_named(cache.text_name(cache.object_name(text, target)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Outstanding:
     """Programs that will be made later. make: makes them now. leave: leaves a later process what it needs to make them; returns about how
     many characters it will compile."""

@@ -15,9 +15,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ArgumentError, ConfigError, TengenError
+from tengen.base.record import NamedTuple
 from tengen.base.sizes import byte_size
 from tengen.base.version import VERSION
 from tengen.deploy.model import Model

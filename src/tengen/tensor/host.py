@@ -20,12 +20,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import DTypeError, ShapeError, TraceError, VerifyError, VmapError, user_line
+from tengen.base.record import NamedTuple
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ir.graph import Graph

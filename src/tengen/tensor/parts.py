@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError
+from tengen.base.record import NamedTuple
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, assign, from_numpy, settled

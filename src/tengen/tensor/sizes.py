@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.errors import AxisError
+from tengen.base.record import NamedTuple
 from tengen.compiler.plans import Layout
 from tengen.loops.extents import OpenExtent
 

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.config import config
 from tengen.base.digest import blake2b
 from tengen.base.errors import DistributedError, LostRankError, UsageWarning, warn_once
+from tengen.base.record import NamedTuple
 from tengen.base.spans import note_span
 from tengen.transport.base import Request, Transport
 from tengen.transport.shared import Segments, block, open_segments, piece_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.errors import CompileError
+from tengen.base.record import record
 from tengen.kernels.schedule import Choice, Schedule
 from tengen.loops.cost import cost
 from tengen.profiling.profiler import profile
@@ -31,7 +32,7 @@ HEADROOM = 0.05  # of its time a kernel may always gain: the roof is a rule of t
 LAST = 0.2  # of the seconds are for the whole program
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TunedKernel:
     """One tuned choice of a program.
 
@@ -49,7 +50,7 @@ class TunedKernel:
     new: Schedule
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Report:
     """What tuning did.
 
@@ -94,7 +95,7 @@ def _changed(k: TunedKernel) -> str:
     return ", ".join(f"{name} {old[name]} -> {new[name]}" for name in new if new[name] != old[name])
 
 
-@dataclass
+@record
 class _Task:
     """The search for one choice. now: the best schedule so far. weight: seconds of a run that its nodes take. could: how many
     of them it may gain. spent: seconds of search. order: what to try next."""

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, inf, log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.errors import DistributedError
+from tengen.base.record import NamedTuple, record
 from tengen.distributed.data_parallel import DataParallel
 from tengen.kernels.numerics import CHUNK_TERMS
 from tengen.module import Linear, Module
@@ -34,7 +34,7 @@ from tengen.utils.summary import summary
 ALGORITHMS = ("all-to-all", "ring", "tree", "double tree")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Link:
     """latency: seconds of a message. bandwidth: bytes a second, of one process in one direction."""
 
@@ -60,7 +60,7 @@ class Link:
         return 2 * self.exchange(n, nbytes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Network:
     """Machines with `node` processes each. inside: the link within a machine, outside: between two, of which its processes have a share."""
 
@@ -90,7 +90,7 @@ class Layer(NamedTuple):
     widths: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Work:
     """What a network computes: its layers, and the bytes that one of its parameters takes."""
 
@@ -165,7 +165,7 @@ def measured_handling(net: Module, *inputs: Any, repeat: int = 3, clock: Callabl
     return 2 * sum(g.size * g.dtype.size for _, g in there if g is not None) / best
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """One way to train on P processes.
 

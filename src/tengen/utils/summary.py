@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen import module as M
+from tengen.base.record import record
 from tengen.tensor import Tensor
 from tengen.utils.module_stats import evaluated, get_op_stats, given_inputs, sizeof_fmt, tensors_in
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Row:
     """One module.
 

@@ -10,9 +10,9 @@ float16 and float32 by instructions: a call of a library that does it would be a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from tengen.base.record import record
+from tengen.base.record import NamedTuple, record
 
 
 class Emitter(Protocol):

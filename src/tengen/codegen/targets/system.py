@@ -5,7 +5,7 @@ An architecture says what a processor computes; a system says what an object fil
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from tengen.base.record import NamedTuple
 
 
 class System(NamedTuple):

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tengen.base.record import record
 from tengen.interop.onnx.reader import GraphOf, NodeOf, bodies, reads
 
 ATTENTION, POSITIONS = "tengen.Attention", "tengen.Positions"
@@ -25,7 +26,7 @@ EXACT = (1, 11)  # float32 and float64, which hold every position
 MOST_STEPS = 5  # between the first product and Softmax, and between Softmax and the last product
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scores:
     """What Softmax reads, by the names of values. nodes: from the first product on. factors: (Mul or Div, the number)."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tengen.base.record import record
 from tengen.interop.onnx.writer import Form, Writer
 from tengen.interop.onnx.writing import conv
 from tengen.ir.graph import Graph, Node, Value
@@ -53,7 +53,7 @@ def channels(n: Node, bias: Value) -> Value | None:
     return bias
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Convolution:
     """A convolution with its bias, a constant. alone: whether nothing else reads the constant."""
 
@@ -72,7 +72,7 @@ class Convolution:
         return conv(w, self.node, *(w.name(v) for v in self.node.inputs if v is not None), name)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Linear:
     """A product of matrices with its bias, a number for each column."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError
+from tengen.base.record import record
 from tengen.interop.onnx.older import FORMS, Parts
 
 OLDEST, WRITTEN = 7, 18  # opsets: the oldest that is written, and that of the writers' forms
@@ -33,7 +33,7 @@ def any_operator(name: str) -> bool:
     return True
 
 
-@dataclass
+@record
 class Inferred:
     """What is known of values by name: element types, and extents, None for those that are open or not known."""
 

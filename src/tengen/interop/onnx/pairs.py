@@ -10,11 +10,12 @@ beside those of the float operators, which round their sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tengen.base.record import record
 from tengen.interop.onnx.reader import GraphOf, NodeOf, Source, bodies, reads
 
 MS = "com.microsoft"
@@ -31,7 +32,7 @@ class Stays(Exception):
     """Why an operator goes on in floats."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Codes:
     """Integers that stand for a tensor: the names of their values, their scale and their zero point ("": 0), whose numbers are known.
 

@@ -10,12 +10,12 @@ of the two scales over the result's, is then this number exactly, and its intege
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tengen.base.dtype import float32
 from tengen.base.errors import ArgumentError
+from tengen.base.record import record
 from tengen.compiler.driver import evaluate
 from tengen.interop.onnx.integers import CODES, centred, clipped, held, known, parts, shared_out, softmax_weights, turned
 from tengen.interop.onnx.writer import WRITERS, Form, Writer
@@ -33,7 +33,7 @@ def forms(w: Writer, coded: bool) -> dict[Node, Form]:
     return {**products(w, coded), **{n: Pool(w, n) for n in pools}, **{n: Attention(w, n) for n in attentions}}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pool:
     """The largest codes of windows."""
 
@@ -48,7 +48,7 @@ class Pool:
         return self.w.emit("QuantizeLinear", made, unit(self.w), self.w.array(np.zeros((), self.node.outputs[0].type.dtype.numpy)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Attention:
     """`attention_int`: two products of codes, and between them the weights of the softmax as codes of uint8."""
 
@@ -68,7 +68,7 @@ class Attention:
         return shared_out(w, n, w.emit("MatMul", numbers, operand(w, v)), weights, w.name(value_scale))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Product:
     """A product of codes, and the node that makes 8-bit integers or floats of its sums.
 

@@ -10,7 +10,7 @@ import itertools
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from tengen.base.errors import FileFormatError
 from tengen.base.files import open_regular
+from tengen.base.record import record
 from tengen.interop.onnx.values import BITS, package
 from tengen.interop.onnx.wire import OVERHEAD, Arrays, without_arrays
 
@@ -32,7 +33,7 @@ MAPPED = 1 << 20  # bytes of a file above which it is mapped
 DEFAULT = ("", "ai.onnx")  # two names of one domain
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NodeOf:
     """A node: its op and what it reads and writes by name; "" for what is absent.
 
@@ -63,7 +64,7 @@ class NodeOf:
         return f"{self.domain}.{self.op}" if self.domain else self.op
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PortOf:
     """An input or output of a graph. shape: numbers, names of open extents, or None where nothing is said; None: no shape.
     dtype: NumPy's; None for sequences and optional values."""
@@ -73,7 +74,7 @@ class PortOf:
     dtype: np.dtype | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GraphOf:
     """A graph, with arrays by name."""
 
@@ -84,7 +85,7 @@ class GraphOf:
     arrays: Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FunctionOf:
     """A function that a file defines: what its nodes are in place of a node that calls it."""
 
@@ -95,7 +96,7 @@ class FunctionOf:
     opsets: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """A model: its graph, the functions that its nodes call by (domain, name), and the name of what wrote the file."""
 
@@ -105,7 +106,7 @@ class Source:
     producer: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SchemaOf:
     """What the standard says of an op.
 

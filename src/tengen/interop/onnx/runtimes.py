@@ -8,15 +8,15 @@ src/frontends/onnx/docs/supported_ops.md; Core ML, the converter of coremltools 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tengen.base.record import record
 from tengen.interop.onnx.opsets import graphs
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Runtime:
     """What a runtime takes.
 

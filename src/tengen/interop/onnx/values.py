@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen.base import extras
+from tengen.base.record import record
 from tengen.interop.networks.values import as_tensor, ints, known, not_a_tensor, recording, shape_array
 from tengen.tensor import Tensor
 
@@ -26,7 +26,7 @@ BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}  # of 
 SMALL = 1 << 16  # elements of known arrays that are computed with while recording
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Coded:
     """Numbers of a type that kernels do not know. codes: uint8, one number in each. dtype: of ml_dtypes."""
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import mmap
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 import numpy as np
 
 from tengen.base.errors import FileFormatError
+from tengen.base.record import record
 
 LARGE = 1 << 16  # bytes of a tensor from which on its array is left out
 DEEPEST = 100  # messages in messages, as protobuf has it
@@ -51,7 +52,7 @@ COSTS = {"Node": 900, "Attribute": 300, "Graph": 1000, "Function": 1000, "Tensor
 COST, TEXT, NUMBER = 100, 60, 36  # of another message; of a text beside its letters; of a number in a list
 
 
-@dataclass
+@record
 class Arrays:
     """What was left out of a model, by the numbers that stand in its tensors beside a mark that no file can know."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tengen.functional as F
 from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, TengenError
+from tengen.base.record import record
 from tengen.interop.networks.values import as_tensor, recording
 from tengen.interop.tflite.ops import meaning, why_not
 from tengen.interop.tflite.reader import SMALL, GraphOf, OpOf, Source, TensorOf, called, unique
@@ -28,7 +28,7 @@ MOST_OPERATORS = 100_000  # that a program may have, with loops written out
 FIRST = ("VAR_HANDLE", "ASSIGN_VARIABLE", "RESHAPE", "DEQUANTIZE")  # of a graph that is run once
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Handle:
     """What names a variable that is kept from call to call."""
 

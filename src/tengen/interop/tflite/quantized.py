@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import int8, int32, uint8
 from tengen.base.errors import ArgumentError
+from tengen.base.record import NamedTuple
 from tengen.interop.tflite.schema import numbers_of
 from tengen.interop.tflite.writer import LAST, Out, Writer, writes
 from tengen.interop.tflite.writing import NONE, div, mul, product, sub

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from tengen.base.errors import FileFormatError
 from tengen.base.files import read_regular
+from tengen.base.record import record
 from tengen.interop.networks.program import printable
 from tengen.interop.tflite.flat import Bytes, Record
 from tengen.interop.tflite.schema import names_of, package
@@ -37,7 +38,7 @@ DTYPES = {
 OTHERS = {"STRING", "RESOURCE", "VARIANT"}  # no numbers
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Quant:
     """What integers stand for: (q - zeros) scales, with one scale for all or one for each slice along an axis."""
 
@@ -56,7 +57,7 @@ class Quant:
         return int(self.zeros[0])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TensorOf:
     """A tensor of a graph.
 
@@ -83,7 +84,7 @@ class TensorOf:
         return self.kind == "INT4" and self.data is not None and self.data.dtype == np.uint8
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OpOf:
     """An operator of a graph: what it reads and writes by number, -1 for what is absent.
 
@@ -125,7 +126,7 @@ class OpOf:
         return i < len(self.inputs) and self.inputs[i] >= 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GraphOf:
     """A graph: tensors by number, and operators in the order in which they run."""
 
@@ -136,7 +137,7 @@ class GraphOf:
     operators: tuple[OpOf, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """A model: its graphs, of which the first is run; names of inputs and outputs. size: bytes of the file."""
 

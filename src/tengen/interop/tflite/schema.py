@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tengen.base import extras
+from tengen.base.record import record
 
 UNIONS = {  # field -> the enumeration that tells which table it holds, by the number in the field "<field>Type"
     "BuiltinOptions": "BuiltinOptions", "BuiltinOptions2": "BuiltinOptions2", "Details": "QuantizationDetails",
@@ -23,7 +23,7 @@ UNIONS = {  # field -> the enumeration that tells which table it holds, by the n
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Field:
     """A field of a table.
 
@@ -41,7 +41,7 @@ class Field:
     default: Any = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Form:
     """A kind of table, with its fields by name."""
 

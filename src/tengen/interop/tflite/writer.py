@@ -8,12 +8,13 @@ needs it, and not around each convolution.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ArgumentError
+from tengen.base.record import NamedTuple
 from tengen.interop.tflite.reader import DTYPES
 from tengen.interop.tflite.schema import numbers_of
 from tengen.ir.graph import Graph, Node, Value

@@ -11,7 +11,6 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 import tengen.functional as F
 from tengen.autodiff import no_grad
 from tengen.base.errors import ArgumentError, TengenError
+from tengen.base.record import record
 from tengen.interop.torch.load import in_mode, package
 from tengen.interop.torch.network import TorchState, Weight
 from tengen.interop.torch.ops import OPS
@@ -74,7 +74,7 @@ class TorchCode(TorchState):
         t._reset(tengens(after.now()).detach())
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Code:
     """A PyTorch module. A walk over a Tengen module does not look inside."""
 

@@ -6,12 +6,12 @@ In: what `reader.read` gives, for evaluation and for training. Out: a `Module` w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError
+from tengen.base.record import record
 from tengen.interop.torch.ops import OPS
 from tengen.interop.torch.reader import GraphOf, InputOf, Multiple, NodeOf, Program, Ref
 from tengen.interop.torch.registry import SCOPED
@@ -29,7 +29,7 @@ class TorchPart(Module):
     """A module inside of an imported network: it holds parameters and buffers under PyTorch's names, and computes nothing by itself."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Weight:
     """A tensor of the state. trained: it is a parameter. saved: it belongs to state dicts. same: the name of the tensor that it is too."""
 
@@ -39,7 +39,7 @@ class Weight:
     same: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Exported:
     """What a network runs: for training mode (True) and evaluation mode (False) a program and its constants. A walk over a module does not
     look inside. why_not: what is said of a mode that has no program of its own; without an entry it runs the other one's."""
@@ -143,7 +143,7 @@ class TorchNetwork(TorchState):
         return filled(program.form, [made[i] for i in program.outputs])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Names:
     """second: names of tensors that have another one, with that. order: all names as PyTorch lists them."""
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import ArgumentError
+from tengen.base.record import record
 
 IGNORED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "implicit", "sparse_grad")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ref:
     """What the node of this name made."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NodeOf:
     """A call. op: as in the table of ops. wanted: the numbers of the outputs that are used. where: the user's line. last: names that nothing
     reads after this node."""
@@ -40,7 +40,7 @@ class NodeOf:
     last: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Multiple:
     """The extent factor * name + more."""
 
@@ -55,7 +55,7 @@ class Multiple:
 Extent = int | str | Multiple | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InputOf:
     """An input. kind: "parameter", "buffer", "constant", "input" or "number" (which the program does not read). target: the name of the
     parameter, buffer or constant. shape: ints and, for open extents, their names or `Multiple`s; None for what is no tensor; dtype: its
@@ -69,7 +69,7 @@ class InputOf:
     value: Any = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GraphOf:
     """Nodes in their order. outputs: a nest of `Ref`s and values."""
 
@@ -78,7 +78,7 @@ class GraphOf:
     outputs: Any
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Constants:
     """Arrays by name that no state dict has. buffers: those that are buffers of modules."""
 
@@ -86,7 +86,7 @@ class Constants:
     buffers: frozenset[str]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Program:
     """A program.
 

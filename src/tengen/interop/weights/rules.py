@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 import tengen.module as M
+from tengen.base.record import record
 from tengen.tensor import Tensor
 
 _PLACE = re.compile(r"\{(?:(\w+)/)?(\w+)(?::(\w+)(?: of (\d+))?)?\}")
@@ -42,7 +43,7 @@ STORED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Table:
     """How one layout names the tensors of one family.
 
@@ -66,7 +67,7 @@ class Table:
     tied: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """One tensor of a network. names: its spellings in a checkpoint, best first, each of one or more parts. shapes: of the parts.
     how: a key of `STORED`, or nothing. plain: the shape before it is stored so, and of all parts together."""

@@ -12,10 +12,11 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 from tengen.base.errors import ScriptError, user_line
+from tengen.base.record import NamedTuple
 from tengen.jit.script.changes import PLAIN, of_user
 from tengen.jit.script.convert import is_made
 from tengen.jit.script.lanes import Stacked

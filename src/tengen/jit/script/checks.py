@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base import errors
 from tengen.base.errors import user_line
+from tengen.base.record import NamedTuple
 from tengen.ir.verify import CHECK_ERRORS
 from tengen.jit.script.texts import Text, given, static, taken
 from tengen.tensor import Tensor, tracing

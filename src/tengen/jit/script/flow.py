@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.autodiff.modes import unless_recorded
 from tengen.base.errors import ScriptError, user_line
+from tengen.base.record import NamedTuple
 from tengen.jit.script.aliases import Pair, Path, Place, note, pairs, refuse_shared, shared
 from tengen.jit.script.checks import Raised, record_check
 from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from tengen.base.record import NamedTuple
 from tengen.jit.script.aliases import Names
 from tengen.jit.script.merge import UNSET
 from tengen.jit.script.numbers import strong

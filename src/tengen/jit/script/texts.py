@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.dtype import int64
 from tengen.base.errors import ScriptError, user_line
+from tengen.base.record import NamedTuple
 from tengen.jit.script.lanes import Stacked
 from tengen.jit.script.numbers import DTYPES, Number, strong
 from tengen.loops.lang import Expr

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.attention.sizes import LANE_BLOCK_BYTES, Sizes
 from tengen.kernels.axes import unflatten
@@ -30,7 +30,7 @@ from tengen.loops.statements import Buffer
 MOST_SCORE_TILE_ROWS = 16  # rows of a register tile, at most
 
 
-@dataclass
+@record
 class Block:
     """What a piece holds for each of its lanes, in scratch memory: either one tile of lanes after another, each as
     [feature, lane]; or results, as [lane, feature]."""
@@ -39,7 +39,7 @@ class Block:
     features: int
 
 
-@dataclass
+@record
 class Rows:
     """A chunk of the rows of an array: a copy in scratch memory, or the array's own memory.
 

@@ -7,10 +7,10 @@ groups of `numerics.py` do, and are the same for all sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from tengen.base.record import record
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, THREAD_COUNTS, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
@@ -23,7 +23,7 @@ MOST_RULE_ROWS = 8  # rows of a tile of scores, at most, by rule
 TWO_PASS_PRODUCTS = 7 / 5  # products of two kernels for each product of one that makes all gradients
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes(Schedule, kind="attention"):
     """The tile of scores that is kept in registers has at most `rows` rows by `vectors` vectors of lanes (`Tiles` cuts LANES rows into
     tiles of about equal heights); the lanes of a piece are `tiles` such tiles wide."""

@@ -17,10 +17,10 @@ none of them sees. What is skipped shows in the bits where numbers are not finit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tengen.base.dtype import DType, bool_
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.attention.blocks import Block, Blocks, Rows
 from tengen.kernels.attention.sizes import Sizes
@@ -37,7 +37,7 @@ from tengen.loops.statements import Buffer
 MOST_FEATURE_VECTORS = 4  # vectors of features of a tile of results, at most
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Matrix:
     """A matrix in memory, for a register tile: element (i, j) has the index `at` + i * `row` + j * `column` in `buffer`. Where
     it is read or stored by vectors, `column` is 1."""

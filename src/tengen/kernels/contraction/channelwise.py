@@ -15,10 +15,10 @@ It needs an innermost axis of g that is dense in `a`, and no n. b is copied so t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import int64
+from tengen.base.record import record
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import runs
 from tengen.kernels.contraction.problem import Problem, extents, multiply_add
@@ -35,7 +35,7 @@ PIECE_VECTORS = 4  # vectors of groups of a piece, by rule
 MOST_ABREAST_ROWS = 8  # rows at a time at most
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Channels(Schedule, kind="channels"):
     """height: rows of a tile. block: rows of a piece. vectors: of channels of a piece."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder, product
@@ -17,7 +18,7 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Chunks:
     """Where the sum of a contraction is cut: a rule of the summed extents alone.
 
@@ -94,7 +95,7 @@ def merge(extents: Sequence[Index], *strides: Sequence[Index]) -> list[list[Inde
     return [list(column) for column in zip(*rows)] if rows else [[] for _ in range(1 + len(strides))]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Walk:
     """Some axes of an array as one flat position: extents and strides, outermost first, merged as far as possible."""
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tengen.base.dtype import bool_
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.channelwise import channelwise, fits
@@ -76,7 +77,7 @@ def contract(
     next(s for s in STRATEGIES if s.fits(lo, p)).launch(lo, p)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Strategy:
     """One way to compute a problem.
 

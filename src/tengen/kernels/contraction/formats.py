@@ -11,10 +11,10 @@ everywhere. A new format is a row here, an operation of the language where none 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int16, int32, uint8, uint32
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.kernels.machine import Machine
 from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4u, fma, quad4i, quad4u
 
@@ -33,7 +33,7 @@ _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DotFormat:
     """How the terms of a sum of products are stored and multiplied.
 

@@ -14,11 +14,11 @@ Totals are exact in any order, and the few operations of float32 have one: which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
 from tengen.base.dtype import float32, int8, int16, int32, uint32
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.grouped_weights import Product
@@ -51,7 +51,7 @@ UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs. Of one r
 # and less than a group: LLVM loads those of an iteration in any order, and a processor reads ahead where addresses follow each other.
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dots:
     """How integers of some bits are multiplied. op: of the kernel language. size: bits of an operand's element. bits: of an integer in
     the matrix. added: to it, in an operand."""

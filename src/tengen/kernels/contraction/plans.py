@@ -22,10 +22,11 @@ shows all plans of a problem, for whoever tunes; TENGEN_DEBUG=3 prints it. No pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from tengen.base.config import config
+from tengen.base.record import record
 from tengen.kernels.contraction.operands import (
     along_k,
     dense_columns,
@@ -170,7 +171,7 @@ class Facts:
         return -(-self.tiles // blocks)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cost:
     """What a schedule costs, counted for all groups.
 

@@ -14,9 +14,8 @@ In: where an operand lies, and which columns of which chunk. Out: prefetches in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels.contraction.chunks import Walk
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import Variable, as_expr
@@ -30,7 +29,7 @@ def line_vectors(d: DType) -> int:
     return max(1, CACHE_LINE_BYTES // (LANES * d.size))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Prefetch:
     """A block of an operand to prefetch: `depth` rows of cache lines that are dense in memory, one for each position of k.
 

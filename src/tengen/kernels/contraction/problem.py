@@ -8,10 +8,11 @@ are left out, neighbouring axes that all arrays walk as one are merged, and a an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
 from tengen.kernels.contraction.formats import DotFormat, dot_format
@@ -28,7 +29,7 @@ EXACT_TERMS = {2: 768, 4: 2560}
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Axis:
     """An axis of a problem.
 
@@ -46,7 +47,7 @@ class Axis:
     pixel: tuple[int, Index] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Border:
     """Which elements of `a`, windows of an image, exist: those whose pixel is in 0..space along each spatial axis. The others
     are zeros, and nothing is read there.
@@ -78,7 +79,7 @@ def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
     return tuple(x.extent for x in axes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Problem:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
 
@@ -237,7 +238,7 @@ class Problem:
         return Place(self, array, inner, theirs)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Place:
     """Where in out a value belongs: `inner` in merged axes, as it is stored; `theirs` in the caller's axes, for the
     epilogue."""

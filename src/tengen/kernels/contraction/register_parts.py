@@ -7,8 +7,9 @@ In: a problem, its sizes, the kernel. Out: numbers and buffers that are fixed be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tengen.base.record import record
 from tengen.kernels.axes import streams
 from tengen.kernels.contraction.operands import dense_columns, transposable
 from tengen.kernels.contraction.problem import Axis, Problem, partial_sums
@@ -25,7 +26,7 @@ LEAST_STRETCH_POSITIONS = 4  # positions of k of a stretch, at least
 LEAST_STRETCH_GROUPS = 32  # the same of integers, whose short sums are over before prefetches pay
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Work:
     """How the work is cut.
 
@@ -57,7 +58,7 @@ class Work:
         return Work(parts, blocks, tiles, high, depth, stretch, as_int(p.chunks.count) == 1)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rows:
     """Operand `a` as tiles read it.
 
@@ -89,7 +90,7 @@ class Rows:
         return Rows(buffer, by_row, by_k, dense and (not one_chunk or (t.direct and t.direct_b and len(p.g) > 0)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Columns:
     """Operand b as tiles read it.
 
@@ -133,7 +134,7 @@ def _one_block(p: Problem, t: Tile, work: Work, transposes: bool) -> bool:
     return whole and not t.direct_b and affine and work.tiles is not None and work.tiles <= t.schedule.high
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Results:
     """Where results go.
 

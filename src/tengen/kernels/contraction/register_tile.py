@@ -19,10 +19,11 @@ Read next: `plans.py` (which operand is packed by whom), `tile.py` (which sizes)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tengen.base.dtype import bool_, int64
+from tengen.base.record import record
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
@@ -68,7 +69,7 @@ def _in_quads_or_not(lo: Lowering, p: Problem) -> Problem:
     return replace(p, format=other) if other is not None and (fits and there) != p.format.quads else p
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Panel:
     """A panel of b: the columns that a tile is multiplied with, for the positions of one chunk.
 

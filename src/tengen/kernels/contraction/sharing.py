@@ -7,8 +7,8 @@ cut costs, and the cheapest is taken; where they are open, the kernel computes t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
+from tengen.base.record import record
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile, most_columns
 from tengen.kernels.machine import ENOUGH_PIECES, THREAD_COUNTS, Machine, machine
@@ -52,7 +52,7 @@ def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     return parts, select(blocks >= ENOUGH_PIECES, even, blocks)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sharing:
     """The ways to cut a problem with known extents into pieces, and what each of them costs.
 

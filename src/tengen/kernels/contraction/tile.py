@@ -8,10 +8,10 @@ the number and width of registers and the sizes of caches decide.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels.contraction.operands import at_one_distance, known, readable, side_by_side
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.machine import Machine, machine, registers_of, too_large
@@ -31,7 +31,7 @@ MOST_PIECE_BLOCKS = 4  # blocks of rows of a piece, at most
 PITCH_PAD_ELEMENTS = LANES  # elements between two packed rows of `a`, so that rows begin in different cache sets
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Register(Schedule, kind="register"):
     """How a register tile problem is computed.
 
@@ -60,7 +60,7 @@ class Register(Schedule, kind="register"):
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tile:
     """The sizes of a register tile problem.
 

@@ -15,9 +15,9 @@ the matrix can be read: while a chunk is computed, the next chunk of the same ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tengen.base.record import record
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
 from tengen.kernels.contraction.problem import Problem, extents, multiply_add
@@ -33,7 +33,7 @@ MOST_COLUMNS = 12  # columns at most: each has an accumulator in registers besid
 LEAST_ROW_PIECES = 8  # pieces to share among threads at least, where there are rows enough
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TransposedOperand(Schedule, kind="turned"):
     """tiles: of LANES rows of a piece, one below the other."""
 

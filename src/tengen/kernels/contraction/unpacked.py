@@ -14,10 +14,10 @@ fast the matrix can be read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import bool_
+from tengen.base.record import record
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import runs
 from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
@@ -38,7 +38,7 @@ MOST_SCALAR_ROWS = 12  # rows of a tile of scalars at most
 PIECE_SCALAR_TILES = 4  # tiles of scalars of a piece
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Unpacked(Schedule, kind="in_place"):
     """rows: of a tile of scalars; of vectors of columns a tile has all rows. vectors: of columns. tiles: of a piece, one below
     the other."""

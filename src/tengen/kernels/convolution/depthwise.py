@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
+from tengen.base.record import record
 from tengen.kernels.axes import store_at, streams, unflatten
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.problem import multiply_add
@@ -45,7 +46,7 @@ MOST_TAPS = 64  # positions of a filter, at most: each is written out in the ker
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tap:
     """One term of a sum: the pixel at offset (y, x) from the point that belongs to the result, times weight number `weight`."""
 
@@ -54,7 +55,7 @@ class Tap:
     weight: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Phase:
     """The results at first + step * (Y, X), for Y, X below `count`, which have the same taps; and these in the order of the
     sum."""
@@ -64,7 +65,7 @@ class Phase:
     taps: tuple[Tap, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stencil(Schedule, kind="stencil"):
     """wide: neighbouring results of a row in a tile, at most. elements: results of a piece, about."""
 

@@ -17,10 +17,10 @@ In: an image, a filter, where the result goes. Out: launches that pack the filte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import bool_
+from tengen.base.record import record
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.formats import DotFormat
@@ -38,7 +38,7 @@ PIECE_MULTIPLY_ADDS = 1 << 17  # vector multiply-adds of a piece, about
 STRIP_PIECES = 16  # pieces that are enough to share among threads
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FewChannels(Schedule, kind="strips"):
     """wide: neighbouring results of a row in a register tile. grain: vector multiply-adds of a piece, about."""
 
@@ -52,7 +52,7 @@ class FewChannels(Schedule, kind="strips"):
         return outside(self, wide=(1, MOST_TILE_ROWS), grain=(1, 1 << 24))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """The windows of a filter: its extents, and how windows lie in the image. Each of the tuples is (along rows, along
     columns)."""
@@ -180,7 +180,7 @@ def convolve(lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilog
     StripConvolution(lo, x, w, out, shape, epilogue).launch()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes:
     """vectors, wide: of a register tile, vectors of channels and neighbouring results of a row. span, high: of a strip, columns
     (whole tiles) and rows of results. grain: vector multiply-adds of a piece, about."""

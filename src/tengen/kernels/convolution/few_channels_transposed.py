@@ -16,9 +16,10 @@ In: an image of gradients, a filter, where the result goes. Out: launches that p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tengen.base.dtype import bool_
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.problem import multiply_add
@@ -77,7 +78,7 @@ def transposed(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     _Transposed(lo, y, w, out, phases, tuple(stride), name).launch()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes:
     """Sizes of a strip and its tiles.
 

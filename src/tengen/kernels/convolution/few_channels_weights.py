@@ -15,9 +15,8 @@ In: an image, gradients, where the result goes. Out: launches. The bits are thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tengen.base.dtype import DType, bool_, int64
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import Chunks
@@ -61,7 +60,7 @@ def weights(lo: Lowering, x: Array, grad: Array, out: Array, shape: Window, name
     _Weights(lo, x, grad, out, shape, name).launch()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes:
     """outputs, high, wide: extents of the gradients of an image. group: rows of them in a chunk. vectors, positions: of a
     register tile, vectors of output channels and positions of the filter, at most."""

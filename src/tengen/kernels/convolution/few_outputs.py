@@ -16,8 +16,8 @@ The order of sums is that of every contraction (`Chunks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks
@@ -36,7 +36,7 @@ LEAST_TAPS = 9  # of a filter: with fewer, too much is copied for what is multip
 MOST_PLANE_VECTORS = 8  # vectors of pixels of a tile, at most
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes:
     """vectors: of pixels in a tile. rows: rows of results of a piece. across: vectors of a row of results. pitch: pixels of a
     row of a plane. deep: rows of a plane."""
@@ -48,7 +48,7 @@ class Sizes:
     deep: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Filter:
     """rows, columns: of taps. channels: of the image. outputs: channels of results. before: pixels of zeros before the image,
     and dilation: pixels from one tap to the next, both along rows and columns of the image."""

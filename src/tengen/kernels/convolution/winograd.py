@@ -20,12 +20,12 @@ are exact, so there they are no more than ways to compute `conv_int`. Source: La
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
 from tengen.base.dtype import bool_, uint8
 from tengen.base.errors import Undecided
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
@@ -149,7 +149,7 @@ def winograd(
     _Winograd(lo, x, w, out, t, padding, epilogue, name, format).launch()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Scratch:
     """Scratch memory of a piece: the transformed tiles, the sums of products, and results: a row of a tile's, or all of LANES channels."""
 

@@ -6,9 +6,9 @@ In: a filter (O, C, 3, 3). Out: launches that make an array for the products of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, Transform
@@ -18,7 +18,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, max
 from tengen.loops.statements import Buffer
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Filter:
     """Writes the kernel that packs the filter `w` (O, C, 3, 3), or transforms it, into panels of `columns` output channels."""
 

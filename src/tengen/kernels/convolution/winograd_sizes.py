@@ -6,9 +6,9 @@ changes a bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tengen.base.record import record
 from tengen.kernels.machine import Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import as_expr
@@ -21,7 +21,7 @@ UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where
 OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Winograd(Schedule, kind="winograd"):
     """rows, vectors: the register tile has `rows` image tiles by `vectors` vectors of LANES output channels. high: register
     tiles of a piece, one below the other. panels: panels of the filter of a piece; 0: by rule. unroll: channels in a loop's
@@ -39,7 +39,7 @@ class Winograd(Schedule, kind="winograd"):
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Blocks:
     """Sizes that follow from a schedule.
 

@@ -7,9 +7,10 @@ for each point is what a convolution, or its filter's gradient, needs. Source: L
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import as_expr
@@ -23,7 +24,7 @@ Axis = Callable[[Sequence[Expr]], list[Expr]]
 Scaled = Callable[[Expr, "Expr | None"], Expr]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Transform:
     """F(m, 3): m outputs of a filter of 3 taps from m + 2 products.
 
@@ -180,7 +181,7 @@ INTEGER_TRANSFORMS = {
 }
 
 
-@dataclass
+@record
 class TileTransform:
     """Writes the transforms of tiles of an image, one by one, into scratch memory of a kernel.
 

@@ -14,8 +14,8 @@ second one that adds the runs. It is the transpose of `winograd.py`: the same po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import unrolled_loop
@@ -52,7 +52,7 @@ def _blocks(channels: Index) -> Index:
     return cdiv(channels, numerics.BLOCK_CHANNELS)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Runs:
     """How the tiles of all images are cut into runs, each of which is summed alone. It decides bits.
 
@@ -75,7 +75,7 @@ class _Runs:
         return _Runs(tiles, summed, count, as_expr(cdiv(cdiv(tiles, count), summed) * summed))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Sizes:
     """The register tile of sums, and the scratch memory of a piece. They change no bit.
 

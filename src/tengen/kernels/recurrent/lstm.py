@@ -17,8 +17,9 @@ pointwise kernel. The gates may be stored over `projected`, and the gradients of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tengen.base.record import record
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.unpacked import FEW_ROWS
@@ -206,7 +207,7 @@ def _back_as_gate_products(
     gate_product(lo, at(steps + 1), weight, 1, finish, "lstm_grad_start", touched, as_expr(steps) > 0)
 
 
-@dataclass
+@record
 class _StepBack:
     """One step back in time.
 

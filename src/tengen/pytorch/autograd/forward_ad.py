@@ -13,9 +13,10 @@ function, and every operation that has a gradient has it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.errors import GradientError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.nodes import Level, node_of

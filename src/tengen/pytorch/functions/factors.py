@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, LinAlgError
+from tengen.base.record import NamedTuple
 from tengen.linalg import indefinite, swaps
 from tengen.linalg.parts import matrices
 from tengen.pytorch.functions import in_words

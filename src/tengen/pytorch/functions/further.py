@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tengen import functional as F
 from tengen import linalg
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.functional import numbers
 from tengen.functional.numbers import frexp
 from tengen.ops.reduce import rounded_once

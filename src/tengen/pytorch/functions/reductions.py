@@ -5,11 +5,12 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen import functional as F
 from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.functional import combinations, trapezoid
 from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.ops.shape import normalize_axes

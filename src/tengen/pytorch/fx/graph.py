@@ -9,9 +9,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.errors import ArgumentError, VerifyError
+from tengen.base.record import NamedTuple
 from tengen.pytorch.fx.node import Node, map_arg
 
 INFIX = {

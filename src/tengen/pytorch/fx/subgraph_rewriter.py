@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.errors import ArgumentError
+from tengen.base.record import NamedTuple
 from tengen.pytorch.fx.graph import Graph
 from tengen.pytorch.fx.graph_module import GraphModule
 from tengen.pytorch.fx.node import Node, map_arg

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tengen import functional as F
 from tengen import module as M
 from tengen.base.errors import ArgumentError, ShapeError
+from tengen.base.record import NamedTuple
 from tengen.pytorch.nn.layers import Linear
 from tengen.pytorch.nn.losses import reduction_of
 from tengen.pytorch.nn.module import Module, ModuleList, Sequential

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import timeit as _timeit
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tengen.base.record import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class Measurement:
     """What a `Timer` measured: seconds of one run of the statement, in each block of number_per_run runs."""
 

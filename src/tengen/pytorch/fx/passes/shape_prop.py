@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from tengen.base.record import NamedTuple
 from tengen.pytorch.fx.interpreter import Interpreter
 from tengen.pytorch.fx.node import Node, map_aggregate
 from tengen.tensor import Tensor
