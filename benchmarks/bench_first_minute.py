@@ -88,7 +88,7 @@ TASKS = [
     Task("generation_with_caches", "GPT of two layers, 40 tokens by `generate`", (), 1.2, 0.8, packs=True),
     Task("lenet_compiled", "LeNet, training step, traced", COMPILED, most=FASTER, compiled=True, quick=True),
     Task("resnet50_compiled", "ResNet-50, training step, traced", COMPILED, most=FASTER, compiled=True),
-    Task("resnet50_from_a_file", "ResNet-50, first answer from a file", ("torch", *SESSIONS), 1.5, 0.2),
+    Task("resnet50_from_a_file", "ResNet-50, first answer from a file", ("torch", *SESSIONS), 1.5, 0.2, packs=True),
     Task("resnet18_further", "ResNet-18, a second batch size, eager", EAGER, further=True),
     # what has met a second size compiles for all sizes, as torch.compile does
     Task("resnet18_second_compiled", "ResNet-18, a second batch size, traced", COMPILED, most=FASTER, **OPENS),

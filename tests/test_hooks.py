@@ -77,7 +77,7 @@ def test_the_check_sees(source, what):
 
 def test_installed_once():
     with pytest.raises(RuntimeError, match=r"installed already, by tengen/tensor/methods\.py"):
-        dispatch.install(run=None, slow=None, tensor=None, scalar=None, known=None, set_item=None)
+        dispatch.install(run=None, slow=None, tensor=None, scalar=None, known=None, set_item=None, by_mask=None)
     with pytest.raises(RuntimeError, match=r"installed already, by runtime/cache\.py"):
         answers.install(lambda identity, ask: ask())
     with pytest.raises(RuntimeError, match=r"installed already, by functional/distributed\.py"):
@@ -90,7 +90,8 @@ def made():
     """A dispatch of its own, whose calls say which way they went."""
     d = Dispatch()
     d.install(
-        run=lambda op, xs, attrs: ["run"], slow=lambda op, xs, attrs: ["slow"], tensor=None, scalar=None, known=None, set_item=None
+        run=lambda op, xs, attrs: ["run"], slow=lambda op, xs, attrs: ["slow"], tensor=None, scalar=None, known=None, set_item=None,
+        by_mask=None,
     )
     return d
 

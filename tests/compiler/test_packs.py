@@ -17,12 +17,15 @@ from click.testing import CliRunner
 import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
+from tengen.base.dtype import dtype
 from tengen.cli.common_calls import Job
 from tengen.cli.main import main
 from tengen.cli.packing import patterns, write_packs
 from tengen.codegen.targets import Target
 from tengen.compiler import plans
+from tengen.kernels.lowering import Array
 from tengen.kernels.schedule import Schedules
+from tengen.ops.define import REGISTRY
 from tengen.runtime import environment, native, pack, report
 from tengen.runtime.compile import elf_symbols
 from tengen.runtime.provenance import PACK, provenance
@@ -90,6 +93,49 @@ def test_bits_are_those_of_programs_that_are_compiled_here(name, begin, here, mo
     monkeypatch.setattr(pack, "runnable", lambda mine: [target])
     before = begin()
     assert bits() == here and provenance.counts[PACK] == before + 5
+
+
+SQUARE = np.random.default_rng(2).normal(size=(37, 37)).astype("float32")
+SQUARES = {  # calls whose extents are equal by chance; those that are packed are of extents that differ
+    "composite": lambda x: F.softmax(x, axis=1),
+    "product": lambda x: F.matmul(x, x),
+    "product with one more": lambda x: F.matmul(x[:21], x),
+    "scan": lambda x: F.cumsum(x, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_extents_that_are_equal_by_chance_take_the_program_of_others(name, begin):
+    x = Tensor(SQUARE)
+    with config.scope(pack=False):
+        expected = SQUARES[name](x).numpy().tobytes()
+    before, compiled = begin(), provenance.counts.total()
+    found = SQUARES[name](x).numpy().tobytes()
+    assert found == expected
+    assert provenance.counts[PACK] == before + 1 and provenance.counts.total() == compiled + 1
+
+
+def test_of_a_program_that_nothing_wider_serves_one_is_made(begin):
+    x = Tensor(SQUARE)
+    before = begin()
+    assert np.array_equal(F.max(x, axis=1).numpy(), SQUARE.max(1))
+    assert provenance.counts[PACK] == before
+
+
+def test_the_ways_to_share_out_names_are_all_partitions():
+    bell = [1, 1, 2, 5, 15, 52]
+    for n, count in enumerate(bell):
+        ways = list(plans._shared_out(n))
+        assert len(set(ways)) == len(ways) == count
+        assert all(way[:1] in ((), (0,)) and all(k <= max(way[:i], default=-1) + 1 for i, k in enumerate(way)) for way in ways)
+
+
+def test_a_number_that_stays_a_number_is_none_of_the_names():
+    a, known = Array("a", dtype("float32"), (8, 4, 8), (32, 8, 1)), frozenset({4})
+    (call,) = plans._with_names(REGISTRY["softmax"], [a], {"axis": 2}, known)
+    (wider,) = plans._wider([a], {"axis": 2}, known, call)
+    first, middle, last = wider.arrays[0].shape
+    assert middle == 4 and first != last and wider.values == [8, 8] and wider.names == [first, last]
 
 
 def test_code_for_other_processors_is_of_their_kind(packs, monkeypatch):

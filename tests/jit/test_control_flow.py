@@ -386,3 +386,16 @@ def test_states_that_are_made_of_each_other(shape):
     for _ in range(4):
         step()
     assert [a.numpy().tobytes(), b.numpy().tobytes()] == wanted
+
+
+def test_a_body_that_asks_the_same_several_times_carries_one_bool():
+    """Rows of several tables at one place, each with its check; the message is that of the first."""
+    tables = [Tensor(np.arange(6.0).reshape(3, 2) + k) for k in range(3)]
+    body = lambda s, i: (sum((t[i] for t in tables), s), None)
+    run = trace(lambda x, i: F.scan(body, x, i)[0], symbolic=True)
+    x, i = Tensor(np.zeros(2)), Tensor(np.array([2, 0]))
+    assert run(x, i).tolist() == [18.0, 24.0]
+    [node] = [n for n in run.graph.nodes if n.op == "scan"]
+    assert [str(v.type.dtype) for v in node.outputs] == ["float64", "bool"]
+    with pytest.raises(IndexError, match="out of"):
+        run(x, Tensor(np.array([0, 3])))

@@ -379,13 +379,13 @@ def test_tiles_stored_from_registers(columns, stream, monkeypatch):
 
 
 @pytest.mark.parametrize("target", BOTH)
-@pytest.mark.parametrize("n", [3, 8, 17, 24])
+@pytest.mark.parametrize("n", [3, 8, 17, 24, 37, 40])
 def test_columns_of_half_a_vector(n, target):
-    """Two rows share the vector of the last columns, where half of it is whole registers: those of an odd row, of tiles of two heights, of
-    sums of several chunks, of windows, and where the number of rows is open."""
+    """Two rows share the vector of the last columns, alone or behind other panels, where half of it is whole registers: those of an odd
+    row, of tiles of two heights, of sums of several chunks, of windows, and where the number of rows is open."""
     for m in (15, 61, 130):
         check(data((m, 300)), data((300, n), seed=1), (0, 1, 1, 1), target=target)
-    check(data((61, 20)), data((20, n), seed=1), (0, 1, 1, 1), np.full((61, 40), 7, np.float32)[:, 3 : n + 3], modes=(False,), target=target)
+    check(data((61, 20)), data((20, n), seed=1), (0, 1, 1, 1), np.full((61, 56), 7, np.float32)[:, 3 : n + 3], modes=(False,), target=target)
     check(np.asfortranarray(data((61, 300))), data((n, 300), seed=1).T, (0, 1, 1, 1), modes=(False,), target=target)
     check(data((2, 61, 40), "float64"), data((2, 40, n), "float64", 1), (1, 1, 1, 1), modes=(False,), target=target)
     check(data((61, 40), "int32"), data((40, n), "int32", 1), (0, 1, 1, 1), modes=(False,), target=target)

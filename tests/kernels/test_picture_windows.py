@@ -8,14 +8,14 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.windows import MOST_RING_BYTES, PIECE_RESULT_ROWS, Windows
+from tengen.kernels.indexing.windows import BLOCK_WINDOW_PIXELS, MOST_RING_BYTES, PIECE_RESULT_ROWS, Windows
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, View, broadcast
 from tengen.loops.lang import cast, unary
 from tengen.loops.text import print_kernel
 
-RING = "scratch ring"
+PLACES, SUMMED = "scratch places", "scratch summed"
 
 
 def windows(n: int, h: int, w: int, c: int, high: int, wide: int, dtype: str, taps=(2, 2), weights="f4"):
@@ -76,11 +76,40 @@ def test_a_row_in_the_lanes(dtype, joint):
         out = np.zeros((n, high, wide, c), "f4")
         for picture in (x, frame[:, 1 : h + 1, 2 : w + 2]):
             lo, memory = launched([picture, *others], out, joint)
-            assert RING in print_kernel(lo.launches[0].kernel)
+            assert PLACES in print_kernel(lo.launches[0].kernel)
             for how in (run, compile_and_run) if c == 3 else (compile_and_run,):
                 out[:] = 7
                 how(lo, memory)
                 np.testing.assert_array_equal(out, expected(x, *others, joint), err_msg=f"{how} {n, h, w, c}")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2"])
+def test_sums_down_the_columns_are_spread_out(dtype):
+    """Where results of integers have more columns: by rows of less than a block, of some, and of some and a part of one."""
+    shapes = (1, 3, 9, 3, 4, 17), (2, 2, 40, 4, 3, 2 * BLOCK_WINDOW_PIXELS), (1, 4, 70, 1, 20, BLOCK_WINDOW_PIXELS + 9), (1, 2, 5, 2, 3, 131)
+    for n, h, w, c, high, wide in shapes:
+        x, *others = windows(n, h, w, c, high, wide, dtype)
+        out = np.zeros((n, high, wide, c), "f4")
+        text = lambda x, joint=False, *, o=others, y=out: print_kernel(launched([x, *o], y, joint)[0].launches[0].kernel)
+        assert SUMMED in text(x) and SUMMED not in text(x, True) and SUMMED not in text(x.astype("f4"))
+        lo, memory = launched([x, *others], out, False)
+        for how in (run, compile_and_run):
+            out[:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out, expected(x, *others, False), err_msg=f"{how} {n, h, w, c}")
+    x, *others = windows(1, 5, 20, 3, 4, 17, dtype)
+    assert SUMMED not in print_kernel(launched([x, *others], np.zeros((1, 4, 17, 3), "f4"), False)[0].launches[0].kernel)
+
+
+def test_rows_of_results_whose_tables_are_too_large():
+    """They are computed pixel by pixel; a kernel that needs more scratch memory than there may be was an error."""
+    wide = MOST_RING_BYTES // 4 // 2 - 16
+    x, *others = windows(1, 2, 4, 2, 1, wide, "u1")
+    out = np.zeros((1, 1, wide, 2), "f4")
+    lo, memory = launched([x, *others], out, False)
+    assert PLACES not in print_kernel(lo.launches[0].kernel)
+    compile_and_run(lo, memory)
+    np.testing.assert_array_equal(out, expected(x, *others, False))
 
 
 def test_pixel_by_pixel():
@@ -96,14 +125,14 @@ def test_pixel_by_pixel():
     for operands, out, target in cases:
         for joint in (False, True):
             lo, memory = launched(operands, out, joint, target=target)
-            assert RING not in print_kernel(lo.launches[0].kernel)
+            assert PLACES not in print_kernel(lo.launches[0].kernel)
             for how in (run,) if target else (run, compile_and_run):
                 out[:] = 7
                 how(lo, memory)
                 np.testing.assert_array_equal(out, expected(*operands, joint))
     wide = MOST_RING_BYTES // 4 // 2
     x, *others = windows(1, 2, 4, 2, 1, wide, "u1")
-    assert RING not in print_kernel(launched([x, *others], np.zeros((1, 1, wide, 2), "f4"), False)[0].launches[0].kernel)
+    assert PLACES not in print_kernel(launched([x, *others], np.zeros((1, 1, wide, 2), "f4"), False)[0].launches[0].kernel)
 
 
 def test_a_float_without_weight_counts_as_nothing():
@@ -125,7 +154,7 @@ def test_what_becomes_of_the_sums_is_part_of_the_kernel():
     out = np.zeros((2, 6, 11, 3), "u1")
     rounded = lambda s: Elementwise(lambda v: cast(unary("rint", v) + 100.0, uint8), [s], s.shape, uint8)
     lo, memory = launched([x, *others], out, False, rounded)
-    assert len(lo.launches) == 1 and RING in print_kernel(lo.launches[0].kernel)
+    assert len(lo.launches) == 1 and PLACES in print_kernel(lo.launches[0].kernel)
     for how in (run, compile_and_run):
         out[:] = 7
         how(lo, memory)
@@ -149,7 +178,7 @@ def test_as_a_part_of_a_larger_expression_the_bytes_are_stored_apart():
         lo, memory = launched([x, *others], out, False, normalised, target)
         memory["shift"] = array_of(shift, "shift")[1]
         assert [d for d, _ in lo.temps.values()] == ([] if target else [uint8])
-        assert [RING in print_kernel(launch.kernel) for launch in lo.launches] == ([False] if target else [True, False])
+        assert [PLACES in print_kernel(launch.kernel) for launch in lo.launches] == ([False] if target else [True, False])
         for how in (run,) if target else (run, compile_and_run):
             out[:] = 7
             how(lo, memory)

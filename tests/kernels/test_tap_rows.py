@@ -8,14 +8,15 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, PIECE_PIXELS, TapSum
+from tengen.kernels.indexing.tap_pixels import BLOCK_PIXELS, PIECE_PIXELS
+from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, UNROLLED_TAPS, TapSum
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, argument_of
 from tengen.loops.lang import cast
 from tengen.loops.text import print_kernel
 
-TURNED, WORDS = "scratch turned", "scratch words"
+TURNED, WORDS, FLOATS = "scratch turned", "scratch words", "scratch floats"
 
 
 def taps(rows: int, channels: int, pixels: int, results: int, n: int, dtype="f4", nans=False):
@@ -47,7 +48,7 @@ def launched(x, index, weight, out, final=None, target=None):
 
 @pytest.mark.parametrize("rows", [16, 17, 33])
 def test_rows_in_the_lanes(rows):
-    for channels, pixels, results, n in ((1, 20, 16, 2), (2, 9, 17, 1), (3, 16, 31, 4), (4, 33, 18, 3), (15, 5, 16, 17)):
+    for channels, pixels, results, n in ((1, 20, 16, 2), (2, 9, 17, 1), (3, 16, 31, 4), (4, 33, 18, 3), (15, 5, 16, UNROLLED_TAPS + 1)):
         x, index, weight = taps(rows, channels, pixels, results, n, nans=rows == 33)
         out = np.zeros((rows, results, channels), "f4")
         lo, memory = launched(x, index, weight, out)
@@ -58,6 +59,23 @@ def test_rows_in_the_lanes(rows):
             memory["o"][:] = 7
             how(lo, memory)
             np.testing.assert_array_equal(out, want, err_msg=str((how, rows, channels)))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "f4"])
+def test_taps_outside_of_the_image(dtype):
+    """They are 0 with the sign of their weight, in sums along channels, also of so many taps that a loop goes through them, and of rows."""
+    for rows, channels, pixels, results, n in ((2, 33, 5, 4, 3), (1, 17, 6, 3, UNROLLED_TAPS + 1), (16, 3, 7, 17, 2), (2, 1, 6, 19, 4)):
+        x, index, weight = taps(rows, channels, pixels, results, n, dtype)
+        x[:, :, ::2] = 0
+        index[..., 1], weight[..., 1:3] = -1, -abs(weight[..., 1:3])
+        out = np.zeros((rows, results, channels), "f4")
+        lo, memory = launched(x, index, weight, out)
+        want = expected(x, index, weight)
+        assert np.signbit(want[want == 0]).any()
+        for how in (run, compile_and_run):
+            memory["o"][:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out.view("u4"), want.view("u4"), err_msg=str((how, rows, channels)))
 
 
 def test_bytes_into_rows_with_gaps_rounded():
@@ -94,13 +112,50 @@ def test_pixels_in_the_lanes(dtype):
             np.testing.assert_array_equal(out, expected(x, index, weight), err_msg=str((how, rows, channels)))
 
 
+@pytest.mark.parametrize("channels", [3, 4])
+def test_pixels_of_floats_four_to_a_vector(channels):
+    """Up to the last pixel of an image, behind which NaNs lie, with NaNs and infinities among the pixels; results in a crop of a picture."""
+    shapes = (1, 2, 16, 1), (2, 20, 67, 4), (3, 300, 2 * BLOCK_PIXELS + 16, 2), (1, 5, PIECE_PIXELS + 17, 1)
+    for rows, pixels, results, n in shapes:
+        x, index, weight = taps(rows, channels, pixels, results, n)
+        x[:, pixels // 2], x[0, 0, 1] = np.nan, np.inf
+        index[..., -1] = pixels - 1
+        frame, room = np.full((rows, pixels + 1, channels), np.nan, "f4"), np.full((rows, results + 2, channels), 7, "f4")
+        frame[:, :pixels] = x
+        out = room[:, 1:-1]
+        lo, memory = launched(frame[:, :pixels], index, weight, out)
+        assert FLOATS in print_kernel(lo.launches[0].kernel)
+        with np.errstate(invalid="ignore"):
+            want = expected(x, index, weight)
+        for how in (run, compile_and_run) if results < PIECE_PIXELS else (compile_and_run,):
+            memory["o"][:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out, want, err_msg=str((how, rows, channels)))
+            assert (room[:, [0, -1]] == 7).all()
+
+
+def test_pixels_of_floats_become_bytes():
+    x, index, weight = taps(2, 3, 20, 37, 2)
+    out = np.zeros((2, 37, 3), "u1")
+    lo, memory = launched(x, index, weight, out, lambda s: Elementwise(lambda v: cast(v * 50.0 + 100.0, uint8), [s], s.shape, uint8))
+    assert FLOATS in print_kernel(lo.launches[0].kernel)
+    want = np.clip((expected(x, index, weight) * np.float32(50) + np.float32(100)), 0, 255).astype("u1")
+    for how in (run, compile_and_run):
+        memory["o"][:] = 7
+        how(lo, memory)
+        np.testing.assert_array_equal(out, want)
+
+
 def test_where_pixels_are_not_in_the_lanes():
     """Other numbers than bytes, one channel or five, few results, many taps, channels with gaps, pictures below a word, other processors."""
     x, index, weight = taps(2, 3, 20, 16, 2, "u1")
     out = np.zeros((2, 16, 3), "f4")
     text = lambda *a, **kw: print_kernel(launched(*a, **kw)[0].launches[0].kernel)
     assert WORDS in text(x, index, weight, out)
-    assert WORDS not in text(x.astype("f4"), index, weight, out)
+    assert WORDS not in text(x.astype("i2"), index, weight, out)
+    assert FLOATS in text(x.astype("f4"), index, weight, out)
+    assert FLOATS not in text(x[..., :2].astype("f4"), index, weight, out[..., :2].copy())
+    assert FLOATS not in text(x.astype("f4")[:, :1].copy(), np.zeros_like(index), weight, out)
     for channels in (1, 5):
         assert WORDS not in text(np.zeros((2, 20, channels), "u1"), index, weight, np.zeros((2, 16, channels), "f4"))
     assert WORDS not in text(x, index[..., :15], weight[..., :15], out[:, :15].copy())

@@ -39,15 +39,17 @@ def test_the_traced_step_has_the_bits_of_forward(net, monkeypatch):
         row[: len(prompt)] = prompt
     lengths = np.array([len(p) for p in PROMPTS], np.int32)
     how = tengen.models.generation.Sampling()
-    numbers = Tensor(how.numbers()), Tensor(np.zeros((3, 1), np.float32))
+    numbers, uniform = Tensor(how.numbers()), np.zeros((1, 3, 1), np.float32)
     decode = net._decoder(3, 40, how.key())
-    first = decode.begin(ids, lengths, *numbers, np.zeros((3, 1), bool))
+    first = decode.begin(ids, lengths, numbers, Tensor(uniform[0]), np.zeros((3, 1), bool))
     assert first.tolist() == [net(Tensor(np.array([p], np.int32))).numpy()[0, -1].argmax() for p in PROMPTS]
-    texts = [list(p) for p in PROMPTS]
+    texts, seen = [list(p) for p in PROMPTS], Tensor(np.arange(64, dtype=np.int32))
+    traced = tengen.trace(lambda: net._logits(net._decoded(decode.tokens.reshape(-1, 1), decode.places, seen, decode.caches)))
     for step in range(10):
         new = np.array([5 + step, 6, 7 + step])
         decode.at(new, lengths + step)
-        logits = decode.logits(*numbers).numpy()
+        logits = traced().numpy()
+        assert (decode(numbers, Tensor(uniform))[0] == logits[:, 0].argmax(-1)).all()
         for i, text in enumerate(texts):
             text.append(int(new[i]))
             assert net(Tensor(np.array([text], np.int32))).numpy()[0, -1].tobytes() == logits[i, 0].tobytes()
@@ -59,6 +61,9 @@ def test_the_traced_step_has_the_bits_of_forward(net, monkeypatch):
     text = net.generate(PROMPTS[:1], 12)
     monkeypatch.setattr(sys.modules["tengen.models.generation"], "TRACED", 1)
     assert (net.generate(PROMPTS[:1], 12) == text).all()
+    drawn = {"temperature": 1.0, "seed": 4, "repetition_penalty": 1.2}
+    for options in ({}, drawn):  # several tokens in a call, of which one sees more places, and one after the other
+        assert np.stack(list(net.stream(PROMPTS[:1], 80, **options)), 1)[0].tolist() == net.generate(PROMPTS[:1], 80, **options)[0][5:].tolist()
 
 
 def test_tokens_as_they_come_and_how_a_text_ends(net):

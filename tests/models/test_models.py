@@ -192,6 +192,17 @@ def greedy():
     return Tensor(Sampling().numbers()), Tensor(np.zeros((2, 1), np.float32))
 
 
+def next_logits(net, decode):
+    """The logits that a decoder's next step chooses by, as a program of their own. What it writes, the step writes again."""
+    seen = Tensor(np.arange(64, dtype=np.int32))
+    return trace(lambda: net._logits(net._decoded(decode.tokens.reshape(-1, 1), decode.places, seen, decode.caches)))()
+
+
+def steps(n):
+    """What so many steps of two rows draw greedily with."""
+    return Tensor(Sampling().numbers()), Tensor(np.zeros((n, 2, 1), np.float32))
+
+
 def test_text_from_a_traced_step(monkeypatch):
     """Caches that are allocated once and written in place, the step as one program: the bits of the eager step."""
     net = network("gpt").eval()
@@ -203,11 +214,16 @@ def test_text_from_a_traced_step(monkeypatch):
     for mine, held in zip(decode.caches, caches):
         for x, want in zip(mine, held):
             assert np.ascontiguousarray(x.numpy()[:, :, :4]).tobytes() == want.numpy().tobytes() and not x.numpy()[:, :, 4:].any()
-    for _ in range(4, 16):
-        logits, caches = net.step(Tensor(new.astype(np.int32)[:, None]), caches)
-        assert decode.logits(*greedy()).numpy().tobytes() == logits.numpy().tobytes()
-        new = logits[:, -1].numpy().argmax(-1)
-        assert (decode.tokens.numpy() == new).all()
+    for several in (1, 3, 1, 5, 2):
+        want = []
+        traced = next_logits(net, decode)
+        for i in range(several):
+            logits, caches = net.step(Tensor(new.astype(np.int32)[:, None]), caches)
+            assert i or traced.numpy().tobytes() == logits.numpy().tobytes()
+            new = logits[:, -1].numpy().argmax(-1)
+            want.append(new)
+        assert (decode(*steps(several)) == want).all() and (decode.tokens.numpy() == new).all()
+    assert len(decode.run.stats()) == 1, "any number of steps is one program"
     text, drawn = net.generate(ids, 12), net.generate(ids, 12, temperature=1.0, seed=3)
     monkeypatch.setattr(sys.modules["tengen.models.generation"], "TRACED", 1)
     assert (net.generate(ids, 12) == text).all() and (net.generate(ids, 12, temperature=1.0, seed=3) == drawn).all()

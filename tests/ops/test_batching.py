@@ -65,6 +65,6 @@ def test_which_ops_are_computed_one_after_the_other():
     """Every primitive has a rule, but for these, which would gain little."""
     without = {op.name for op in every_op.ops() if op.kind in ("primitive", "view")} - RULES.keys()
     assert {name for name in without if not name.startswith("random_")} == {
-        "argmax", "argmin", "ctc", "ctc_grad", "extent_op", "iota", "lstm_grad", "nms_keep", "running_max", "running_min",
+        "argmax", "argmin", "ctc", "ctc_grad", "extent_op", "iota", "linear_samples", "lstm_grad", "nms_keep", "running_max", "running_min",
         "tap_products", "tap_scatter", "tap_sum", "window_sums",
     }  # fmt: skip

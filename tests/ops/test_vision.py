@@ -248,13 +248,13 @@ def test_pixels_of_few_bytes_are_read_as_words():
 
 
 def test_a_warp_is_a_few_kernels():
-    """The places of the taps, their weights, and the sums; the matrix is not known before it runs."""
+    """The coordinates of rows, of columns and of both, and the sums of the pixels around them; the matrix is not known before it runs."""
     x, mat = Tensor(np.zeros((1, 8, 20, 3), np.uint8)), Tensor(np.eye(3, dtype="f4")[None, :2])
     run = trace(lambda x, m: F.vision.warp_affine(x, m, (6, 20), "constant"))
     run(x, mat)
     with tengen.profile() as p:
         run(x, mat)
-    assert sum(row.calls for row in p.rows) <= 8, p.table()
+    assert sum(row.calls for row in p.rows) <= 5, p.table()
 
 
 def test_threads_layouts_and_batches_change_no_bit():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.codegen.targets import Target
 from tengen.ops.define import REGISTRY
@@ -130,3 +131,66 @@ def test_some_elements_of_a_state_are_written_in_place(way, copies):
     names = [launch.kernel.name for launch in lower(run.graph, Target.host())[0].launches]
     if copies == 0:
         assert not [n for n in names if "base" in n or "write_state" in n], names
+
+
+def looping(way):
+    """A function of a number of iterations, whose loop changes a tensor that it reaches, and the tensor."""
+    c = Tensor(np.arange(12.0).reshape(4, 3))
+    rows = Tensor(np.array([2, 0, 3]))
+
+    def step(i):
+        c[i.reshape(1)] = c[i] * 2.0 + c[1]
+
+    def over(n):
+        F.scan(lambda s, i: (step(i), (s, None))[1], (), rows)
+        return c.sum()
+
+    def until(n):
+        return F.while_loop(lambda i: i < n, lambda i: (step(i), i + 1)[1], Tensor(0))
+
+    def read_later(n):
+        before = c[1:]
+        F.scan(lambda s, i: (step(i), (s, None))[1], (), rows)
+        return before + c[:3]
+
+    def read_besides(n):
+        top = c[0]  # each iteration reads what it was before the loop
+        F.scan(lambda s, i: (step(i), (s + top, None))[1], top * 0.0, rows)
+        return c * 1.0
+
+    def given_back(n):
+        first = F.scan(lambda s, i: (s + i.astype("float64"), None), c, rows)[0]
+        second = F.scan(lambda s, i: (s * 2.0, None), c, rows)[0]
+        c[...] = first + second
+        return first
+
+    def exchanged(n):
+        a, b = F.scan(lambda s, i: ((s[1], s[0] + 1.0), None), (c[0], c[1]), rows)[0]
+        c[0], c[1] = a, b
+        return c * 1.0
+
+    def none(n):
+        return F.scan(lambda s, i: (step(i), (s, None))[1], (), rows[:0])[1] or c * 1.0
+
+    return {f.__name__: f for f in (over, until, read_later, read_besides, given_back, exchanged, none)}[way], c
+
+
+@pytest.mark.parametrize(
+    ("way", "copies"),
+    [("over", 0), ("until", 0), ("none", 0), ("read_later", 1), ("read_besides", 1), ("given_back", None), ("exchanged", None)],
+)
+def test_a_loop_changes_a_state_where_it_lies(way, copies):
+    """But where its value before the loop is read in the loop or behind it."""
+    eager, a = looping(way)
+    traced, b = looping(way)
+    run = trace(traced, symbolic=True)
+    for k in range(3):
+        n = Tensor(np.array(3))
+        assert eager(n).numpy().tobytes() == run(n).numpy().tobytes() and a.numpy().tobytes() == b.numpy().tobytes(), k
+    want = np.arange(12.0).reshape(4, 3)
+    for i in [2, 0, 3] * 3:
+        want[i] = want[i] * 2.0 + want[1]
+    assert way not in ("over", "read_later") or (b.numpy() == want).all()
+    lo, _ = lower(run.prepared(n)[0].graph, Target.host())
+    large = [a for launch in lo.launches if launch.kernel.name in ("begin_loop", "write_state") for a in launch.ids if a[0] == "state"]
+    assert copies is None or bool(large) == bool(copies), [launch.kernel.name for launch in lo.launches]

@@ -100,6 +100,17 @@ def test_identities():
         return y = d""") == ["d: f32[2,3] = relu(x)", "return y = d"]  # fmt: skip
 
 
+def test_joining_with_nothing_is_an_identity():
+    """A copy of a picture's one channel, as cvt_color to gray made it; what has no elements adds none, in whatever order."""
+    for operands, kept in (("x", False), ("x, e", False), ("e, x", True), ("x, x", True)):
+        rows = 4 if operands == "x, x" else 2
+        lines = after(remove_identities, f"""graph g(x: f32[2,3], e: f32[0,3]):
+            a: f32[{rows},3] = concat({operands}, axis=0)
+            b: f32[{rows},3] = relu(a)
+            return y = b""")  # fmt: skip
+        assert any("concat" in line for line in lines) == kept, (operands, lines)
+
+
 def test_a_transpose_of_a_square_is_no_identity():
     assert len(after(remove_identities, """graph g(x: f32[3,3]):
         a: f32[3,3] = permute(x, axes=(1, 0))

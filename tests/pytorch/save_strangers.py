@@ -6,6 +6,7 @@ from pathlib import Path
 
 import strangers
 import strangers_graphs
+import strangers_masks
 import strangers_modules
 import strangers_public
 import strangers_sampling
@@ -21,7 +22,7 @@ import torch.nn.utils.prune  # which `import torch` alone does not load
 torch.manual_seed(0)
 FILES = (
     strangers, strangers_stumbled, strangers_vision, strangers_sequences, strangers_sampling, strangers_science, strangers_training,
-    strangers_modules, strangers_graphs, strangers_public, strangers_scripts,
+    strangers_modules, strangers_graphs, strangers_masks, strangers_public, strangers_scripts,
 )  # fmt: skip
 every = [p for of in FILES for p in of.PROGRAMS]
 found = {f.__name__: [float(v) for v in f(torch)] for f in every}

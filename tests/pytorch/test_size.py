@@ -61,6 +61,30 @@ def test_compiled_and_traced_functions_take_and_give_it():
         assert made(torch.zeros(2, 3, 4), torch.Size([3, 8]))[0].shape == (3, 8)
 
 
+def test_tensors_of_one_layout_have_one_size():
+    """It is made once, not each time that it is asked for, and does not depend on who asked first."""
+    x, y, f = torch.zeros(5, 3, 7), torch.ones(5, 3, 7), F.zeros((5, 3, 7))
+    assert x.shape is x.shape is y.shape is f.shape is x.size() and x.size is y.size and type(x.shape) is torch.Size
+    assert torch.zeros(3, 5, 7).shape == (3, 5, 7) and x.T.shape == (7, 3, 5) and torch.zeros(5, 3, 7, dtype=torch.int32).shape == x.shape
+    assert torch.zeros(()).shape == () and torch.zeros(0, 2).size() == (0, 2) and torch.zeros(0, 2).size == 0
+
+
+def test_who_asks_decides():
+    """Tengen's own files have plain tuples, all others PyTorch's, whatever their names are, and whether they have any."""
+    x = torch.zeros(11, 3)
+    for name in ("__main__", "tengen", "tengens.own", "net", "", 3, None, []):
+        got = {"x": x, "__name__": name}
+        exec("s, n = x.shape, x.size()", got)
+        assert type(got["s"]) is type(got["n"]) is torch.Size, name
+    nameless = {"x": x}
+    exec("del __name__\ns = x.shape", nameless | {"__name__": "a"}), exec("s, n = x.shape, x.size()", nameless)
+    assert type(nameless["s"]) is type(nameless["n"]) is torch.Size
+    for name in ("tengen.functional.nn", "tengen.pytorch.functions.shaping"):
+        got = {"x": x, "__name__": name}
+        exec("s, n = x.shape, x.size()", got)
+        assert type(got["s"]) is type(got["n"]) is tuple, name
+
+
 def test_open_extents_count_too():
     f = trace(lambda x: x.reshape(x.shape.numel()) * x.shape[1:].numel(), dynamic_axes={0: "n"})
     for n in (2, 3, 5):

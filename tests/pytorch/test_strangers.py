@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import strangers
 import strangers_graphs
+import strangers_masks
 import strangers_modules
 import strangers_public
 import strangers_sampling
@@ -25,7 +26,7 @@ SAVED = json.loads((Path(__file__).parent / "saved_strangers.json").read_text())
 
 FILES = (
     strangers, strangers_stumbled, strangers_vision, strangers_sequences, strangers_sampling, strangers_science, strangers_training,
-    strangers_modules, strangers_graphs,
+    strangers_modules, strangers_graphs, strangers_masks,
 )  # fmt: skip
 EVERY = [p for of in FILES for p in of.PROGRAMS]
 COMPILED = [p for of in (strangers_public, strangers_scripts) for p in of.PROGRAMS]  # these say what of them is compiled

@@ -121,6 +121,173 @@ print(s.cached <= 2 * s.peak + (64 << 20), s.cached // s.peak)
     assert out.split()[0] == "True"
 
 
+# ---- what goes back by itself
+
+KEEPING = """
+import numpy as np
+from tengen.base.config import config
+config.kept_seconds = 0.2
+MIB = 1 << 20
+def kept():
+    return native.memory_statistics().cached
+def work(seconds, *sizes):
+    "Takes and fills blocks of these sizes, all at once, again and again; how many fresh pages the system gave after the first round."
+    import resource
+    def once():
+        blocks = [native.new_buffer(n) for n in sizes]
+        for b, n in zip(blocks, sizes):
+            ctypes.memset(native.address(b), 1, n)
+    once()
+    faults, end = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.monotonic() + seconds
+    while time.monotonic() < end:
+        once()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+"""
+
+
+def test_what_nobody_takes_goes_back_and_what_is_taken_stays(run_python):
+    """A loop keeps its blocks and meets no fresh page, while those of other sizes before it go, of each kind of block."""
+    out = run_python(
+        KEEPING
+        + """
+old = [native.new_buffer(n) for n in (64 * MIB, 9 * MIB, MIB, 100_000, 5000, 10)]
+del old
+before = kept()
+config.kept_seconds = 0.6  # a step may be held up
+faults = work(1.5, 20 * MIB, 20 * MIB, 3 * MIB, 300_000, 3000)
+print(before >= 74 * MIB, 0 < kept() - 43 * MIB < MIB, faults)
+"""
+    )
+    *right, faults = out.split()
+    assert right == ["True", "True"] and int(faults) < 100, out
+
+
+def test_what_is_held_or_was_just_used_is_not_given_back(run_python):
+    out = run_python(
+        KEEPING
+        + """
+held, view = native.new_buffer(30 * MIB), native.view(native.new_buffer(3 * MIB), 64)
+native.write(held, bytes([7]) * 30 * MIB), native.write(view, b"abc")
+work(0.6, 20 * MIB)
+print(native.read(held, 30 * MIB) == bytes([7]) * 30 * MIB, native.read(view, 3), kept() == 20 * MIB)
+time.sleep(0.5)  # in which nothing happens: it says nothing of what will be taken next
+b = native.new_buffer(20 * MIB)
+del b
+print(kept() == 20 * MIB)
+"""
+    )
+    assert out.split() == ["True", "b'abc'", "True", "True"]
+
+
+def test_the_pool_of_a_process_that_does_nothing_empties(run_python):
+    """Sleeping threads see to it, with the interpreter's lock; a job that comes meanwhile is done."""
+    out = run_python(
+        KEEPING
+        + """
+native.set_threads(3)
+assert sums(1000)
+del_me = [native.new_buffer(n * MIB) for n in (100, 50, 3, 1)]
+del del_me
+before = kept()
+end = time.monotonic() + 30
+while kept() and time.monotonic() < end:
+    time.sleep(0.02)
+print(before >= 154 * MIB, kept(), sums(1000))
+child = os.fork()
+if child == 0:  # has the parent's blocks, and threads of its own
+    b = native.new_buffer(70 * MIB)
+    ctypes.memset(native.address(b), 1, 70 * MIB)
+    del b
+    assert sums(1000)
+    while kept() and time.monotonic() < end:
+        time.sleep(0.02)
+    os._exit(0 if not kept() else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    )
+    assert out.split() == ["True", "0", "True", "0"]
+
+
+def test_one_thread_alone_gives_back_at_the_next_work(run_python):
+    out = run_python(
+        KEEPING
+        + """
+native.set_threads(1)
+b = native.new_buffer(100 * MIB)
+del b
+time.sleep(0.5)
+still = kept()
+work(0.5, 17 * MIB)
+print(still == 112 * MIB, kept() == 20 * MIB)
+"""
+    )
+    assert out.split() == ["True", "True"]
+
+
+def test_what_the_pool_has_follows_what_is_lately_in_use(run_python):
+    """One large network, then many sizes: the bound is twice what these have in use, and not what the first one had."""
+    out = run_python(
+        KEEPING
+        + """
+from tengen.runtime.memory import size_class
+b = native.new_buffer(1000 * MIB)
+del b
+work(0.5, 17 * MIB)
+most = 0
+for i in range(200):
+    b = native.new_buffer((20 + i) * MIB)
+    del b
+    s = native.memory_statistics()
+    most = max(most, s.in_use + s.cached)
+print(most <= 2 * size_class((20 + 199) * MIB)[1] + (64 * MIB), native.memory_statistics().peak >= 1000 * MIB)
+"""
+    )
+    assert out.split() == ["True", "True"]
+
+
+def test_several_threads_take_and_give_while_blocks_go_back(run_python):
+    out = run_python(
+        KEEPING
+        + """
+config.kept_seconds = 0.002
+def run(mark):
+    rng, end = np.random.default_rng(mark), time.monotonic() + 1
+    while time.monotonic() < end:
+        blocks = [(native.new_buffer(n), n) for n in map(int, rng.integers(1, 6 * MIB, 6))]
+        for b, n in blocks:
+            ctypes.memset(native.address(b), mark, n)
+        wrong.extend(n for b, n in blocks if native.read(b, n) != bytes([mark]) * n)
+        sums(100)
+wrong = []
+native.set_threads(3)
+threads = [threading.Thread(target=run, args=(i,)) for i in range(1, 5)]
+[t.start() for t in threads], [t.join() for t in threads]
+print(wrong, native.memory_statistics().in_use)
+"""
+    )
+    assert out.startswith("[] ")
+
+
+def test_how_long_memory_is_kept_is_a_knob(run_python):
+    out = run_python(
+        KEEPING.replace("config.kept_seconds = 0.2", "print(config.kept_seconds)")
+        + """
+config.kept_seconds = "inf"
+b = native.new_buffer(70 * MIB)
+del b
+work(0.3, 17 * MIB)
+print(kept() > 70 * MIB, config.kept_seconds)
+for wrong in (0, -1, "long"):
+    try:
+        config.kept_seconds = wrong
+    except Exception as e:
+        print(type(e).__name__, config.kept_seconds)
+""",
+        TENGEN_KEPT_SECONDS="2.5",
+    )
+    assert out.split() == ["2.5", "True", "inf", *["ConfigError", "inf"] * 3]
+
+
 def _mapping(address):
     """(Begin, end, flags) of the mapping of this process around an address."""
     for line in Path("/proc/self/smaps").read_text().splitlines():

@@ -117,6 +117,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "pack": ("TENGEN_PACK", _switch, True, "use the programs that were compiled when Tengen was packaged"),
     "quick_compile": ("TENGEN_QUICK_COMPILE", _switch_or_only, True, "quick code first, good code later; 0: good at once; only: no good code"),
     "finish": ("TENGEN_FINISH", _switch, True, "make good code of what a short process has run in the background, after it has ended"),
+    "kept_seconds": ("TENGEN_KEPT_SECONDS", _seconds, 10.0, "seconds after which memory that nobody took for a tensor goes back to the system"),
     "jit": ("TENGEN_JIT", _switch, True, "0: traced and scripted functions run as plain Python, op by op"),
     "progress": ("TENGEN_PROGRESS", _switch, True, "on a terminal, a line that says what is compiled, after a second of it"),
     "traceback": ("TENGEN_TRACEBACK", _short_or_full, "short", "short: Tengen's errors show the user's lines alone; full: all"),

@@ -64,7 +64,11 @@ NAMES: dict[str, dict[str, str]] = {
         "algorithms": "tengen.distributed",
     },
     "tengen.pytorch": {
-        **dict.fromkeys(("ao", "quantization"), "tengen.quantization (quantize_qat and quantize, calibration, weights of 8 or 4 bits)"),
+        **dict.fromkeys(
+            ("ao", "quantization"),
+            "tengen.quantization (quantize_weights(net, activations='int8') in the place of quantize_dynamic; of networks that import "
+            "tengen.module, quantize_qat and quantize, and calibration)",
+        ),
         "library": "tengen.custom_ops or an autograd.Function", "ops": "the functions of torch and torch.nn.functional, or tengen.custom_ops",
         "_inductor": "nothing to set: torch.compile", "functional": "torch itself, which has its functions", "futures": "multiprocessing",
         "serialization": "torch.save and torch.load, whose files have no code", "storage": "the tensor: x.numpy() has its memory",

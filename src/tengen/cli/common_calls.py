@@ -15,9 +15,11 @@ import tengen.functional as F
 import tengen.models as models
 from tengen.autodiff.manager import GradManager
 from tengen.base.record import NamedTuple
+from tengen.deploy import by_nodes
 from tengen.module.module import Module
 from tengen.optimizer import SGD, Adam, AdamW
 from tengen.tensor import Tensor
+from tengen.tensor.recorder import Recorder
 
 FLOATS = ("float32", "float16", "float64")
 ARITHMETIC = "add sub mul div pow maximum minimum"
@@ -193,13 +195,23 @@ def _networks() -> Iterator[Job]:
             yield Job(f"{name} of {n}", lambda *, a=(build, shape, n, classes, kinds): _step_of_images(*a))
         if 1 not in batches:
             yield Job(f"{name} of 1", lambda *, a=(build, shape): _answer(a[0]().eval(), _noise(1, *a[1])))
-    for n, length in ((6, 129), (8, 256)):
-        yield Job(f"GPT of {n} x {length}", lambda *, a=(n, length): _step_of_gpt(*a))
+    for n, length, width in ((6, 129, 384), (8, 256, 384), (4, 80, 192)):  # heads of 64, and of 32
+        yield Job(f"GPT of {n} x {length}, {width} wide", lambda *, a=(n, length, width): _step_of_gpt(*a))
     yield Job("LSTM", lambda: _step_of_lstm(32, 64))
 
 
 def _answer(net: Module, x: Tensor) -> None:
     F.argmax(net(x), axis=-1).numpy()
+    if x.shape[0] == 1:
+        _answer_of_a_file(net, x)
+
+
+def _answer_of_a_file(net: Module, x: Tensor) -> None:
+    """The first answer of a model file with this network, which takes its nodes one by one."""
+    with Recorder("answer") as rec:
+        graph = rec.finish([("y", net(rec.argument("x", x)))])
+    if by_nodes.fits(graph):
+        by_nodes.run(graph, [x._data])
 
 
 def _step_of_images(build: Callable, shape: tuple[int, ...], n: int, classes: int, kinds: tuple) -> None:
@@ -210,11 +222,13 @@ def _step_of_images(build: Callable, shape: tuple[int, ...], n: int, classes: in
     _answer(net.eval(), x)
 
 
-def _step_of_gpt(n: int, length: int) -> None:
-    net = models.gpt(2, 384, 6, 256, VOCABULARY).train()
+def _step_of_gpt(n: int, length: int, width: int) -> None:
+    net = models.gpt(2, width, 6, 256, VOCABULARY).train()
     x, labels = _tokens((n, length), VOCABULARY), _tokens((n * length,), VOCABULARY)
     _train(net, AdamW, lambda: F.loss.cross_entropy(net(x).reshape(-1, VOCABULARY), labels))
-    net.eval().generate(x[:1, :5], 3)
+    for prompt in (x[:1, :5], x[:, :5]):
+        net.eval().generate(prompt.numpy(), 3)
+    _answer_of_a_file(net, F.copy(x[:1]))
 
 
 def _step_of_lstm(n: int, length: int) -> None:
@@ -224,12 +238,15 @@ def _step_of_lstm(n: int, length: int) -> None:
 
 
 def _train(net: Module, kind: type, loss_of: Callable[[], Tensor]) -> None:
-    """A training step, and the update that the second one has, whose states are there."""
+    """A training step, the update that the second one has, whose states are there, and that of parameters whose memory others share."""
     more = {"momentum": 0.9} if kind is SGD else {}
     manager, optimizer = GradManager().attach(net.parameters()), kind(net.parameters(), lr=1e-4, **more)
     with manager:
         loss = loss_of()
         manager.backward(loss)
     optimizer.step()
+    optimizer.step()
+    shared = [p.detach() for p in net.parameters()]  # which is not written: the new values lie elsewhere
     optimizer.step().clear_grad()
+    shared.clear()
     loss.numpy()

@@ -362,9 +362,10 @@ class _Function(Values):
 
     def _masks(self, count: Expr, dt: DType) -> bool:
         """Whether the lanes before `count` are read or written under a mask. The colours of a pixel are not: a masked vector mostly crosses
-        into the next line of the cache, and takes longer than the two accesses that hold them."""
+        into the next line of the cache, and takes longer than the two accesses that hold them. Nor are those of several pixels, which
+        are one access of 8 lanes, and one of 4 behind it."""
         lanes = lang.as_int(count)
-        return self.target.masks(dt.size) and (lanes is None or lanes > FEW_LANES)
+        return self.target.masks(dt.size) and (lanes is None or (lanes > FEW_LANES and lanes % FEW_LANES != 0))
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
         if e.args[1].op == "splat" and _few(e.args[1].args[0]):

@@ -12,6 +12,7 @@ its symbols, that is what is stored, and each answer makes a pattern of its own 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
@@ -34,7 +35,7 @@ from tengen.kernels.lowering import Array
 from tengen.loops.decisions import decisions
 from tengen.loops.lang import Expr
 from tengen.ops.define import Op, lookup
-from tengen.runtime import cache, pack
+from tengen.runtime import cache, pack, tiers
 from tengen.runtime.environment import environment, knobs
 
 MOST_CONSTANT_BYTES = 4096  # of a program's constants, which are part of its record; with more it is made in each process
@@ -154,6 +155,45 @@ def watching(seen: Seen) -> Iterator[None]:
         _watchers.remove(seen)
 
 
+class NotThere(Exception):
+    """Raised in a block of `as_found` where the program of a pattern would have to be made."""
+
+
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def as_found() -> Iterator[None]:
+    """In the block, this thread makes no programs and compiles none: it takes those that the pack or the cache has. Errors: NotThere, and
+    Postponed, at the first that they lack."""
+    before = making()
+    _here.makes = False
+    try:
+        with tiers.postponing():
+            yield
+    finally:
+        _here.makes = before
+
+
+def making() -> bool:
+    """Whether this thread makes programs that are not there."""
+    return getattr(_here, "makes", True)
+
+
+def packed(pattern: Pattern, device: Device, make: Make) -> Made | None:
+    """The program of a pattern, if the pack that this process uses has it. Arguments and errors: as those of `ready`; nothing is made."""
+    target = target_of(device)
+    if not program_cache.in_use() or pack.current(target) is None or (facts := pattern.facts()) is None:
+        return None
+    there = pack.find(pack.key(facts), target)
+    if there is None:
+        return None
+    for seen in _watchers:
+        seen(pattern, make)
+    found = made_of(there[0], device, there[1])
+    return None if found is None or tuned_schedules(target).concern(found[0].asked) else found
+
+
 def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     """The program of a pattern. It is kept for later processes where it is made now.
 
@@ -162,17 +202,18 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
 
     Errors: what `make` raises: Undecided or ShapeError where it cannot be made without numbers.
     """
+    found = packed(pattern, device, make)
+    if found is not None:
+        return found
     for seen in _watchers:
         seen(pattern, make)
     target = target_of(device)
     facts = pattern.facts() if program_cache.in_use() else None
-    if facts is None:
+    if facts is None and making():
         return make(target)
+    if facts is None:
+        raise NotThere(pattern.op.name)
     schedules = tuned_schedules(target)
-    packed = pack.find(pack.key(facts), target)
-    found = None if packed is None else made_of(packed[0], device, packed[1])
-    if found is not None and not schedules.concern(found[0].asked):
-        return found
     by_rule = f"{environment(target, knobs())} eager {device} {facts}"
     tuned = program_cache.tuned(by_rule, schedules)
     for key in (by_rule, tuned) if schedules.entries else (by_rule,):
@@ -180,6 +221,8 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
         found = None if kept is None else made_of(kept, device)
         if found is not None and (key is tuned or not schedules.concern(found[0].asked)):
             return found
+    if not making():
+        raise NotThere(pattern.op.name)
     try:
         made = make(target)
     except (Undecided, ShapeError) as e:

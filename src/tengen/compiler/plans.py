@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice, product
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -20,7 +21,7 @@ from tengen.base.errors import ShapeError, Undecided
 from tengen.base.record import NamedTuple, record
 from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
-from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, ready
+from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, making, packed, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -33,7 +34,7 @@ from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
-from tengen.runtime import launch_log, native, tiers
+from tengen.runtime import launch_log, native, pack, tiers
 
 MOST_PLANS = 16_384  # in a table: they take about 8 KB each, and a third of a millisecond to make again
 MOST_PROGRAMS = 4096  # in `_programs`; for one more all are forgotten: plans hold theirs, and others are read back when they are needed
@@ -46,15 +47,17 @@ class Layout:
 
     Attributes:
         type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes. interface: for NumPy, what
-            `BufferMemory` says of all buffers of this layout.
+            `BufferMemory` says of all buffers of this layout. seen: what `tensor/sizes.py` shows of its shape; no attribute until it is
+            asked for.
     """
 
-    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "interface", "__weakref__")
+    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous", "interface", "seen", "__weakref__")
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
     device: Device
     interface: dict[str, Any] | None
+    seen: Any
     _table: dict[tuple, Interned] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
@@ -166,7 +169,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan], device: Device = 
         start = perf_counter()
         result = generic(*data)
         left -= perf_counter() - start
-        if left < 0 and plan.call is call:
+        if left < 0 and plan.call is call and making():
             plan.call = generic  # until then, and for calls of other threads
             tiers.when_compiled(become, target_of(device))
         return result
@@ -235,13 +238,15 @@ def exact_key(attrs: tuple) -> tuple:
 
 
 class Symbols:
-    """Names for the numbers of a call: one symbol per distinct extent, and one per stride. `known` extents stay numbers."""
+    """Names for the numbers of a call: one symbol per distinct extent, and one per stride. `known` extents stay numbers. groups: of the
+    extents that get names, in order; those that are equal have the same name in one group alone. Default: they are all of one."""
 
-    def __init__(self, known: frozenset[int] = frozenset()) -> None:
+    def __init__(self, known: frozenset[int] = frozenset(), groups: Iterable[int] = ()) -> None:
         self.known = known
         self.names: list[Expr] = []
         self.values: list[int] = []
-        self.extents: dict[int, Expr] = {}
+        self.extents: dict[tuple[int, int], Expr] = {}
+        self._groups = iter(groups)
 
     def new(self, value: int) -> Expr:
         e = var(f"n{len(self.names)}")
@@ -255,9 +260,10 @@ class Symbols:
             return d if isinstance(n, int) else -n
         if d < LEAST or d in self.known:
             return d
-        if d not in self.extents:
-            self.extents[d] = self.new(d)
-        return self.extents[d]
+        place = d, next(self._groups, 0)
+        if place not in self.extents:
+            self.extents[place] = self.new(d)
+        return self.extents[place]
 
     def stride(self, s: int) -> Index:
         return s if s in (0, 1) else self.new(s)
@@ -326,6 +332,7 @@ class Found(NamedTuple):
         return self.made[0]
 
 
+MOST_WAYS = 64  # to name extents that are equal: to look for a program takes 50 microseconds, and to make one 20 ms and more
 MOST_QUESTIONS = 8  # that a pattern's op may ask of its numbers; who asks more is made for the numbers
 
 _questions: dict = {}  # a pattern, and the answers so far -> the condition that is asked next; None: it has no program
@@ -357,7 +364,8 @@ def by_pattern(
 
     if alone or special in _programs or (*numbers, False) in _programs:
         return for_these_numbers()
-    for call in _with_names(op, arrays, attrs, op.known_extents(arrays, attrs) if known is None else known):
+    known = op.known_extents(arrays, attrs) if known is None else known
+    for call in _with_names(op, arrays, attrs, known):
         key = ((op, how), *call.key, *rest)
         alike = _alike.setdefault((key[0], *rest), {})
         for other in () if key in _programs else tuple(alike):
@@ -366,12 +374,14 @@ def by_pattern(
                 continue
             if _holds(other[2], made[0].params, values):
                 return Found(made, made[0].params, values)
-        pattern = Pattern(op, call.attrs, how, call.arrays, orders, len(call.names), extents=call.extents)
-        found = _answered(key, pattern, call, device, lambda target, call=call: make(call, target))
-        if found is not None:
-            made, at, answers = found
-            alike[(*call.key, answers)] = at
-            return Found(made, call.names, call.values)
+        for some, get in _ways(arrays, attrs, known, call, device):
+            pattern = Pattern(op, some.attrs, how, some.arrays, orders, len(some.names), extents=some.extents)
+            of_some = ((op, how), *some.key, *rest)
+            found = _answered(of_some, pattern, some, device, lambda target, some=some: make(some, target), get)
+            if found is not None:
+                made, at, answers = found
+                alike[(*some.key, answers)] = at
+                return Found(made, some.names, some.values)
     return for_these_numbers()  # what does not fit is told with numbers
 
 
@@ -386,9 +396,50 @@ def _with_names(op: Op, arrays: Sequence[Array | None], attrs: dict, known: froz
     yield Numbered(named, attrs, names, values, frozenset(sym.extents.values()).intersection(names))
 
 
-def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make: Make) -> tuple[Made, tuple, tuple] | None:
-    """The program of a pattern, where it is kept, and the answers that it depends on. What its op asks is answered with the numbers of the
-    call, which may lead to a program that is there. None: there is no program without numbers."""
+def _ways(
+    arrays: Sequence[Array | None], attrs: dict, known: frozenset[int], call: Numbered, device: Device
+) -> Iterator[tuple[Numbered, Callable[..., Made | None]]]:
+    """Patterns that serve a call, and what gets the program of each: where a pack is used, its own pattern, and then those with several
+    names for extents that are equal, if their programs are packed; at last its own, whose program is made where it is not there."""
+    if pack.current(target_of(device)) is not None and not recording():
+        yield call, packed
+        if call.attrs is attrs:  # an attribute that is an extent could be any of several names
+            for some in _wider(arrays, attrs, known, call):
+                yield some, packed
+    yield call, _ready
+
+
+def _wider(arrays: Sequence[Array | None], attrs: dict, known: frozenset[int], call: Numbered) -> Iterator[Numbered]:
+    """A call with several names for extents that are equal, in each way to share them out, those with the fewest names first. None of one
+    that has more ways than MOST_WAYS. Its program, if there is one, is right for the call, where they are equal by chance."""
+    named = [d for a in call.arrays if a is not None for d in a.shape if isinstance(d, Expr)]
+    places = {d: [i for i, other in enumerate(named) if other == d] for d in dict.fromkeys(named)}
+    ways = [list(islice(_shared_out(len(at)), MOST_WAYS + 1)) for at in places.values()]
+    if not 1 < prod(map(len, ways)) <= MOST_WAYS:
+        return
+    for way in sorted(product(*ways), key=lambda way: sum(map(max, way)))[1:]:  # the first one is the call's own
+        number = dict(zip((i for at in places.values() for i in at), (n for share in way for n in share)))
+        sym = Symbols(known, [number[i] for i in range(len(named))])
+        some = [None if a is None else named_array(a, sym) for a in arrays]
+        yield Numbered(some, attrs, sym.names, sym.values, frozenset(sym.extents.values()))
+
+
+def _shared_out(n: int) -> Iterator[tuple[int, ...]]:
+    """Each way to share n things out among groups without names: the number of each one's group, where the first of a group has the next
+    number (Knuth, The Art of Computer Programming, 7.2.1.5: restricted growth strings)."""
+    if n == 0:
+        yield ()
+        return
+    for way in _shared_out(n - 1):
+        for group in range(max(way, default=-1) + 2):
+            yield (*way, group)
+
+
+def _answered(
+    key: tuple, pattern: Pattern, call: Numbered, device: Device, make: Make, get: Callable[..., Made | None]
+) -> tuple[Made, tuple, tuple] | None:
+    """The program of a pattern that `get` gives, where it is kept, and the answers that it depends on. What its op asks is answered with the
+    numbers of the call, which may lead to a program that is there. None: there is no program without numbers, or `get` has none."""
     numbers = Numbers(dict(zip(call.names, call.values)))
     at: tuple = key
     while len(pattern.answers) <= MOST_QUESTIONS:
@@ -396,7 +447,8 @@ def _answered(key: tuple, pattern: Pattern, call: Numbered, device: Device, make
             return made, at, pattern.answers
         if at not in _questions:
             try:
-                return _kept(at, _ready(pattern, device, make)), at, pattern.answers
+                found = get(pattern, device, make)
+                return None if found is None else (_kept(at, found), at, pattern.answers)
             except (Undecided, ShapeError) as e:
                 _questions[at] = getattr(e, "asked", None)
         asked = _questions[at]

@@ -7,12 +7,13 @@ what the op's own rule derives. Nothing is allocated for what a file only promis
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tengen.base.collector import young_objects
 from tengen.base.errors import ScheduleError, TengenError, VerifyError
-from tengen.base.files import File
+from tengen.base.files import File, is_open
 from tengen.compiler import program_cache
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
@@ -44,12 +45,17 @@ def load_graph(file: File) -> Model:
     What has been found right once, this user's later processes with the same Tengen do not check again: a model with that checksum reads its
     nodes when somebody asks for its graph.
 
+    Where a path is given and no process has made the model's program yet, the first call takes its nodes one by one, if the programs of
+    all are there; its bits are those of the program, which the second call makes, or a process in the background.
+
     Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
     read.
     """
     with young_objects():
         model = read_tensors(file, _model_and_program)
         _remember(model)
+    if not is_open(file, "read"):
+        model.comes_from(os.fsdecode(os.path.abspath(file)), load_graph)
     return model
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -23,6 +23,7 @@ from tengen.compiler.arrays import buffer_over
 from tengen.compiler.driver import Ahead
 from tengen.compiler.plans import Layout
 from tengen.compiler.schedules import tuned_schedules
+from tengen.deploy import by_nodes, unfinished
 from tengen.ir.graph import Graph, UnreadGraph
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.schedule import Schedule
@@ -30,9 +31,10 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.tensor import Buffer, Tensor, contiguous, from_numpy, tensor_over, tracing
-from tengen.tensor.executable import Executable, look_ahead
+from tengen.tensor.executable import Executable, look_ahead, room_for
 from tengen.tensor.looking import looking
 
+MOST_HOT = 8  # sizes of a model with open extents that get programs of their own
 MOST_KNOWN = 64  # of a model's arguments that have been found right: more are looked at each time
 
 
@@ -71,7 +73,8 @@ class Model:
     Attributes:
         graph: what it computes. name: the graph's. inputs, outputs: what it takes and gives, as `Port`s. checksum, bytes: of
             its file; None and 0 where it comes from none. extents: names of the extents that are open: one program serves all
-            numbers for them. schedules: what `tengen.tune` found for it, by key.
+            numbers for them, and up to 8 sets of numbers that are called often get one of their own, of the same bits, in the background.
+            schedules: what `tengen.tune` found for it, by key.
 
     >>> import tengen, os, tempfile
     >>> f = tengen.trace(lambda x: x * 2 + 1, example_input=tengen.Tensor([1.0, 2.0]))
@@ -103,6 +106,8 @@ class Model:
         self._lock = threading.Lock()
         self._executable: Executable | None = None
         self._ahead: Ahead | None = None
+        self._looked = False
+        self._origin: tuple[str, Callable[[str], Model]] | None = None
         self._dtypes = [p.dtype.numpy for p in self.inputs]
         self._known: dict[tuple, tuple[int, ...]] = {}  # how arguments look that fit -> the numbers of the open extents
         self._states: list[Any] = []
@@ -175,6 +180,8 @@ class Model:
         buffers, extents = self._taken(self.ordered(args, kwargs))
         if self._executable is None or self._states:
             with self._lock:
+                if (first := self._first_answer(buffers)) is not None:
+                    return first[0] if len(first) == 1 else tuple(first)
                 self._prepare()
                 if self._states:
                     return self._run(buffers, extents)
@@ -259,11 +266,41 @@ class Model:
 
     def look_ahead(self) -> None:
         """Reads the program that the first call will run, if the cache has it."""
-        self._ahead = look_ahead(self.kept_graph, self.name, tuned_schedules().also(self.schedules))
+        self._ahead, self._looked = look_ahead(self.kept_graph, self.name, tuned_schedules().also(self.schedules)), True
+
+    def comes_from(self, path: str, read: Callable[[str], Model]) -> None:
+        """Says which file it was read from, and what reads that: so its first answer may come before its program is made."""
+        self._origin = path, read
+
+    def runs_again(self) -> None:
+        """Says that it will run again and again: its program is made before its first answer."""
+        self._origin = None
+
+    def prepare(self) -> None:
+        """Makes its program, if nobody has yet."""
+        with self._lock:
+            self._prepare()
+
+    def _first_answer(self, buffers: list[Any]) -> list[Tensor] | None:
+        """What the first call gives, where the program is not there yet, but those of its nodes are; None in any other case. The caller
+        holds the lock."""
+        if self._origin is None or self._executable is not None or not by_nodes.wanted():
+            return None
+        (path, read), self._origin = self._origin, None
+        if not self._looked:
+            self.look_ahead()
+        if self._ahead is not None or not by_nodes.fits(self.graph):
+            return None
+        made = by_nodes.answer(self.graph, buffers)
+        if made is not None:
+            unfinished.add(path, self, read)
+        return made
 
     def _prepare(self) -> None:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
+            unfinished.discard(self)
             self._states = [from_numpy(self.initial[name])._data for name in self.kept_graph.states]
-            self._executable = Executable(self.kept_graph, self.name, tuned_schedules().also(self.schedules), ahead=self._ahead)
+            schedules = tuned_schedules().also(self.schedules)
+            self._executable = Executable(self.kept_graph, self.name, schedules, ahead=self._ahead, room=room_for(MOST_HOT))
             self._ahead = None

@@ -99,6 +99,7 @@ class Predictor:
         max_waiting: int = 1024, timeout: float | None = None, budget: int | str | None = None, backend: str | Backend | None = None,
     ):  # fmt: skip
         self.model = model if isinstance(model, Model) else load_graph(model)
+        self.model.runs_again()
         self.model = self.model if backend is None else partition(self.model, backend)
         counts = {"threads": threads, "max_waiting": max_waiting} | ({} if max_batch is None else {"max_batch": max_batch})
         if odd := [f"{k}={n!r}" for k, n in counts.items() if type(n) is not int or n < 1]:

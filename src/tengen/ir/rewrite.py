@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tengen.base.errors import VerifyError
-from tengen.ir.graph import Graph, Node, Value, copy_node
+from tengen.ir.graph import Graph, Node, Value, attr_key, copy_node
 
 Rule = Callable[[Graph, Node, "list[Value | None]"], "Sequence[Value] | None"]
 
@@ -41,6 +41,27 @@ def rebuild(graph: Graph, rule: Rule) -> Graph:
 
 def _copy_sources(graph: Graph) -> dict[Value, Value]:
     return {v: Value(v.type, v.name) for v in graph.sources()}
+
+
+SMALL = 64  # elements of constants that are compared, at most
+
+
+def equal_values(graph: Graph) -> dict[Value | None, Value | None]:
+    """For each value that is what an earlier one is, that one: results of equal calls on equal inputs, and equal small constants."""
+    table: dict[Value | None, Value | None] = {}
+    by_data: dict[tuple, Value] = {}
+    for c in graph.constants.values():
+        if c.data is not None and c.data.size <= SMALL:
+            first = by_data.setdefault((c.value.type, c.data.tobytes()), c.value)
+            if first is not c.value:
+                table[c.value] = first
+    seen: dict[tuple, list[Value]] = {}
+    for n in graph.nodes:
+        inputs = tuple(id(table.get(v, v)) for v in n.inputs)
+        earlier = seen.setdefault((n.op, inputs, tuple((k, attr_key(a)) for k, a in n.attrs.items())), n.outputs)
+        if earlier is not n.outputs:
+            table.update(zip(n.outputs, earlier))
+    return table
 
 
 def inline(graph: Graph, inner: Graph, inputs: Sequence[Value], before: Node | None = None) -> list[Value]:

@@ -8,7 +8,7 @@ the old one keep that. `parts.py` finds and runs the parts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -109,7 +109,7 @@ class PartsRecorder(Recorder):
         error, box = None, [None]  # a list, so that no variable holds the result
         before = references([s for _, s in self._arguments])
         try:
-            box[0] = function(*args, **kwargs)
+            box[0] = self.counted(function(*args, **kwargs))
         except BaseException as e:
             if self.whole:
                 raise
@@ -230,6 +230,16 @@ class PartsRecorder(Recorder):
         if self.whole or not isinstance(t._data, Value) or (s := self._calls.sources.get(t._data)) is None:
             return super().known_data(t)
         return values_of(s)
+
+    def call_of(self, v: Value) -> tuple[Any, Sequence[Value | None]] | None:
+        if self.whole or v.node is not None:
+            return super().call_of(v)
+        if type(s := self._calls.sources.get(v)) is tuple:
+            return ("number", s[1], attr_key(s[0])), ()
+        for c in reversed(self._calls.made):
+            if c.template is not None and v in c.outs:
+                return (id(c.template), c.outs.index(v)), c.operands
+        return None
 
     def check(self, bad: Tensor, error: str, message: str, where: str | None) -> None:
         if self.whole:

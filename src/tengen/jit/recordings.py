@@ -278,8 +278,7 @@ class Recordings:
             if not r.open:
                 if extents and pattern is None:
                     check_other_extents(r.graph, extents, r.decides)
-                room = None if pattern is None else self._room.take
-                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self.budget)
+                r.run = Executable(r.graph, self.name, device=device, room=self._room.take, budget=self.budget)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided
                 r.extents, r.run.gradient_of = r.run.extents, r.gradient_of

@@ -51,7 +51,7 @@ class trace(Checked, Recordings):
 
     Args:
         function: a function or a module. Tensors that it takes and returns may be nested in tuples, lists, dicts and dataclasses.
-        symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
+        symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``len(x[mask])``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. So is a function that does what a program would not repeat: that changes a variable by
             itself (``self.n += 1``) or what an argument holds, keeps a tensor (``self.mean = 0.9 * self.mean + ...``,
@@ -65,14 +65,15 @@ class trace(Checked, Recordings):
             differs in no others, and has at least 2 in them, makes no program. Comparisons of such extents
             (``if x.shape[0] > 8``) become conditions of the recording; a function that has to know the number
             (``int(x.shape[0])``) is recorded for each, which a `TraceWarning` says once. Numbers whose runs take much of the
-            time get a program of their own. None: each shape is recorded by itself.
+            time get a program of their own, made in the background. None: each shape is recorded by itself.
             A table gives axes a name from the first call on: ``{0: "batch"}`` for every tensor argument, or by the names of the
             function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and one compiled
-            program then serve all extents from 1 upwards, but for comparisons in Python, which are conditions as above; extents of
-            one name must agree. The bits are those of the program
-            for each shape in all cases. See `docs/architecture.md`, "Open extents".
-        max_programs: how many recordings are expected. on_excess: "warn": one more is warned of, once, with the causes of all;
-            "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
+            program then serve all extents from 1 upwards, but for comparisons in Python, which are conditions as above, and for numbers
+            whose runs take much of the time; extents of one name must agree. The bits are those of the program for each shape in all cases.
+            See `docs/architecture.md`, "Open extents".
+        max_programs: how many recordings are expected; numbers whose runs take much of the time get programs up to that.
+            on_excess: "warn": one more recording is warned of, once, with the causes of all; "error": it is a
+            `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
         memory_budget: bytes, an int or a text as "400MB", that a run may need: temporaries, states and results. What does not fit is
             computed again when it is needed, with the same bits; each shape is then recorded by itself. `stats()` says what that costs.
             offload: "disk", or a folder: what is not needed for long may be written to a file there, and read again, where that costs

@@ -53,6 +53,8 @@ SHUFFLES = {
     "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
     "first_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES for i in range(LANES)),
     "second_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES + LANES // 2 for i in range(LANES)),
+    **{f"lanes_of_quad_{q}": tuple(q * QUAD + i // QUAD for i in range(LANES)) for q in range(LANES // QUAD)},
+    "first_of_quads": tuple(sorted(range(LANES), key=lambda i: (i % QUAD == QUAD - 1, i))),
 }
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
@@ -540,7 +542,8 @@ def fold(op: str, a: Expr) -> Expr:
 def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     """Lanes of two vectors. "low_of_quads": of each quad (four lanes) the first two lanes of a and of b in turn, a's first;
     "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3. "low_halves": the first two
-    lanes of each quad of a, then of b; "high_halves": the last two."""
+    lanes of each quad of a, then of b; "high_halves": the last two. "lanes_of_quad_0" to "_3": each lane of that quad of a, four times;
+    "first_of_quads": the first three lanes of each quad of a, then the fourth ones."""
     if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
         raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
     return expr("shuffle", (a, b), a.dtype, LANES, name)

@@ -17,9 +17,10 @@ from tengen.jit.trace import trace
 from tengen.models.transformer import Cache
 from tengen.tensor import Tensor
 
-SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
+SEEN = 32  # what is seen of a cache grows by so many places
 TRACED = 64  # tokens that pay for a trace of the step
 COLDEST = 1e-30  # logits divided by less would be infinite in float32
+AHEAD = 8  # tokens that one call of the traced step draws where nothing can end a text sooner, and nobody waits for each
 MORE = 4  # tokens beyond the bytes of a stop string, in which it is looked for
 
 
@@ -139,9 +140,8 @@ class LanguageModel(M.Module):
         if callback is not None and not callable(callback):
             raise ValueError(f"callback={callback!r} is no function; help: one of a step's tokens, as stream gives them")
         kept: list[np.ndarray] = []
-        for new in self._stream(
-            rows, count, Sampling(temperature, top_k, top_p, min_p, repetition_penalty), seed, self._ends(eos), _stops(stop, decode), decode
-        ):
+        how, ahead = Sampling(temperature, top_k, top_p, min_p, repetition_penalty), AHEAD if callback is None else 1
+        for new in self._stream(rows, count, how, seed, self._ends(eos), _stops(stop, decode), decode, ahead):
             kept.append(new)
             if callback is not None:
                 callback(new)
@@ -160,7 +160,7 @@ class LanguageModel(M.Module):
         how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         return self._stream(_rows(tokens)[0], count, how, seed, self._ends(eos), _stops(stop, decode), decode)
 
-    def _stream(self, rows, count, how, seed, eos, stop, decode) -> Iterator[np.ndarray]:
+    def _stream(self, rows, count, how, seed, eos, stop, decode, ahead=1) -> Iterator[np.ndarray]:
         lengths = np.array([len(row) for row in rows], np.int32)
         longest = int(lengths.max())
         if not isinstance(count, int | np.integer):
@@ -175,10 +175,11 @@ class LanguageModel(M.Module):
         if len(seeds) != len(rows):
             raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts; help: one int, or one of each prompt")
         rows = [row.astype(np.int32) for row in rows]
-        return self._tokens(rows, lengths, count, how, [np.random.default_rng(s) for s in seeds], eos, stop, decode)
+        rngs = [np.random.default_rng(s) for s in seeds]
+        return self._tokens(rows, lengths, count, how, rngs, eos, stop, decode, 1 if eos or stop else ahead)
 
-    def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode) -> Iterator[np.ndarray]:
-        """The loop over steps. A row that has ended goes on to be computed, and is not shown."""
+    def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode, ahead) -> Iterator[np.ndarray]:
+        """The loop over steps. A row that has ended goes on to be computed, and is not shown. ahead: how many steps a call may take."""
         n, longest, ragged = len(rows), int(lengths.max()), len(set(lengths.tolist())) > 1
         ended, added = [False] * n, [[] for _ in rows]
         numbers = Tensor(how.numbers())
@@ -191,29 +192,32 @@ class LanguageModel(M.Module):
         decoder, caches, new = None, self._empty(n), np.zeros((n, longest), np.int32)
         for i, row in enumerate(rows):
             new[i, : len(row)] = row
-        uniform = Tensor(np.zeros((n, 1), np.float32))
-        for at in range(count):
+        at = 0
+        while at < count and not all(ended):
+            some = 1 if decoder is None else min(ahead, count - at)
+            uniform = np.zeros((some, n, 1), np.float32)
             if how.temperature:
-                uniform = Tensor(np.array([[rng.random(dtype=np.float32)] for rng in rngs]))
+                uniform[:, :, 0] = np.stack([rng.random(some, dtype=np.float32) for rng in rngs], 1)
             if decoder is not None:
-                new = decoder(numbers, uniform)
+                drawn = decoder(numbers, Tensor(uniform))
             elif at + 1 < count and (ragged or count >= TRACED):
                 decoder = self._decoder(n, longest + count, steps)
-                new = decoder.begin(new, lengths, numbers, uniform, said)
+                drawn = decoder.begin(new, lengths, numbers, Tensor(uniform[0]), said)[None]
             else:
-                x, caches = self._states(Tensor(new if at == 0 else new[:, None]), caches)
+                x, caches = self._states(Tensor(new), caches)
                 last = x[F.arange(n).astype("int32"), Tensor(lengths - 1)] if at == 0 else x[:, 0]
-                new = chosen(self._logits(last), steps, numbers, uniform, Tensor(said)).numpy()
-            if penalised and decoder is None:
-                said[np.arange(n), new] = True
-            shown = np.where(ended, np.int32(-1), new) if any(ended) else new
-            for i, token in enumerate(new.tolist()):
-                if not ended[i]:
-                    added[i].append(token)
-                    ended[i] = token in eos or _stopped(added[i], stop, decode)
-            yield shown
-            if all(ended):
-                break
+                drawn = chosen(self._logits(last), steps, numbers, Tensor(uniform[0]), Tensor(said)).numpy()[None]
+                new = drawn[0][:, None]
+                if penalised:
+                    said[np.arange(n), drawn[0]] = True
+            for tokens in drawn:
+                shown = np.where(ended, np.int32(-1), tokens) if any(ended) else tokens
+                for i, token in enumerate(tokens.tolist()):
+                    if not ended[i]:
+                        added[i].append(token)
+                        ended[i] = token in eos or _stopped(added[i], stop, decode)
+                yield shown
+            at += some
         if decoder is not None:
             self.__dict__["_decoder_of_last_call"] = decoder
 
@@ -253,15 +257,16 @@ class LanguageModel(M.Module):
 
 
 class Decoder:
-    """A network's step for one token as one program, from the tokens to those that follow, and what goes before it, the prompt, as another.
+    """A network's steps for some tokens as one program, from the tokens to those that follow, and the prompt before them as another.
 
     They keep tokens and places in states that they write in place: a step makes no tensors of arrays. It reads more than caches hold, so
-    all that Python runs and touches between two of them comes from memory, which takes many times as long as what it computes.
+    all that Python runs and touches between two calls comes from memory, which takes many times as long as what it computes; a call that
+    takes several steps, a loop of the program, does it once.
 
     Attributes:
         caches: keys and values of each block, (N, heads, room, features of a head). tokens, places: (N,), int32, of the next step. said:
-            (N, V), which tokens have occurred, where that matters. prompt: the traced prompt, of any length. run: the traced step,
-            which returns the logits, (N, 1, vocabulary).
+            (N, V), which tokens have occurred, where that matters. prompt: the traced prompt, of any length. run: the traced steps, of any
+            number.
     """
 
     def __init__(self, net: LanguageModel, n: int, room: int, how: tuple[bool, ...]):
@@ -287,15 +292,18 @@ class Decoder:
             places[:] = lengths
 
         def decode(seen: Tensor, numbers: Tensor, uniform: Tensor) -> Tensor:
-            if how[-1]:
-                said[rows, tokens] = True
-            logits = net._logits(net._decoded(tokens.reshape(n, 1), places, seen, caches))
-            tokens[:] = chosen(logits[:, 0], how, numbers, uniform, said)
-            places[:] = places + 1
-            return logits
+            def step(nothing: tuple, uniform: Tensor) -> tuple[tuple, Tensor]:
+                if how[-1]:
+                    said[rows, tokens] = True
+                logits = net._logits(net._decoded(tokens.reshape(n, 1), places, seen, caches))
+                tokens[:] = chosen(logits[:, 0], how, numbers, uniform, said)
+                places[:] = places + 1
+                return nothing, tokens
+
+            return F.scan(step, (), uniform)[1]
 
         self.prompt = trace(prompt, dynamic_axes={"given": {1: "t"}})
-        self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
+        self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}, "uniform": {0: "steps"}})
 
     def fits(self, held: list[Cache], room: int, how: tuple[bool, ...]) -> bool:
         """Whether the caches are of the shapes and dtypes of those held, with this room, and tokens are chosen by these steps."""
@@ -316,16 +324,11 @@ class Decoder:
         self._furthest = int(places.max())
 
     def __call__(self, numbers: Tensor, uniform: Tensor) -> np.ndarray:
-        """The tokens that follow, (N,)."""
-        self.logits(numbers, uniform)
-        return self.tokens.numpy().copy()  # a view would keep the next step from writing in place
-
-    def logits(self, numbers: Tensor, uniform: Tensor) -> Tensor:
-        """The same step; returns the logits of the tokens that follow, (N, 1, vocabulary)."""
-        self._furthest += 1
+        """The tokens that follow, (steps, N). uniform: what each step draws with, (steps, N, 1)."""
+        self._furthest += uniform.shape[0]
         if (seen := -(-self._furthest // SEEN) * SEEN) != self._seen.shape[0]:
             self._seen = Tensor(np.arange(seen, dtype=np.int32))
-        return self.run(self._seen, numbers, uniform)
+        return self.run(self._seen, numbers, uniform).numpy()
 
 
 def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:

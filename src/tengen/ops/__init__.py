@@ -35,6 +35,7 @@ from tengen.ops import (
     reduce,
     rejection,
     rng,
+    selections,
     shape,
     strided,
     update,
@@ -45,6 +46,7 @@ from tengen.ops import (
     vision_regions,
     vision_resample,
     vision_resize,
+    vision_samples,
     vision_taps,
     vision_warp,
 )
@@ -81,6 +83,7 @@ __all__ = [
     "reduce",
     "rejection",
     "rng",
+    "selections",
     "shape",
     "update",
     "strided", "views",
@@ -91,5 +94,6 @@ __all__ = [
     "vision_resample",
     "vision_resize",
     "vision_warp",
+    "vision_samples",
     "vision_taps",
 ]

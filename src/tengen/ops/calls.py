@@ -37,7 +37,8 @@ class Dispatch:
         run: runs, records or traces a call of an op. slow: the same without a look at the table of plans. tensor: a Tensor of
             whatever a user may pass for one, on a device if one is given. scalar: a number as a 0-d tensor of a dtype, on a device
             (None: the default one); a constant inside a trace. known: a tensor's values as a NumPy array; TraceError where only a
-            run knows them. set_item: x[key] = value.
+            run knows them. set_item: x[key] = value. by_mask: x[mask], or x with a value there, in a trace; None where what is selected
+            must be counted.
     """
 
     run: Run
@@ -46,6 +47,7 @@ class Dispatch:
     scalar: Callable[..., Any]
     known: Callable[[Any], Any]
     set_item: Callable[[Any, Any, Any], None]
+    by_mask: Callable[..., Any]
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,11 +62,13 @@ class Dispatch:
         scalar: Callable[..., Any],
         known: Callable[[Any], Any],
         set_item: Callable[[Any, Any, Any], None],
+        by_mask: Callable[..., Any],
     ) -> None:
         """Installs the functions. Errors: RuntimeError when they are there already."""
         if hasattr(self, "run"):
             raise RuntimeError("the functions that run ops are installed already, by tengen/tensor/methods.py")
-        self.run, self.slow, self.tensor, self.scalar, self.known, self.set_item = run, slow, tensor, scalar, known, set_item
+        self.run, self.slow, self.tensor, self.scalar, self.known = run, slow, tensor, scalar, known
+        self.set_item, self.by_mask = set_item, by_mask
         self._own = run, slow
 
     def add_filter(self, around: Callable[[Run], Run]) -> None:

@@ -20,7 +20,7 @@ from tengen.base.dtype import bool_
 from tengen.base.errors import ShapeError, VerifyError
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import Array
+from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.loops.lang import Index
 from tengen.ops.attributes import Count, Extent
@@ -84,14 +84,20 @@ def _(*types, body, carries, slices, length, reverse, keep, wants):
 def _(lo, arrays, outs, body, carries, slices, length, reverse, keep, wants):
     state, sliced, same = outs[:carries], arrays[carries : carries + slices], arrays[carries + slices :]
     made = len(body.outputs)
-    for first, a in zip(arrays, state):
-        copy(lo, first, a, "begin_loop")
+    _begin(lo, arrays, state)
     with lo.loop(length, [*sliced, *same]) as step:
         at = length - 1 - step if reverse else step
         for a, kept in zip(state, outs[made:]):
             copy(lo, a, _slice(kept, at), "keep_state")
         ins = [*state, *(_slice(a, at) for a in sliced), *same]
         lo.lower_graph(lo, body, carries, ins, [*state, *(_slice(a, at) for a in outs[carries:made])])
+
+
+def _begin(lo: Lowering, first: Sequence[Array], state: Sequence[Array]) -> None:
+    """What a loop begins with, where its state lies: nothing is copied of a tensor over which the loop computes."""
+    for a, to in zip(first, state):
+        if a != to:
+            copy(lo, a, to, "begin_loop")
 
 
 def _slice(a: Array, at: Index) -> Array:
@@ -133,8 +139,7 @@ def _(*types, body, carries, limit, keep, wants):
 @while_loop.lower
 def _(lo, arrays, outs, body, carries, limit, keep, wants):
     state, same = outs[:carries], arrays[carries:]
-    for first, a in zip(arrays, state):
-        copy(lo, first, a, "begin_loop")
+    _begin(lo, arrays, state)
     with lo.while_loop(same, limit) as loop:
         loop.holds(state[0])
         for a, kept in zip(state, outs[carries:]):
@@ -208,3 +213,5 @@ def _(lo, arrays, outs, forward, backward, results, kept, gives):
 
 for _op in (scan, while_loop, cond, own_gradient):
     _op.known(_all_extents)
+for _op in (scan, while_loop):
+    _op.over(lambda carries, **attrs: {i: i for i in range(carries)})  # each iteration computes its state over that of the last one

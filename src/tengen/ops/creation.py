@@ -106,6 +106,8 @@ def ones(shape: Shape, dtype: DTypeLike | None = "float32", device: DeviceLike |
 def full_like(inp: Tensor, value: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor of inp's shape (and dtype and device, if none is given) with `value` everywhere."""
     x = dispatch.tensor(inp)
+    if hasattr(x._layout, "rows"):  # a selection by a mask, whose elements need not be counted for this
+        return lookup("where")(True, dispatch.scalar(value, x.dtype if dtype is None else _dtype(dtype)), astype(x, dtype or x.dtype))
     return full(x.shape, value, x.dtype if dtype is None else dtype, x.device if device is None else device)
 
 

@@ -246,6 +246,10 @@ def getitem(inp: Tensor, key: Any) -> Tensor:
     """
     x = dispatch.tensor(inp)
     plain = _plain(key)
+    if plain is None and (mask := _tensor_of_rows(x, key)) is not None and (found := dispatch.by_mask(x, mask)) is not None:
+        return found
+    if plain is not None and hasattr(x._layout, "rows") and _leaves_rows(key, x.ndim):  # of a selection by a mask
+        return x._layout.owner.of_rows(getitem(x._layout.rows, key))
     k = read_key(key, x.shape) if plain is None else _read_plain(plain, dims(x))
     y = sliced(x, k)
     if k.indices:
@@ -260,16 +264,34 @@ def value_for(x: Tensor, value: Any) -> Tensor:
     return dispatch.scalar(value, x.dtype) if weak else dispatch.tensor(value)
 
 
-def masks_whole(x: Tensor, key, value: Tensor) -> Any:
-    """The mask, where the key is one mask and one value goes everywhere: that is `where`, also inside a trace."""
-    if isinstance(key, tuple) and len(key) == 1:
-        key = key[0]
-    if not _is_array(key) or value.size != 1:
+def mask_of_rows(x: Tensor, key: Any) -> Any:
+    """The mask, where the key is one mask of x's first axes, and takes the others as they are; else None."""
+    key, *rest = key if isinstance(key, tuple) and key else (key,)
+    if not _is_array(key) or not all([k is Ellipsis or (type(k) is slice and k == slice(None)) for k in rest]):
         return None
     mask = dispatch.tensor(key)
-    return (
-        mask if mask.dtype is bool_ and 0 < mask.ndim <= x.ndim and dims(mask) == dims(x)[: mask.ndim] else None
-    )
+    if mask.dtype is not bool_ or not mask.ndim or rest.count(Ellipsis) > 1 or mask.ndim + len(rest) - rest.count(Ellipsis) > x.ndim:
+        return None
+    return mask if dims(mask) == dims(x)[: mask.ndim] else None
+
+
+def _leaves_rows(key: Any, ndim: int) -> bool:
+    """Whether a key of slices, ints, None and ... takes the first axis as it is, in its place."""
+    first, *rest = key if isinstance(key, tuple) and key else (key,)
+    if first is Ellipsis:
+        return None not in rest and len(rest) < ndim
+    return isinstance(first, slice) and first == slice(None)
+
+
+def _tensor_of_rows(x: Tensor, key: Any) -> Any:
+    """The same where the mask is a tensor, which a trace may compute."""
+    first = key[0] if isinstance(key, tuple) and key else key
+    return mask_of_rows(x, key) if hasattr(first, "_layout") else None
+
+
+def masks_whole(x: Tensor, key: Any, value: Tensor) -> Any:
+    """The mask, where one value goes everywhere that it is true: that is `where`."""
+    return None if value.size != 1 else mask_of_rows(x, key)
 
 
 @shorthand
@@ -279,6 +301,8 @@ def setitem(inp: Tensor, key: Any, value: Any) -> Tensor:
     x = dispatch.tensor(inp)
     v = value_for(x, value)
     v = v if v.dtype is x.dtype else astype(v, x.dtype)
+    if (mask := _tensor_of_rows(x, key)) is not None and (new := dispatch.by_mask(x, mask, v)) is not None:
+        return new
     mask = masks_whole(x, key, v)
     if mask is not None:
         return where(reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim))), reshape(v, ()), x)

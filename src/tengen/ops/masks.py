@@ -1,6 +1,7 @@
 """Selections by a mask: how many elements they have depends on values, so they are counted before anything is computed.
 
-A trace cannot do that and says so; `where` and `x[mask] = value` of one value need no counting and are fine in it.
+A trace cannot do that and says so; `where` and `x[mask] = value` of one value need no counting and are fine in it, and so is most of what is
+computed of `x[mask]` (`selections.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator as python_operators
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -227,9 +227,13 @@ class Op:
         self.rules.named = f
         return f
 
-    def over(self, operands: dict[int, int]) -> None:
-        """Results that may be computed over operands: {result: operand}."""
-        self.rules.over = operands
+    def over(self, operands: Mapping[int, int] | rules.Over) -> None:
+        """Results that may be computed over operands: {result: operand}, or of the attributes such a table."""
+        self.rules.over = operands if callable(operands) else lambda **attrs: operands
+
+    def computed_over(self, attrs: dict[str, Any]) -> Mapping[int, int]:
+        """{result: operand} of those results that may be computed over operands."""
+        return self.rules.over(**attrs) if self.rules.over is not None else {}
 
     def typed(self, *operands: int) -> None:
         """Operands of which only the type is used."""

@@ -9,7 +9,7 @@ In a rule's arguments, `**attrs` are the op's attributes by name, in canonical f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.record import record
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Parts = Callable[Concatenate[Types, ...], Sequence[Sequence[int | None]]]
     Known = Callable[Concatenate[Arrays, ...], Iterable[Any]]
     Named = Callable[Concatenate[Arrays, ...], Iterable[str]]
+    Over = Callable[..., Mapping[int, int]]
     Identity = Callable[Concatenate[TensorType, TensorType, ...], bool]
     Check = Callable[Concatenate[Sequence[Any], ...], Iterable["Violation"]]
     Checks = Callable[[Types], bool]
@@ -128,8 +129,8 @@ class Rules:
     Beside those that always are (`extents` of the op). Of an op that is derived: attributes of what it is of, which stand in its
     attribute `of`."""
 
-    over: Mapping[int, int] = field(default_factory=dict)
-    """{position of a result: position of the operand over which it may be computed}: a place of the operand is not read
+    over: Over | None = None
+    """(**attrs) -> {position of a result: position of the operand over which it may be computed}: a place of the operand is not read
     after the same place of the result was written."""
 
     typed: tuple[int, ...] = ()

@@ -17,6 +17,7 @@ from tengen.base.dtype import DType, int64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
+from tengen.kernels.lowering import Array
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Extent
@@ -32,35 +33,38 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-def _images(x: TensorType, image: TensorType | None, index: TensorType) -> Dim:
-    """How many results there are: one for each image, or for each element of `image`. ShapeError where operands do not fit."""
-    if not index.dtype.is_int or (image is not None and not image.dtype.is_int):
+def images_of(x: TensorType, image: TensorType | None, index: TensorType, coordinates: bool = False) -> Dim:
+    """How many results there are: one for each image, or for each element of `image`. coordinates: whether places are floats. ShapeError
+    where operands do not fit."""
+    if coordinates and image is not None and not image.dtype.is_int:
+        raise DTypeError(f"numbers of images must be integers, got {image}")
+    if not coordinates and (not index.dtype.is_int or (image is not None and not image.dtype.is_int)):
         raise DTypeError(f"places and numbers of images must be integers, got {index}" + ("" if image is None else f" and {image}"))
     if x.ndim != 3 or index.ndim < 2 or (image is not None and image.ndim != 1):
         raise ShapeError(f"takes images (N, C, P) and places (M, T, ...), got {x} and {index}")
     images = x.shape[0] if image is None else image.shape[0]
-    _one_or_all(index, images, "places")
+    one_or_all(index, images, "places")
     if as_int(index.shape[1]) == 0:
         raise ShapeError(f"places without taps: {index}")
     return images
 
 
-def _counts(d: DType) -> bool:
+def counts(d: DType) -> bool:
     """Whether an image's elements are integers that float32 holds exactly: they are read as they are, and weighed as floats."""
     return d.is_int and d.bits <= 16
 
 
-def _one_or_all(t: TensorType, images: Dim, what: str) -> None:
+def one_or_all(t: TensorType, images: Dim, what: str) -> None:
     if as_int(t.shape[0]) != 1 and broadcast_shapes((images,), (t.shape[0],)) != (images,):
         raise ShapeError(f"{what} {t} for {images} images")
 
 
 def _tap_type(x: TensorType, image: TensorType | None, index: TensorType, weight: TensorType) -> TensorType:
-    d = check_floats(weight) if _counts(x.dtype) else check_floats(x, weight)
-    images = _images(x, image, index)
+    d = check_floats(weight) if counts(x.dtype) else check_floats(x, weight)
+    images = images_of(x, image, index)
     if weight.ndim != index.ndim or weight.shape[1:] != index.shape[1:]:
         raise ShapeError(f"weights {weight} for places {index}")
-    _one_or_all(weight, images, "weights")
+    one_or_all(weight, images, "weights")
     out = TensorType((images, x.shape[1], *index.shape[2:]), d)
     if as_int(x.shape[2]) == 0 or (image is not None and as_int(x.shape[0]) == 0):
         if all(as_int(n) != 0 for n in out.shape):
@@ -68,7 +72,7 @@ def _tap_type(x: TensorType, image: TensorType | None, index: TensorType, weight
     return out
 
 
-def _bad_images(op: str, image: Tensor | None, count: Any) -> Iterable[Violation]:
+def bad_images(op: str, image: Tensor | None, count: Any) -> Iterable[Violation]:
     return outside_range(op, image, count, 0) if image is not None else ()
 
 
@@ -94,15 +98,17 @@ def _(ins, out):
 
 @tap_sum.check
 def _(inputs):
-    return _bad_images("tap_sum", inputs[1], inputs[0].shape[0])
+    return bad_images("tap_sum", inputs[1], inputs[0].shape[0])
 
 
-@tap_sum.layout
-def _(arrays, out):
-    """The channels where they are in x."""
-    order = memory_order(arrays[0])
+def channels_where_read(x: Array, out: TensorType) -> list[int]:
+    """The order of the axes of a result (M, C, *Q) whose channels lie where they are in x (N, C, P)."""
+    order = memory_order(x)
     n = len(out.shape)
     return [0, *range(2, n), 1] if order.index(1) > order.index(2) else list(range(n))
+
+
+tap_sum.layout(lambda arrays, out: channels_where_read(arrays[0], out))
 
 
 @tap_sum.vjp
@@ -146,7 +152,7 @@ def _(lo, ins, outs, images, pixels):
 
 @tap_scatter.check
 def _(inputs, images, pixels):
-    return _bad_images("tap_scatter", inputs[0], images)
+    return bad_images("tap_scatter", inputs[0], images)
 
 
 @tap_scatter.layout
@@ -173,7 +179,7 @@ def tap_products(x: Tensor, image: Tensor | None, index: Tensor, grad: Tensor) -
 
 @tap_products.infer
 def _(x, image, index, grad):
-    images = _images(x, image, index)
+    images = images_of(x, image, index)
     if tuple(grad.shape) != (images, x.shape[1], *index.shape[2:]):
         raise ShapeError(f"a gradient {grad} of {x} read at {index}")
     out = TensorType((images, *index.shape[1:]), check_floats(x, grad))
@@ -191,7 +197,7 @@ def _(lo, ins, outs):
 
 @tap_products.check
 def _(inputs):
-    return _bad_images("tap_products", inputs[1], inputs[0].shape[0])
+    return bad_images("tap_products", inputs[1], inputs[0].shape[0])
 
 
 @tap_products.vjp
@@ -217,7 +223,7 @@ def window_sums(x: Tensor, row: Tensor, row_weight: Tensor, column: Tensor, colu
 
 @window_sums.infer
 def _(x, row, row_weight, column, column_weight, joint):
-    d = check_floats(row_weight, column_weight) if _counts(x.dtype) else check_floats(x, row_weight, column_weight)
+    d = check_floats(row_weight, column_weight) if counts(x.dtype) else check_floats(x, row_weight, column_weight)
     if not row.dtype.is_int or not column.dtype.is_int:
         raise DTypeError(f"places must be integers, got {row} and {column}")
     if x.ndim != 4 or row.ndim != 1 or column.ndim != 1:

@@ -25,12 +25,14 @@ from tengen.ops.reduce import extent, rounded_once, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, tap_by_tap, taps_at, weights_for
 from tengen.ops.vision_resize import np_cubic
+from tengen.ops.vision_samples import linear_samples
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
     from tengen.ops.rules import Canon
     from tengen.tensor import Tensor
 
+MOST_SAMPLED_CHANNELS = 4  # for more, where their taps lie is better computed once
 BORDERS = ("replicate", "constant", "reflect", "reflect_101", "wrap")
 
 
@@ -38,6 +40,10 @@ def sample(x: Tensor, image: Tensor | None, cx: Tensor, cy: Tensor, mode: str, v
     """The image (N, C, H, W) at coordinates cx, cy (M, 1, PH, PW): (M, C, PH, PW) of its dtype."""
     n, c, h, w = x.shape
     read = as_pixels_read(x)
+    zeros = mode == "constant" and not value
+    few = 0 < (as_int(c) or 0) <= MOST_SAMPLED_CHANNELS
+    if few and interp == "linear" and (zeros or mode == "replicate") and weights_for(read, cx) is cx:
+        return as_pixels(linear_samples(reshape(read, (n, c, h * w)), image, cy, cx, (h, w), zeros), x.dtype)
     if interp == "cubic":
         cx, cy = (reshape(a, (a.shape[0], *a.shape[2:])) for a in (cx, cy))
     taps = [taps_at(cy, h, mode, interp), taps_at(cx, w, mode, interp)]

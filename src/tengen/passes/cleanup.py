@@ -5,8 +5,8 @@ A pass is a verb; it takes a graph, works on a copy, and returns it.
 
 from __future__ import annotations
 
-from tengen.ir.graph import Graph, Node, Value, attr_key
-from tengen.ir.rewrite import live_nodes
+from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.rewrite import equal_values, live_nodes
 from tengen.ops.define import lookup
 
 PARTS = ("real_part", "imag_part")  # the ops that take complex numbers apart
@@ -35,25 +35,11 @@ def merge_common(graph: Graph) -> Graph:
     after:  ``%a = exp(%x); return add(%a, %a)``
     """
     g = graph.copy()
-    table: dict[Value | None, Value | None] = {}
-    by_data: dict[tuple, Value] = {}
-    for c in list(g.constants.values()):
-        if c.data is not None and c.data.size <= 64:
-            first = by_data.setdefault((c.value.type, c.data.tobytes()), c.value)
-            if first is not c.value:
-                table[c.value] = first
-                del g.constants[c.name]
-    seen: dict[tuple, list[Value]] = {}
-    kept = []
+    table = equal_values(g)
+    g.constants = {name: c for name, c in g.constants.items() if c.value not in table}
+    g.nodes = [n for n in g.nodes if not n.outputs or n.outputs[0] not in table]
     for n in g.nodes:
         n.inputs = [table.get(v, v) for v in n.inputs]
-        key = (n.op, tuple(id(v) for v in n.inputs), tuple((k, attr_key(a)) for k, a in n.attrs.items()))
-        if key in seen:
-            table.update(zip(n.outputs, seen[key]))
-        else:
-            seen[key] = n.outputs
-            kept.append(n)
-    g.nodes = kept
     g.redirect_results(table)
     return g
 

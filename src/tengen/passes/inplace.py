@@ -108,8 +108,12 @@ def over_operands(
 
 
 def _by_rule(n: Node) -> list[tuple[Value, Value | None]]:
-    over = {} if n.op == "fused" else lookup(n.op).rules.over
-    return [(n.outputs[r], n.inputs[o]) for r, o in over.items()]
+    return [(n.outputs[r], n.inputs[o]) for r, o in _by_op(n).items()]
+
+
+def _by_op(n: Node) -> Mapping[int, int]:
+    """{result: operand}, by the rule "over" of a node's op."""
+    return {} if n.op == "fused" else lookup(n.op).computed_over(n.attrs)
 
 
 def over_in(n: Node, lies: Mapping[Value, Array]) -> list[tuple[Value, Value | None]]:
@@ -125,8 +129,7 @@ def _over(result: Value, read: Value, views: Mapping[Value, Value]) -> bool:
     """Whether the op that makes a value may compute it over `read`, which is its operand."""
     n = result.node
     assert n is not None
-    over = {} if n.op == "fused" else lookup(n.op).rules.over
-    return any(n.outputs[r] is result and n.inputs[o] is read for r, o in over.items()) and _reads_once(n, read, views)
+    return any(n.outputs[r] is result and n.inputs[o] is read for r, o in _by_op(n).items()) and _reads_once(n, read, views)
 
 
 def _reads_once(n: Node, root: Value, views: Mapping[Value, Value]) -> bool:

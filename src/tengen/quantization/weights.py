@@ -41,8 +41,9 @@ def quantize_weights(
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
-        model: the network. Layers after `disable_quantize()` stay. bits: 8, 4 or 2 (which is little: see docs/quantization.md). group: input
-            features that share a scale: 32, 64 or 128, or another even number.
+        model: the network, of PyTorch's dialect too, whose embeddings stay as they are. Layers after `disable_quantize()` stay.
+        bits: 8, 4 or 2 (which is little: see docs/quantization.md). group: input features that share a scale: 32, 64 or 128, or another
+            even number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
             features behind it (Frantar et al., "GPTQ", 2023); "awq" multiplies weights of features that are large in the data, and
             divides the features, so that these weights have smaller errors (Lin et al., "AWQ", 2023). data: for both, inputs of the
@@ -94,7 +95,7 @@ def quantize_weights(
         if scales == "float16":
             _check_float16(m, scale.max(initial=0))  # GPTQ moves weights
         weight = GroupedWeight(codes, scale.astype(scales), bits, group, activations)
-        made = WeightOnlyLinear(weight, m.bias, factors) if type(m) is Linear else WeightOnlyEmbedding(weight)
+        made = WeightOnlyLinear(weight, m.bias, factors) if _is_linear(m) else WeightOnlyEmbedding(weight)
         return made.train(m.training)
 
     return replace_modules(model, make)
@@ -108,7 +109,12 @@ def _check_float16(m: Module, largest: float) -> None:
 
 def _has_weight(m: Module) -> bool:
     """Whether a module's weight becomes integers."""
-    return not m.quantize_disabled and type(m) in (Linear, Embedding)
+    return not m.quantize_disabled and (_is_linear(m) or type(m) is Embedding)
+
+
+def _is_linear(m: Module) -> bool:
+    """Whether a module computes what `Linear` does, as that of PyTorch's dialect."""
+    return isinstance(m, Linear) and type(m).forward is Linear.forward
 
 
 def _copied(model: Module) -> Module:
@@ -222,7 +228,7 @@ def _second_moments(model: Module, data: Any, method: str) -> dict[int, np.ndarr
 
         return watch
 
-    handles = [m.register_forward_pre_hook(watching(m)) for m in model.modules() if type(m) is Linear]
+    handles = [m.register_forward_pre_hook(watching(m)) for m in model.modules() if _is_linear(m)]
     batches = [] if data is None else [data] if isinstance(data, (Tensor, np.ndarray)) else data
     if not isinstance(batches, Iterable):
         raise TypeError(f"data must be a tensor, an array, or batches of them, got a {type(data).__name__}")

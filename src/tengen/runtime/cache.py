@@ -44,6 +44,8 @@ FACTS = ".t"  # of those that hold what LLVM says of this machine
 _LOOKS = 64  # looks at the size of the whole cache, on average, while processes write as many bytes as it may have
 TEXTS = ".l"  # of those that hold the text of a program whose good code is not there yet: `tiers.py`
 
+MODELS = ".m"  # of those that hold the path of a model file whose program is not there yet: `deploy/unfinished.py`
+
 _keys: dict[str, bytes] = {}  # of directories
 _unusable: set[str] = set()
 
@@ -297,7 +299,7 @@ def _entries(path: str) -> list[tuple[float, int, str]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS, TEXTS)) or (f.name.startswith(".") and f.name.endswith(".part")):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS, TEXTS, MODELS)) or (f.name.startswith(".") and f.name.endswith(".part")):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, f.path))
@@ -367,10 +369,15 @@ def text_name(object_name: str) -> str:
     return object_name.removesuffix(_SUFFIX) + TEXTS
 
 
+def names(suffix: str) -> list[str]:
+    """The names of all entries of a kind, the newest first."""
+    found = [(used, os.path.basename(file)) for used, _, file in _entries(directory_name())]
+    return [name for _, name in sorted(found, reverse=True) if name.endswith(suffix) and not name.startswith(".")]
+
+
 def texts() -> list[str]:
-    """The names of all entries that have such a text, the newest first."""
-    names = [(used, os.path.basename(file)) for used, _, file in _entries(directory_name())]
-    return [name for _, name in sorted(names, reverse=True) if name.endswith(TEXTS) and not name.startswith(".")]
+    """The names of all entries that have the text of a program whose good code is not there yet, the newest first."""
+    return names(TEXTS)
 
 
 def discard(ir_text: str, target: Target, level: int) -> None:

@@ -1,6 +1,6 @@
-"""What programs call while they run, as LLVM IR: a look at signals, and Python.
+"""What programs call while they run, as LLVM IR: a look at signals, and Python; and what threads call that have nothing to compute.
 
-Comes in: nothing. Goes out: text of two functions, which follows that of `native_ir.py` in one module. An exception stays set in the
+Comes in: nothing. Goes out: text of three functions, which follows that of `native_ir.py` in one module. An exception stays set in the
 thread's state until the run has ended: later calls of Python are left out, loops that ask end, and `py_plan` raises it.
 """
 
@@ -16,8 +16,9 @@ CALLBACK_SYMBOLS = (
 
 def callbacks_ir() -> str:
     """The LLVM IR of ``i32 tengen_stop(i64 state[3], i64 step)``, which loops of programs call (`compiler/program_ir.py`), and of
-    ``i32 tengen_host(ptr* places, i64* shapes)``, by which programs call Python (`tensor/host.py`); ``tengen_host_init`` says what."""
-    return _DECLARED + _STOP + _HOST
+    ``i32 tengen_host(ptr* places, i64* shapes)``, by which programs call Python (`tensor/host.py`); ``tengen_host_init`` says what.
+    ``void tengen_idle()`` gives back what the pool of memory need not keep; a thread without the interpreter's lock calls it."""
+    return _DECLARED + _STOP + _HOST + _IDLE
 
 
 _DECLARED = """\
@@ -169,5 +170,14 @@ end:
   %r = phi i32 [1, %look], [%code, %go], [0, %restore]
   call void @PyGILState_Release(i32 %lock)
   ret i32 %r
+}
+"""
+
+_IDLE = """\
+define void @tengen_idle() {
+  %lock = call i32 @PyGILState_Ensure()
+  call void @tengen_age()
+  call void @PyGILState_Release(i32 %lock)
+  ret void
 }
 """

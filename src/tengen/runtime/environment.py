@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Knobs that do not decide what code is made, or are in a key in another form.
 _MOOT = {
     "debug", "check", "threads", "progress", "quick_compile", "finish", "traceback", "cache_dir", "cache_bytes", "cache", "target", "processor",
-    "pack",
+    "pack", "kept_seconds",
 }  # fmt: skip
 
 

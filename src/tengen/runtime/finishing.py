@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from tengen.base.config import config
 from tengen.codegen.targets import Target
@@ -23,7 +24,7 @@ MOST_S = 60
 NICENESS = 15  # its worker's is higher by that of `parallel_compile`
 LOCK = "finishing"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from tengen.runtime.finishing import finish; finish()"
+_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from tengen.deploy.finish import finish; finish()"
 
 
 def start(characters: int) -> bool:
@@ -49,14 +50,17 @@ def start(characters: int) -> bool:
     return True
 
 
-def finish() -> None:
-    """Makes good code of all texts that are left. Its process does nothing else, and ends after MOST_S in any case."""
+def finish(first: Callable[[], None] = lambda: None) -> None:
+    """Makes good code of all texts that are left, after what is to be done `first`. Its process does nothing else, and ends after MOST_S in
+    any case."""
     import signal  # here: no other process needs it
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(MOST_S)  # workers end with this process, and what they have made by then is kept
     os.nice(NICENESS)
     with cache.alone(LOCK) as mine:
+        if mine:
+            first()
         tried: set[str] = set()
         while mine and (left := [name for name in cache.texts() if name not in tried]):
             tried.update(left)

@@ -8,6 +8,12 @@ pages of a program's scratch space are asked for by all threads at once, before 
 other in mappings of 16 MiB, slabs, that ask for huge pages too: reading many of them once, as the weights of a network are read, would else
 look up the address of every small page in memory. Such a block keeps its place for ever; what it holds can be given back. Smaller blocks
 are the C library's.
+
+Time is cut into epochs. A block that is given back is stamped with the epoch, and goes back to the system when the next epoch but one begins:
+nobody has taken it for a whole epoch. A loop whose steps are shorter than an epoch takes each of its blocks in each step (there are no more
+of a size than it needs at once), so it loses none of them and never meets a fresh page. The clock is looked at when LOOK_BYTES have been given
+back, and by workers of the thread pool that have slept for an epoch; an epoch in which neither happens does not end. Within two epochs the
+pool keeps blocks of all sizes that are used, so what it has of the system is also bounded: by twice the most that was in use in them.
 """
 
 from __future__ import annotations
@@ -21,8 +27,10 @@ HEADER_BYTES = 64
 HUGE_BYTES = 2 << 20  # from this size on a block is its own mapping
 SLAB_BLOCK_BYTES = 64 << 10  # from this size on a block lies in a slab
 SLAB_BYTES = 16 << 20  # of a slab: what is left at its end, less than the next block needs, is lost
-SLACK_BYTES = 64 << 20  # what the pool may keep beyond twice the peak
+SLACK_BYTES = 64 << 20  # what the pool may have of the system beyond twice the most that was lately in use
+LOOK_BYTES = 16 << 20  # so many are given back between two looks at the clock, which take 25 ns each
 MAX_BYTES = 1 << 46  # more is refused on every machine: sizes stay far from overflow
+MAX_EPOCH_NS = 1 << 60  # 37 years: the sum of a time and so many nanoseconds does not overflow
 CLASSES = 4 * (46 - 8) + 8  # class of the largest block, plus one
 
 
@@ -62,7 +70,10 @@ def memory_ir() -> str:
         ``void give(ptr data)``: the block may be handed out again.
         ``void populate(ptr data, i64 bytes, ptr parallel)``: the system backs the first bytes of a block now, in all threads at
             once, if the block is a mapping that was never populated.
-        ``i64 trim(i64 bytes)``: gives cached blocks back, large ones first, until that many bytes are free; returns them.
+        ``i64 trim(i64 bytes)``: gives cached blocks back, those of earlier epochs and large ones first, until that many bytes are free;
+            returns them.
+        ``void age()``: begins a new epoch if the last one is over, and gives back what nobody has taken for a whole one. ``i64 epoch_ns``:
+            how long an epoch is, in nanoseconds.
         ``i64 pool_limit``: more is refused without asking, since it could never be filled: a system that promises any amount of memory
             (``vm.overcommit_memory=1``) ends the process that fills it. MAX_BYTES until somebody says less.
         ``i64 pool_stats[4]``: bytes in use, cached, the most ever in use, and the most ever in use and cached.
@@ -70,7 +81,7 @@ def memory_ir() -> str:
     text = _POOL + _SYSTEM
     for name, value in (
         ("CLASSES", CLASSES), ("HEADER", HEADER_BYTES), ("HUGE", HUGE_BYTES), ("SLACK", SLACK_BYTES), ("MAX", MAX_BYTES),
-        ("SLAB_BLOCK", SLAB_BLOCK_BYTES), ("SLAB", SLAB_BYTES),
+        ("SLAB_BLOCK", SLAB_BLOCK_BYTES), ("SLAB", SLAB_BYTES), ("LOOK", LOOK_BYTES), ("MAX_EPOCH", MAX_EPOCH_NS),
         ("LAST_CLASS", CLASSES - 1), ("HUGE_ROUND", HUGE_BYTES - 1), ("HUGE_MASK", -HUGE_BYTES),
     ):  # fmt: skip
         text = text.replace(f"${name}$", str(value))
@@ -78,10 +89,15 @@ def memory_ir() -> str:
 
 
 _POOL = """\
-%block_t = type { i64, i64, ptr, i64, [4 x i64] }        ; class, bytes of data, next free block, whether it may be populated
+%block_t = type { i64, i64, ptr, i64, i64, [3 x i64] }   ; class, bytes of data, next free block, whether it may be populated, epoch
 @tengen_pool_limit = global i64 $MAX$
 @tengen_pool_stats = global [4 x i64] zeroinitializer  ; bytes in use, cached, peak in use, peak of both
-@free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer
+@tengen_epoch_ns = global i64 $MAX_EPOCH$
+@free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer     ; of each class, the block that was given back last first
+@pool_epoch = internal global i64 1
+@pool_epoch_began = internal global i64 0              ; when, in nanoseconds
+@pool_given = internal global i64 0                    ; bytes since the clock was looked at
+@pool_lately = internal global [2 x i64] zeroinitializer     ; the most in use in this epoch, and in the one before
 
 define ptr @tengen_take(i64 %bytes) {
 entry:
@@ -126,6 +142,9 @@ count:
   %peak = load i64, ptr %peak.p
   %peak.new = call i64 @llvm.umax.i64(i64 %peak, i64 %used.new)
   store i64 %peak.new, ptr %peak.p
+  %lately = load i64, ptr @pool_lately
+  %lately.new = call i64 @llvm.umax.i64(i64 %lately, i64 %used.new)
+  store i64 %lately.new, ptr @pool_lately
   %data = getelementptr i8, ptr %b, i64 $HEADER$
   ret ptr %data
 none:
@@ -133,6 +152,7 @@ none:
 }
 
 define void @tengen_give(ptr %data) {
+entry:
   %b = getelementptr i8, ptr %data, i64 -$HEADER$
   %class = load i64, ptr %b
   %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
@@ -149,10 +169,56 @@ define void @tengen_give(ptr %data) {
   %cached = load i64, ptr %cached.p
   %cached.new = add i64 %cached, %size
   store i64 %cached.new, ptr %cached.p
+  %epoch = load i64, ptr @pool_epoch
+  %epoch.p = getelementptr %block_t, ptr %b, i64 0, i32 4
+  store i64 %epoch, ptr %epoch.p
+  %given = load i64, ptr @pool_given
+  %given.new = add i64 %given, %size
+  store i64 %given.new, ptr @pool_given
+  %many = icmp ugt i64 %given.new, $LOOK$
+  br i1 %many, label %look, label %end
+look:
+  call void @tengen_age()
+  br label %end
+end:
+  ret void
+}
+
+define void @tengen_age() noinline {
+entry:
+  store i64 0, ptr @pool_given
+  %now = call i64 @tengen.clock()
+  %began = load i64, ptr @pool_epoch_began
+  %gone = sub i64 %now, %began
+  %whole = load i64, ptr @tengen_epoch_ns
+  %over = icmp uge i64 %gone, %whole
+  br i1 %over, label %next, label %end
+next:
+  store i64 %now, ptr @pool_epoch_began
+  %epoch = load i64, ptr @pool_epoch
+  %epoch.new = add i64 %epoch, 1
+  store i64 %epoch.new, ptr @pool_epoch
+  %lately = load i64, ptr @pool_lately
+  store i64 %lately, ptr getelementptr (i64, ptr @pool_lately, i64 1)
+  %used = load i64, ptr @tengen_pool_stats
+  store i64 %used, ptr @pool_lately
+  %r = call i64 @pool_cut(i64 -1, i64 %epoch)
+  br label %end
+end:
   ret void
 }
 
 define i64 @tengen_trim(i64 %bytes) {
+  %epoch = load i64, ptr @pool_epoch
+  %old = call i64 @pool_cut(i64 %bytes, i64 %epoch)
+  %rest = call i64 @llvm.usub.sat.i64(i64 %bytes, i64 %old)
+  %new = call i64 @pool_cut(i64 %rest, i64 -1)
+  %all = add i64 %old, %new
+  ret i64 %all
+}
+
+; Gives cached blocks of epochs before %epoch back, large ones first, until %bytes are free; returns how many are. In a list they come last.
+define internal i64 @pool_cut(i64 %bytes, i64 %epoch) noinline {
 entry:
   br label %class
 class:
@@ -160,18 +226,26 @@ class:
   %freed.c = phi i64 [0, %entry], [%freed, %empty]
   %list = getelementptr ptr, ptr @free_blocks, i64 %c
   br label %block
-block:
-  %freed = phi i64 [%freed.c, %class], [%freed.new, %free]
-  %b = load ptr, ptr %list
+block:                                                 ; %at: where the pointer to the block is
+  %at = phi ptr [%list, %class], [%next.p, %young], [%at, %free]
+  %freed = phi i64 [%freed.c, %class], [%freed, %young], [%freed.new, %free]
+  %b = load ptr, ptr %at
   %enough = icmp uge i64 %freed, %bytes
   br i1 %enough, label %done, label %look
 look:
-  %is_empty = icmp eq ptr %b, null
-  br i1 %is_empty, label %empty, label %free
-free:
   %next.p = getelementptr %block_t, ptr %b, i64 0, i32 2
+  %is_empty = icmp eq ptr %b, null
+  br i1 %is_empty, label %empty, label %compare
+compare:
+  %stamp.p = getelementptr %block_t, ptr %b, i64 0, i32 4
+  %stamp = load i64, ptr %stamp.p
+  %old = icmp ult i64 %stamp, %epoch
+  br i1 %old, label %free, label %young
+young:
+  br label %block
+free:
   %next = load ptr, ptr %next.p
-  store ptr %next, ptr %list
+  store ptr %next, ptr %at
   %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
   %size = load i64, ptr %size.p
   call void @pool_unmap(ptr %b, i64 %size)
@@ -204,17 +278,18 @@ declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
 declare i32 @madvise(ptr, i64, i32)
 
-; A new block. What is cached stays below what was ever in use at once, so a program whose sizes change does not hoard memory.
+; A new block. What is cached stays below what was lately in use at once, so a program whose sizes change does not hoard memory.
 define internal ptr @pool_grow(i64 %size, i64 %class) noinline {
 entry:
   %used = load i64, ptr @tengen_pool_stats
   %cached.p = getelementptr i64, ptr @tengen_pool_stats, i64 1
   %cached = load i64, ptr %cached.p
-  %peak.p = getelementptr i64, ptr @tengen_pool_stats, i64 2
-  %peak = load i64, ptr %peak.p
+  %now = load i64, ptr @pool_lately
+  %before = load i64, ptr getelementptr (i64, ptr @pool_lately, i64 1)
   %used.new = add i64 %used, %size
-  %peak.new = call i64 @llvm.umax.i64(i64 %peak, i64 %used.new)
-  %twice = mul i64 %peak.new, 2
+  %lately = call i64 @llvm.umax.i64(i64 %now, i64 %before)
+  %most = call i64 @llvm.umax.i64(i64 %lately, i64 %used.new)
+  %twice = mul i64 %most, 2
   %bound = add i64 %twice, $SLACK$
   %total = add i64 %used.new, %cached
   %excess = call i64 @llvm.usub.sat.i64(i64 %total, i64 %bound)
@@ -235,9 +310,9 @@ fill:
   %kept = load i64, ptr %cached.p
   %held = add i64 %used.new, %kept
   %held.p = getelementptr i64, ptr @tengen_pool_stats, i64 3
-  %most = load i64, ptr %held.p
-  %most.new = call i64 @llvm.umax.i64(i64 %most, i64 %held)
-  store i64 %most.new, ptr %held.p
+  %held.most = load i64, ptr %held.p
+  %held.new = call i64 @llvm.umax.i64(i64 %held.most, i64 %held)
+  store i64 %held.new, ptr %held.p
   %huge = icmp uge i64 %size, $HUGE$
   %bare = zext i1 %huge to i64
   %bare.p = getelementptr %block_t, ptr %b, i64 0, i32 3

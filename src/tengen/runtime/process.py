@@ -28,7 +28,7 @@ from tengen.runtime import pack
 from tengen.runtime.cache import compiled
 from tengen.runtime.callbacks import CALLBACK_SYMBOLS, callbacks_ir
 from tengen.runtime.compile import Loaded, add_symbols, load_object
-from tengen.runtime.memory import MAX_BYTES, machine_memory, memory_ir
+from tengen.runtime.memory import MAX_BYTES, MAX_EPOCH_NS, machine_memory, memory_ir
 from tengen.runtime.native_ir import PYTHON_SYMBOLS, python_ir
 from tengen.runtime.plan_ir import PLAN_WORDS
 from tengen.runtime.provenance import PACK, provenance
@@ -46,7 +46,7 @@ TARGET = Target.host()  # what this process compiles for: the runtime, and whate
 
 def runtime_ir(target: Target) -> str:
     """The LLVM IR of the whole runtime: memory, threads, builtins, for one target."""
-    return target.head + memory_ir() + threads_ir(target) + python_ir() + callbacks_ir()
+    return target.head + memory_ir() + threads_ir(target, idle=("tengen_idle", "tengen_epoch_ns")) + python_ir() + callbacks_ir()
 
 
 def load_forever(ir: Callable[[Target], str]) -> Loaded:
@@ -213,6 +213,7 @@ with contextlib.suppress(OSError, KeyError):  # another system than Linux
     _machine = machine_memory()
     _limit.value = min(_machine.total + _machine.swap, MAX_BYTES)
 _trim = _locked("trim", ctypes.c_int64, ctypes.c_int64)
+_epoch_ns = ctypes.c_int64.from_address(_native.address("tengen_epoch_ns"))
 _trim_heap = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; other libraries give back by themselves, or cannot
 
 
@@ -238,6 +239,16 @@ def trim() -> int:
     if _trim_heap is not None:
         _trim_heap(ctypes.c_size_t(0))
     return freed
+
+
+def _take_kept_seconds(seconds: float) -> float:
+    """Sets how long the pool keeps a block that nobody takes: two epochs."""
+    _epoch_ns.value = int(min(seconds / 2 * 1e9, MAX_EPOCH_NS))
+    return seconds
+
+
+config.owned("kept_seconds", _take_kept_seconds)
+config.kept_seconds = config.kept_seconds
 
 
 class Pool(NamedTuple):

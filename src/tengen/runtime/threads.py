@@ -13,6 +13,8 @@ compiles for itself (`process.py`) and a program built ahead of time run the sam
 - A worker that has seen no new job for 100 us sleeps. `sleepers` counts those who have no permit to wake; the caller hands out
   as many permits as it needs threads. Sleeper: count yourself, then look at the job number; caller: raise the job number, then
   look at the count. Both are sequentially consistent, so one of them sees the other.
+- Where the process has something to tidy up when nothing is computed, a worker that sleeps wakes some times, once in so many nanoseconds,
+  and does that. A job that comes meanwhile does not wait for it.
 - One job at a time: whoever finds the pool `busy` runs all pieces itself.
 """
 
@@ -24,15 +26,20 @@ MAX_THREADS = 1024
 RUNS = 8  # of pieces at most: each thread looks at all of them before it leaves a job
 SPIN_NS = 100_000  # how long an idle worker looks for work before it sleeps: a few times the gap between two eager calls
 STACK_BYTES = 16 << 20  # of each worker; only what is used is ever backed by memory
+IDLE_TURNS = 4  # that a worker takes at tidying up in one sleep
 
 
-def threads_ir(target: Target, prefix: str = "tengen", threads: int = 1, at_fork: bool = False) -> str:
+def threads_ir(
+    target: Target, prefix: str = "tengen", threads: int = 1, at_fork: bool = False, idle: tuple[str, str] | None = None
+) -> str:
     """The thread pool's LLVM IR.
 
     Args:
         target: what it is for. prefix: of the defined names.
         threads: how many to use until `set_threads` says otherwise. at_fork: register `forget_threads` with pthread_atfork when
             workers start; for programs that are linked (a running process cannot look that symbol up in every libc).
+        idle: the names of a function ``void f()`` that a sleeping worker calls IDLE_TURNS times, and of the i64 that has the nanoseconds
+            between two turns; default: it sleeps on.
 
     Defines, each with ``prefix_`` before its name:
         ``void parallel(kernel, ptr* buffers, i64* ints, i64 pieces)``: runs ``kernel(buffers, ints, begin, end)`` until every
@@ -46,7 +53,10 @@ def threads_ir(target: Target, prefix: str = "tengen", threads: int = 1, at_fork
         "SIGNALS": ~sum(1 << (s - 1) for s in (4, 7, 8, 11)),  # ILL, BUS, FPE, SEGV stay: a crash is reported where it happens
         "ATFORK": f"%af = call i32 @pthread_atfork(ptr null, ptr null, ptr @{prefix}_forget_threads)" if at_fork else "",
     }  # fmt: skip
-    text = _DATA + _CALL + _WORKER + _LIFE + ("declare i32 @pthread_atfork(ptr, ptr, ptr)\n" if at_fork else "")
+    if idle is not None:
+        values |= {"IDLE": idle[0], "IDLE_NS": idle[1], "TURNS": IDLE_TURNS}
+    sleep = _SLEEP if idle is None else _SLEEP_IN_TURNS
+    text = _DATA + _CALL + _WORKER + sleep + _LIFE + ("declare i32 @pthread_atfork(ptr, ptr, ptr)\n" if at_fork else "")
     for name, value in values.items():
         text = text.replace(f"${name}$", str(value))
     return text
@@ -276,6 +286,8 @@ end:
 ; Returns the number of a job that is not %seen, after spinning or sleeping.
 define internal i64 @$P$.await(i64 %seen) {
 entry:
+  %turns.p = alloca i64, align 8
+  store i64 0, ptr %turns.p
   %start = call i64 @$P$.clock()
   br label %spin
 spin:
@@ -313,7 +325,7 @@ check:
   %none = icmp eq i64 %permits, 0
   br i1 %none, label %doze, label %take
 doze:
-  %r2 = call i32 @pthread_cond_wait(ptr @$P$.wake, ptr @$P$.mutex)
+  call void @$P$.sleep(ptr %turns.p)
   br label %check
 take:
   %permits.new = sub i64 %permits, 1
@@ -335,6 +347,57 @@ define internal i64 @$P$.clock() {                     ; nanoseconds of CLOCK_MO
   %s.ns = mul i64 %s, 1000000000
   %all = add i64 %s.ns, %ns
   ret i64 %all
+}
+"""
+
+# Waits for a permit, with the mutex; it may return without one.
+_SLEEP = """\
+define internal void @$P$.sleep(ptr %turns.p) {
+  %r = call i32 @pthread_cond_wait(ptr @$P$.wake, ptr @$P$.mutex)
+  ret void
+}
+"""
+
+# 0 is CLOCK_REALTIME, which a condition variable of zeros goes by; 110 is ETIMEDOUT.
+_SLEEP_IN_TURNS = """\
+declare i32 @pthread_cond_timedwait(ptr, ptr, ptr)
+
+define internal void @$P$.sleep(ptr %turns.p) {
+entry:
+  %until = alloca [2 x i64], align 8
+  %turns = load i64, ptr %turns.p
+  %more = icmp ult i64 %turns, $TURNS$
+  br i1 %more, label %wait, label %sleep
+sleep:
+  %r1 = call i32 @pthread_cond_wait(ptr @$P$.wake, ptr @$P$.mutex)
+  ret void
+wait:
+  %r2 = call i32 @clock_gettime(i32 0, ptr %until)
+  %s = load i64, ptr %until
+  %ns.p = getelementptr i64, ptr %until, i64 1
+  %ns = load i64, ptr %ns.p
+  %pause = load i64, ptr @$IDLE_NS$
+  %pause.s = udiv i64 %pause, 1000000000
+  %pause.ns = urem i64 %pause, 1000000000
+  %ns.sum = add i64 %ns, %pause.ns
+  %carry = udiv i64 %ns.sum, 1000000000
+  %ns.until = urem i64 %ns.sum, 1000000000
+  %s.sum = add i64 %s, %pause.s
+  %s.until = add i64 %s.sum, %carry
+  store i64 %s.until, ptr %until
+  store i64 %ns.until, ptr %ns.p
+  %why = call i32 @pthread_cond_timedwait(ptr @$P$.wake, ptr @$P$.mutex, ptr %until)
+  %over = icmp eq i32 %why, 110
+  br i1 %over, label %turn, label %end
+turn:
+  %turns.new = add i64 %turns, 1
+  store i64 %turns.new, ptr %turns.p
+  %r3 = call i32 @pthread_mutex_unlock(ptr @$P$.mutex)
+  call void @$IDLE$()
+  %r4 = call i32 @pthread_mutex_lock(ptr @$P$.mutex)
+  br label %end
+end:
+  ret void
 }
 """
 

@@ -202,6 +202,15 @@ def when_compiled(make: Callable[[], None], target: Target) -> None:
         compile_in_background(wanted.text, target, received)
 
 
+def from_background(make: Callable[[], None], target: Target) -> None:
+    """Calls `make` as `when_compiled` does, but in another thread from the beginning: what it does before it wants code takes long. If the knob
+    `quick_compile` is off or "only", it is called now."""
+    if not quick_first(target):
+        make()
+        return
+    background.submit(workers.Job("", target, llvm.GOOD, lambda answer: lambda: when_compiled(make, target), lambda: b""))
+
+
 # ---- good code
 
 
@@ -352,13 +361,26 @@ def forget(text: str, target: Target) -> None:
     cache.discard_named(cache.text_name(cache.object_name(text, target)))
 
 
+@record(frozen=True)
+class Outstanding:
+    """Programs that will be made later. make: makes them now. leave: leaves a later process what it needs to make them; returns about how
+    many characters it will compile."""
+
+    make: Callable[[], None]
+    leave: Callable[[], int]
+
+
+outstanding: list[Outstanding] = []  # of floors above
+
+
 def _leave_texts() -> None:
-    if left := list(_upgrades):
+    characters, left = sum(programs.leave() for programs in outstanding), list(_upgrades)
+    if characters or left:
         from tengen.runtime import finishing
 
         for upgrade in left:
             upgrade.leave_text()
-        finishing.start(sum(upgrade.build.left for upgrade in left))
+        finishing.start(characters + sum(upgrade.build.left for upgrade in left))
 
 
 atexit.register(_leave_texts)
@@ -402,5 +424,7 @@ def wait_for_compilation(timeout: float | None = None) -> bool:
     >>> tengen.jit.wait_for_compilation()
     True
     """
+    for programs in outstanding:
+        programs.make()
     return background.wait(timeout)
 

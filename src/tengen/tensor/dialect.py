@@ -18,18 +18,21 @@ from typing import Any
 from weakref import ref
 
 from tengen.base.errors import ArgumentError
+from tengen.base.tables import keep
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.dialect_views import VIEWS
 from tengen.tensor.nodes import leaves
 from tengen.tensor.parts import is_part, part_of, refresh, relaid, reset, written
 from tengen.tensor.pytorch_names import function_of
-from tengen.tensor.sizes import Size, size_of, with_numel
+from tengen.tensor.sizes import Size, extents_of_layout, size_of_layout
 from tengen.tensor.tensor import Tensor, warn_of_lost
 from tengen.tensor.writes import NAMELESS, assigns
 
 DIALECT = "tengen.pytorch"
+MOST_FILES = 4096  # whose names are known
 NUMPYS_WORDS = {"axis", "axes", "keepdims"}
 Differs = Callable[[Tensor, tuple, dict], bool]
+_frame = sys._getframe
 
 
 def _of_an_axis(x: Tensor, args: tuple, named: dict) -> bool:
@@ -239,16 +242,43 @@ def _writing_part(name: str) -> Callable[[Any, Any], None]:
     return write
 
 
+_own_files: dict[Any, bool] = {}  # by the names of files that have asked: whether they are Tengen's own
+
+
+def _asks_itself(name: Any) -> bool:
+    """Whether a file of this name, which has not asked before, is one of Tengen's own."""
+    own = str(name)[:7] == "tengen."
+    if isinstance(name, str):
+        keep(_own_files, name, own, MOST_FILES)
+    return own
+
+
 def _shape(self: Tensor) -> tuple[int, ...]:
     """The extents, as `torch.Size`: while the dialect is loaded, in all files but Tengen's own, which would need no other tuple."""
-    shape = self._layout.shape
-    return shape if str(sys._getframe(1).f_globals.get("__name__"))[:7] == "tengen." or not leaves.parameters else with_numel(shape)
+    layout = self._layout
+    if not leaves.parameters:
+        return layout.shape
+    try:
+        own = _own_files[_frame(1).f_globals["__name__"]]
+    except (KeyError, TypeError):
+        own = _asks_itself(_frame(1).f_globals.get("__name__"))
+    if own:
+        return layout.shape
+    try:
+        return layout.seen.extents
+    except AttributeError:  # of a layout that nobody has asked, or with open extents
+        return extents_of_layout(layout)
 
 
 def _size(self: Tensor) -> Size:
     """The number of elements; ``x.size()`` and ``x.size(0)`` are PyTorch's extents."""
-    tengens = str(sys._getframe(1).f_globals.get("__name__"))[:7] == "tengen."
-    return size_of(self._layout.shape, self._layout.size, bool(leaves.parameters) and not tengens)
+    if not leaves.parameters:
+        return size_of_layout(self._layout)
+    try:
+        own = _own_files[_frame(1).f_globals["__name__"]]
+    except (KeyError, TypeError):
+        own = _asks_itself(_frame(1).f_globals.get("__name__"))
+    return size_of_layout(self._layout, not own)
 
 
 def _updating(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

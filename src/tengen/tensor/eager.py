@@ -21,7 +21,7 @@ from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
-from tengen.tensor.elsewhere import Elsewhere, Owner, parts_of
+from tengen.tensor.elsewhere import Elsewhere, Owner, Rows, parts_of, selected_by, whole
 from tengen.tensor.nodes import TapeNode, limits, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, settled, tensor_on_tape, tensor_over
@@ -75,6 +75,8 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
 def _run_in_order(op: Op, inputs: tuple, attrs: tuple):
     if (parts := parts_of(inputs)) is not None:
         return _run_placed(parts, op, inputs, attrs)
+    if tracing.active is not None and (rows := selected_by(inputs)) is not None:
+        return _run_selected(rows, op, inputs, attrs)
     if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.answers:
         out = recorder.again(op, inputs, attrs)
         if out is not None:
@@ -109,6 +111,22 @@ def _run_in_order(op: Op, inputs: tuple, attrs: tuple):
     if any(x is not None and x._node is not None for x in inputs):
         put_on_tape(op, inputs, attrs, out)
     return out
+
+
+def _run_selected(owner: Rows, op: Op, inputs: tuple, attrs: tuple):
+    """Runs a call of which an operand is a selection by a mask: on all rows, or on those that are selected once they were counted."""
+    try:
+        attrs = op.plain(attrs)
+        inputs = _convert(op, inputs)
+        op.check_operands(inputs)
+        out = owner.run(op, inputs, attrs)
+        if out is not None:
+            return out
+        inputs = tuple([None if x is None else whole(x) for x in inputs])
+    except Exception as e:
+        explain(e, op, (), attrs)
+        raise
+    return _run_in_order(op, inputs, attrs)
 
 
 def _run_placed(owner: Any, op: Op, inputs: tuple, attrs: tuple):

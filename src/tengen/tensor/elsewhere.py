@@ -9,6 +9,10 @@ And one of which each process holds a part: users see the type of the whole. Its
 tensor. A call of an op on it, in a trace too, goes to `owner.run(op, inputs, attributes)`, which calls ops on parts; the tape holds the
 calls on wholes. So plain functions, modules, gradients and optimizers work on such tensors, and on others beside them, which are the same
 in all processes.
+
+And one that a mask selects inside of a trace, `x[mask]`, whose number of rows only a run knows. Its `Layout` is a `Selected`, its data a tensor
+that has the rows in the places where x has them. A call of an op on it goes to `owner.run`, which computes all rows where no selected one
+depends on how many there are; the tape holds these calls. Whatever else is asked of it counts the rows (`selection.py`).
 """
 
 from __future__ import annotations
@@ -93,9 +97,112 @@ class Placed:
         return f"{self.type!r} on {self.placements}"
 
 
+class Rows(Protocol):
+    """Who has a mask, and computes with what it selects."""
+
+    def run(self, op: Any, inputs: tuple, attrs: tuple) -> Any:
+        """What a call of an op gives; None where it depends on how many rows are selected."""
+        ...
+
+    def counted(self, rows: Tensor) -> Tensor:
+        """The selected rows alone."""
+        ...
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """The selected rows of a tensor that has all of them along axis 0."""
+        ...
+
+    def same(self, other: Any) -> bool:
+        """Whether another one is known to select the same rows."""
+        ...
+
+    def settle(self, t: Tensor) -> Tensor:
+        """The same tensor, which has the selected rows alone from now on."""
+        ...
+
+
+class _Extents(tuple):
+    """The shape of selected rows: they are counted when it is asked how many they are, and not when the other extents are asked for."""
+
+    _layout: Selected
+
+    def _counted(self) -> tuple:
+        return self._layout.counted().shape
+
+    def __getitem__(self, key: Any) -> Any:
+        first = key.indices(len(self))[0] == 0 if isinstance(key, slice) else key in (0, -len(self))
+        return self._counted()[key] if first or (isinstance(key, slice) and (key.step or 1) < 0) else super().__getitem__(key)
+
+    def __iter__(self) -> Any:
+        return iter(self._counted())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple) or len(other) != len(self) or self[1:] != other[1:]:
+            return False
+        same = isinstance(other, _Extents) and self._layout.owner.same(other._layout.owner)
+        return same or self._counted() == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._counted())
+
+    def __repr__(self) -> str:
+        return repr(self._counted())
+
+    def __add__(self, other: Any) -> Any:
+        return self._counted() + other
+
+
+class Selected:
+    """What stands in for a `Layout`: of all rows, and who knows which are selected. Type, size and all else that depends on how many there are
+    are those of the selected rows, which are counted when they are asked for: a `TraceError` where they cannot be."""
+
+    __slots__ = ("rows", "owner", "dtype", "device", "alone", "__weakref__")
+
+    def __init__(self, rows: Tensor, owner: Rows):
+        self.rows, self.owner, self.dtype, self.device = rows, owner, rows._layout.dtype, rows._layout.device
+        self.alone: Tensor | None = None  # the selected rows, once they were counted
+
+    @property
+    def shape(self) -> tuple:
+        """The extents."""
+        made = _Extents(self.rows._layout.shape)
+        made._layout = self
+        return made
+
+    def counted(self) -> Any:
+        """The layout of the selected rows alone."""
+        if self.alone is None:
+            self.alone = self.owner.counted(self.rows)
+        return self.alone._layout
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.counted(), name)
+
+    def settle(self, t: Tensor) -> bool:
+        """Counts the rows of a tensor that has this in place of its layout. Returns whether it has values."""
+        t = self.owner.settle(t)
+        settle = getattr(t._layout, "settle", None)
+        return settle is None or settle(t)
+
+
 def whole(t: Tensor) -> Tensor:
-    """A placed tensor with all of its elements; another one as it is."""
+    """A placed tensor with all of its elements, a selection with those that are selected; another one as it is."""
+    if type(t._layout) is Selected:
+        return t._layout.owner.settle(t)
     return t._layout.owner.whole(t) if type(t._layout) is Placed else t
+
+
+def selected_by(inputs: Any) -> Rows | None:
+    """Who has the mask of the first operand that is a selection; None where none is."""
+    for x in inputs:
+        if type(getattr(x, "_layout", None)) is Selected:
+            return x._layout.owner
+    return None
 
 
 def local(t: Tensor) -> Tensor:

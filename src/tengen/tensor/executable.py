@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import memmove
+from ctypes import c_uint8, memmove
 from math import inf, prod
 from time import perf_counter
 from typing import Any, NoReturn
@@ -27,7 +27,7 @@ from tengen.compiler.budget import may_stop
 from tengen.compiler.driver import Ahead, GraphPasses, compile_graph, evaluate, read_ahead, ready_program
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import MOST_PLANS, Layout
-from tengen.compiler.program import Program, check_bytes
+from tengen.compiler.program import Program, check_bytes, target_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph, Value
 from tengen.kernels.lowering import Array
@@ -61,17 +61,19 @@ class Executable:
     Args:
         room: whether one more program may be made, for numbers that are hot: a program for known numbers alone is faster. It is
             asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
-            the time is spent on making them, and sizes that are met a few times make none. Default: none is.
+            the time is spent on making them, and sizes that are met a few times make none. It is made in the background
+            (`tiers.from_background`); until it is there, runs are what they were. Default: none is.
         budget: what memory a run may need, for a graph without open extents. Errors: BudgetError where that is too little.
         orders: the axes of an input from the outermost in memory to the innermost, by the input's name; others lie in logical order.
         ahead: its program, where `look_ahead` has read it.
+        opened: the executable with names in the place of numbers, from which this one has them: what both make of constants they share.
         of_graphs: other passes from graph to graph (`driver.passes`); such a program is not kept on disk.
     """
 
     def __init__(
         self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
         budget: Budget | None = None, of_graphs: GraphPasses | None = None, orders: Mapping[str, Sequence[int]] | None = None,
-        ahead: Ahead | None = None,
+        ahead: Ahead | None = None, opened: Executable | None = None,
     ):  # fmt: skip
         self.name, self.device, self.budget, self.orders = name, device, budget, orders or {}
         self.schedules = schedules or tuned_schedules()
@@ -89,6 +91,7 @@ class Executable:
         self.undecided: errors.Undecided | None = None
         self._checks: list[Check] = []
         self._undoes = bool(self.written) and may_stop(graph)
+        self._constants: list[tuple[Any, int]] | None = None  # each with its bytes
         self._room, start = room, perf_counter()
         try:
             if of_graphs is None:
@@ -106,7 +109,18 @@ class Executable:
             return
         self._made_s = perf_counter() - start
         self._checks = self.program.checks
-        self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
+        if opened is None:
+            self.load()
+
+    def load(self, opened: Executable | None = None) -> None:
+        """Loads the code, and computes what depends on constants alone. opened: has done the same for the graph with names.
+
+        Errors: tiers.Postponed where code is to be made in the background: it may be called again when that is there.
+        """
+        assert self.program is not None
+        if self._constants is None:
+            self._constants = constant_buffers(self.program, () if opened is None else opened._constants or ())
+        self.constants = [buffer for buffer, _ in self._constants]
         native.trim()  # what making the network, compiling and the set-up have left in the pool, no run may ever ask for
         mapped.trim()  # nor what the set-up has read
         if not self.extents:
@@ -190,10 +204,17 @@ class Executable:
     def alone(self, values: tuple[int, ...]) -> Executable:
         """The program for these numbers alone, which runs for them from now on."""
         if values not in self._alone:
-            graph = at_extents(self._source, dict(zip(self.extents, values)))
-            self._alone[values] = Executable(graph, self.name, self.schedules, self.device, budget=self.budget, orders=self.orders)
+            made = self._for(values)
+            if made._constants is None:
+                made.load(self)
+            self._alone.setdefault(values, made)  # another thread may have made one meanwhile
         self._plans.pop(values, None)
         return self._alone[values]
+
+    def _for(self, values: tuple[int, ...]) -> Executable:
+        """A program for these numbers alone, lowered and not loaded."""
+        graph = at_extents(self._source, dict(zip(self.extents, values)))
+        return Executable(graph, self.name, self.schedules, self.device, budget=self.budget, orders=self.orders, opened=self)
 
     def _until_hot(self, call: Any, values: tuple[int, ...]) -> Any:
         """The call for these numbers, whose runs are timed until they are hot."""
@@ -216,12 +237,25 @@ class Executable:
         return timed
 
     def _close(self, values: tuple[int, ...], call: Any) -> None:
-        """Makes a program for these numbers if there is room for one. If not, `call` is no longer timed."""
+        """Has a program for these numbers made, in the background, if there is room for one. `call` is no longer timed."""
         assert self._room is not None
-        if self._room():
-            self.alone(values)
-        elif (plan := self._plans.get(values)) is not None:
+        if (plan := self._plans.get(values)) is not None:
             self._plans[values] = (call, *plan[1:])
+        if not self._room():
+            return
+        me = ref(self)
+        made: Executable | None = None
+
+        def become() -> None:
+            nonlocal made
+            if (exe := me()) is None or values in exe._alone:
+                return
+            made = made or exe._for(values)
+            made.load(exe)  # where its code is still to be compiled, `become` is called once more
+            exe._alone[values] = made
+            exe._plans.pop(values, None)
+
+        tiers.from_background(become, target_of(self.device))
 
     def _plan(self, program: Program, layouts: list[Layout], values: tuple[int, ...], entry: launch_log.Entry | None = None) -> Any:
         sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in layouts]
@@ -313,15 +347,37 @@ def look_ahead(graph: Graph, name: str, schedules: Schedules) -> Ahead | None:
     return read_ahead(graph, open_extents(graph), name, schedules)
 
 
-def constant_buffers(program: Program) -> list[tuple[Any, int]]:
+def room_for(n: int) -> Callable[[], bool]:
+    """Room for n programs, for an Executable: whether one more may be made, each time it is asked."""
+    left = iter(range(n))
+    return lambda: next(left, None) is not None
+
+
+def constant_buffers(program: Program, known: Sequence[tuple[Any, int]] = ()) -> list[tuple[Any, int]]:
     """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads
-    are freed afterwards."""
-    known = program.data
-    found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
+    are freed afterwards. known: such buffers of a program of the same constants; one that has the same bytes is taken, in place of a copy."""
+    found = {id: (buffer_of(program.data[id]), program.data[id].nbytes) for id in program.constants if id in program.data}
     if program.setup is not None:
-        prepared = [id for id in program.constants if id not in known]
-        found.update(zip(prepared, run_setup(program.setup, [_buffer(known[id]) for id in program.setup.constants])))
+        prepared = [id for id in program.constants if id not in program.data]
+        constants = [buffer_of(program.data[id]) for id in program.setup.constants]
+        found.update(zip(prepared, run_setup(program.setup, constants) if not known else _shared_setup(program.setup, constants, known)))
     return [found[id] for id in program.constants]
+
+
+def _shared_setup(setup: Program, constants: Sequence[Any], known: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """What `run_setup` gives, in buffers of their own, or in known ones that have the same bytes."""
+    alike: dict[int, list[Any]] = {}
+    for buffer, n in known:
+        alike.setdefault(n, []).append(buffer)
+    made = []
+    for part, n in run_setup(setup, constants):
+        found = next((b for b in alike.get(n, ()) if _same_bytes(b, part, n)), None)
+        made.append((found if found is not None else native.copy(part, n), n))
+    return made
+
+
+def _same_bytes(one: Any, other: Any, n: int) -> bool:
+    return np.array_equal(*(np.frombuffer((c_uint8 * n).from_address(native.address(b)), np.uint8) for b in (one, other)))
 
 
 def run_setup(setup: Program, constants: Sequence[Any]) -> list[tuple[Any, int]]:
@@ -337,7 +393,7 @@ def run_setup(setup: Program, constants: Sequence[Any]) -> list[tuple[Any, int]]
     return list(zip(made, setup.output_bytes))
 
 
-def _buffer(a: np.ndarray) -> Any:
+def buffer_of(a: np.ndarray) -> Any:
     """A buffer with an array's elements in order: over the array's own memory if it is dense and aligned (as a mapped file is),
     else a copy."""
     ready = a.flags.c_contiguous and a.ctypes.data % ALIGN == 0

@@ -22,6 +22,7 @@ from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.nodes import leaves
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
+from tengen.tensor.recording import tracing
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
@@ -169,9 +170,15 @@ def names_on_tensor(op: Op) -> dict[str, Callable]:
     return dict.fromkeys(op.methods, op.call) | special
 
 
+def _by_mask(x: Tensor, mask: Tensor, value: Tensor | None = None) -> Tensor | None:
+    recorder = tracing.recorder
+    return None if recorder is None else recorder.by_mask(x, mask, value)
+
+
 def install() -> None:
     """Puts operators and methods on Tensor, and the functions that run ops in `dispatch`."""
-    dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
+    given = {"tensor": as_tensor, "scalar": number, "known": known_values, "set_item": set_item, "by_mask": _by_mask}
+    dispatch.install(run=run, slow=run_slow, **given)
     for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
     for name, (f, _) in OPERATORS.items():

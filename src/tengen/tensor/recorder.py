@@ -24,7 +24,7 @@ from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program, value_of
-from tengen.ir.graph import Check, Graph, State, Value
+from tengen.ir.graph import Check, Graph, State, Value, attr_key
 from tengen.ir.rewrite import with_constants_named
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, contiguous_strides, product
@@ -34,11 +34,13 @@ from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
 from tengen.tensor.casting import casting
 from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans
-from tengen.tensor.elsewhere import Elsewhere, whole
+from tengen.tensor.elsewhere import Elsewhere, Selected, whole
 from tengen.tensor.nodes import kept_place, leaf_of, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.quantised import holds_codes
 from tengen.tensor.recording import tracing
+from tengen.tensor.selection import by_mask
+from tengen.tensor.structure import flatten
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import Tensor, settled, tensor_on_tape, tensor_over
 
@@ -126,7 +128,7 @@ class Recorder:
         reads: id of a tensor whose `grad` was read -> (tensor, whether there was one, its `Parameter.overflow` then).
         made: weak references to the layouts of all traced tensors. of_a_body: whether it records the body of a loop or a branch, which
             is differentiated as a graph (`regions.py`). answers: whether it can run what is recorded so far when a value is asked for
-            (`jit/parts.py`).
+            (`jit/parts.py`). selections: weak references to the layouts of selections by a mask.
     """
 
     of_a_body = False
@@ -146,6 +148,7 @@ class Recorder:
         self.grads: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
         self.reads: dict[int, tuple[Tensor, bool, Tensor | None]] = {}
         self.made: list[ref[Traced]] = []
+        self.selections: list[ref[Selected]] = []
         self.arguments: dict[int, int] = {}  # id of a traced tensor that stands for an argument -> the argument's position
         self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> tensors that stand for it, one each time it is passed
         self.late = False  # whether a gradient's rule reads tensors that may have changed since the call
@@ -195,8 +198,20 @@ class Recorder:
         recording_lock.release()
 
     def called(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Calls the function that is recorded."""
-        return function(*args, **kwargs)
+        """Calls the function that is recorded. What it returns has been counted, where it is a selection by a mask."""
+        return self.counted(function(*args, **kwargs))
+
+    def counted(self, result: Any) -> Any:
+        """What the function returns. Selections by a mask that are left have been counted: those that are returned, and those that are kept."""
+        left = [layout for r in self.selections if (layout := r()) is not None]
+        if left:
+            leaves: list[Tensor] = []
+            flatten(result, leaves)
+            for t in leaves:
+                whole(t)
+            for layout in left:
+                layout.counted()
+        return result
 
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
         """A stand-in for an argument of the traced function, which lies on the recorder's device. type_: if extents of it are
@@ -334,6 +349,36 @@ class Recorder:
         """The data of a constant of the graph."""
         c = self.graph.constants.get(t._data.name) if isinstance(t._data, Value) and t._layout.graph is self.graph else None
         return None if c is None or c.value is not t._data else c.data
+
+    def by_mask(self, x: Tensor, mask: Tensor, value: Tensor | None = None) -> Tensor | None:
+        """``x[mask]``, or with a value a copy of x that has it at [mask]; None where the selected elements must be counted."""
+        is_computed = isinstance(mask._data, Value) and mask._layout.graph is self.graph and mask._layout.done is None
+        return by_mask(x, mask, value) if is_computed else None
+
+    def computes_the_same(self, a: Value, b: Value) -> bool:
+        """Whether two values are equal in every run, as those of two calls ``x > 0`` are while x is not changed in between."""
+        todo: list[tuple[Value | None, Value | None]] = [(a, b)]
+        seen: set[tuple[int, int]] = set()
+        while todo:
+            v, w = todo.pop()
+            if v is w or (id(v), id(w)) in seen:
+                continue
+            seen.add((id(v), id(w)))
+            made, as_well = (None if u is None else self.call_of(u) for u in (v, w))
+            if made is None or as_well is None or made[0] != as_well[0] or len(made[1]) != len(as_well[1]):
+                return False
+            todo += zip(made[1], as_well[1])
+        return True
+
+    def call_of(self, v: Value) -> tuple[Any, Sequence[Value | None]] | None:
+        """(what computes a value, of which operands); None where no call does that always computes the same."""
+        if v.node is None:
+            c = self.graph.constants.get(v.name)
+            known = c is not None and c.value is v and c.data is not None and c.data.size == 1
+            return (("constant", v.type, c.data.tobytes()), ()) if known else None
+        if lookup(v.node.op).rules.effect:
+            return None
+        return (v.node.op, v.index, tuple([(k, attr_key(a)) for k, a in v.node.attrs.items()])), v.node.inputs
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
         """Gives a concrete tensor, which becomes a state, another value. Returns false, and does nothing, for a traced one,

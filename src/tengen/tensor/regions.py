@@ -15,6 +15,7 @@ from tengen.base.dtype import bool_
 from tengen.base.errors import TraceError, VmapError, user_line
 from tengen.base.record import record
 from tengen.ir.graph import Check, Graph, Value, graph_key
+from tengen.ir.rewrite import equal_values
 from tengen.ir.types import TensorType
 from tengen.ops.define import Op
 from tengen.tensor.batched import mapping_of, mappings
@@ -147,6 +148,14 @@ def shared(body: Graph) -> Graph:
     return _known.setdefault((graph_key(body), lines), body)
 
 
+def _distinct(graph: Graph) -> list[Check]:
+    """A graph's checks, of those that ask the same the first: a loop carries a bool for each."""
+    same, found = equal_values(graph) if graph.checks else {}, {}
+    for c in graph.checks:
+        found.setdefault(same.get(c.bad, c.bad), c)
+    return list(found.values())
+
+
 @record
 class Recorded:
     """A body: `arguments` -> `results`, with what it reads and changes of what is outside."""
@@ -211,7 +220,7 @@ class Draft:
         """The body with these results; a function makes them inside of the body."""
         with self.region as region:
             values = [region.value(as_tensor(x)) for x in (results() if callable(results) else results)]
-            checks, region.graph.checks = region.graph.checks, []
+            checks, region.graph.checks = _distinct(region.graph), []
         if region.function and tracing.recorder is not None and tracing.recorder.of_a_body:
             tracing.recorder.function = region.function
         arguments = [x._data for x in self.arguments]

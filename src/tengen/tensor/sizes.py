@@ -3,12 +3,12 @@ and extents as programs of PyTorch's dialect see them."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from tengen.base.errors import AxisError, Undecided
+from tengen.base.errors import AxisError
+from tengen.compiler.plans import Layout
 from tengen.loops.extents import OpenExtent
 
 
@@ -18,6 +18,9 @@ def _extent(shape: tuple, dim: int | None) -> Any:
     if not -len(shape) <= dim < len(shape):
         raise AxisError(f"size({dim}) of a tensor of shape {shape}: it has {len(shape)} axes")
     return shape[dim]
+
+
+_item, _made_of = tuple.__getitem__, tuple.__new__
 
 
 class Extents(tuple):
@@ -42,8 +45,8 @@ class Extents(tuple):
         return math.prod(self)
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return Extents(found) if isinstance(key, slice) else found
+        found = _item(self, key)
+        return _made_of(Extents, found) if type(found) is tuple else found  # a slice: extents are no tuples
 
     def __add__(self, other: Any) -> Any:
         return Extents(super().__add__(other)) if isinstance(other, tuple) else NotImplemented
@@ -93,42 +96,49 @@ class OpenSize(OpenExtent):
         return _extent(self.shape, dim)
 
 
-@functools.lru_cache(4096)
-def _known(shape: tuple[int, ...]) -> Size:
-    return _made(shape, math.prod(shape))
-
-
-@functools.lru_cache(4096)
-def known_extents(shape: tuple[int, ...]) -> Extents:
-    """`Extents` of extents that are known, of which many tensors have the same ones."""
-    return Extents(shape)
-
-
-@functools.lru_cache(4096)
-def _known_extents_size(shape: tuple[int, ...]) -> Size:
-    return _made(known_extents(shape), math.prod(shape))
-
-
 def _made(shape: tuple, size: int) -> Size:
     made = Size(size)
     made.shape = shape
     return made
 
 
-def with_numel(shape: tuple) -> Extents:
-    """The extents of a tensor as PyTorch's programs see them."""
+class Seen(NamedTuple):
+    """A shape as users see it.
+
+    Attributes:
+        size: the number of elements; called, it gives the extents. extents: as PyTorch's programs see them. extents_size: the number of
+            elements as they see it; called, it gives `Extents`.
+    """
+
+    size: Any
+    extents: Extents
+    extents_size: Any
+
+
+def extents_of_layout(layout: Any) -> Extents:
+    """The extents of a tensor as PyTorch's programs see them: one object for one `Layout`."""
+    return _seen(layout).extents if type(layout) is Layout else Extents(layout.shape)
+
+
+def size_of_layout(layout: Any, pytorchs: bool = False) -> Any:
+    """The number of elements of a tensor, as users see it. pytorchs: when it is called, it gives `Extents`."""
+    if type(layout) is not Layout:
+        return _sized(Extents(layout.shape) if pytorchs else layout.shape, layout.size)
+    seen = _seen(layout)
+    return seen.extents_size if pytorchs else seen.size
+
+
+def _seen(layout: Layout) -> Seen:
     try:
-        return known_extents(shape)
-    except Undecided:  # an open extent has no hash
-        return Extents(shape)
+        return layout.seen
+    except AttributeError:
+        extents = Extents(layout.shape)
+        layout.seen = Seen(_made(layout.shape, layout.size), extents, _made(extents, layout.size))
+        return layout.seen
 
 
-def size_of(shape: tuple, size: Any, pytorchs: bool = False) -> Any:
-    """The number of elements of a tensor of this shape, as users see it. pytorchs: when it is called, it gives `Extents`."""
-    if type(size) is int and all([type(d) is int for d in shape]):
-        return _known_extents_size(shape) if pytorchs else _known(shape)
-    shape = Extents(shape) if pytorchs else shape
-    if type(size) is int:  # of none, whatever the open extents are
+def _sized(shape: tuple, size: Any) -> Any:
+    if type(size) is int:  # also of none, whatever open extents are
         return _made(shape, size)
     if not isinstance(size, OpenExtent):
         return size

@@ -25,10 +25,10 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor import quantised
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
-from tengen.tensor.elsewhere import Elsewhere, Placed, refuse_writing, whole
+from tengen.tensor.elsewhere import Elsewhere, Placed, Selected, refuse_writing, whole
 from tengen.tensor.nodes import is_spent, kept_place, leaf_of, limits, on_tape
 from tengen.tensor.recording import tracing
-from tengen.tensor.sizes import Size, size_of
+from tengen.tensor.sizes import Size, size_of_layout
 from tengen.tensor.values import Values
 from tengen.tensor.writes import NAMELESS, assigns, note, watching
 
@@ -104,7 +104,7 @@ class Tensor(Values, TensorMethods):
     @property
     def size(self) -> Size:
         """The number of elements; ``x.size()`` and ``x.size(0)`` are PyTorch's extents."""
-        return size_of(self._layout.shape, self._layout.size)
+        return size_of_layout(self._layout)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -204,6 +204,9 @@ class Tensor(Values, TensorMethods):
     def _off_tape(self) -> Tensor:
         """The same tensor without its place on the tape. An example of a `vmap` leaves the tape of its function alone: the tensor
         of all examples keeps its place on those around the `vmap`."""
+        if type(self._layout) is Selected:
+            rows = self._layout.rows._off_tape()
+            return tensor_over(rows, Selected(rows, self._layout.owner))
         if tracing.active is not None and (recorder := tracing.recorder) is not None and type(self._layout) not in (Batched, Placed):
             return recorder.seen(self)
         return tensor_over(self._data._off_tape() if type(self._layout) is Placed else self._data, self._layout)
@@ -379,6 +382,11 @@ def assign(target: Tensor, value: Tensor) -> None:
         target._layout.owner.assign(target, value)
         target._node = kept_place(target, value._node)
         return
+    if tracing.recorder is not None and type(target._layout) is Selected:
+        if type(value._layout) is Selected:  # what x[mask] += 1 adds to
+            target._data, target._layout = value._data, value._layout
+            return
+        target = whole(target)
     value = whole(value)
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return

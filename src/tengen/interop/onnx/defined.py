@@ -4,7 +4,7 @@ operators. What it cannot say is in `unsaid.py`, with the reason."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -232,6 +232,12 @@ says("running_min")(lambda x, axis: _running(x, axis, F.minimum, 1))
 def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> Tensor:
     """Of pictures that are chosen first."""
     return REGISTRY["tap_sum"](F.take(x, image, 0), None, index, weight)
+
+
+@says("linear_samples")
+def linear_samples(*operands: Tensor | None, size: Sequence[int], zeros: bool) -> Tensor:
+    """Of taps whose places are numbers."""
+    return REGISTRY["linear_samples_of_taps"](*operands, size=size, zeros=zeros)
 
 
 @says("window_sums")

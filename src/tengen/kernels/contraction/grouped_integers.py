@@ -29,7 +29,6 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
     Expr,
-    Index,
     as_int,
     bitcast,
     cast,
@@ -43,13 +42,11 @@ from tengen.loops.lang import (
     maximum,
     minimum,
     ramp,
-    select,
     splat,
     unary,
 )
 
 HEADER_WORDS = 2  # words before the integers of a row's group
-SUMMED_WORDS = 4  # of a column: sums by `dot2h` fit in int16, at most 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits
 UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs. Of one row, which costs what reading the words costs, half as many,
 # and less than a group: LLVM loads those of an iteration in any order, and a processor reads ahead where addresses follow each other.
 
@@ -146,25 +143,32 @@ class _Integers(Product):
                     part = cast(word >> const(e * dots.size, uint32), f"uint{dots.size}")
                     k.store(dst, to + (j * dots.elements + e), bitcast(part, out.dtype))
             for j, q in enumerate(integers):
-                k.store(dst, to + (HEADER_WORDS * dots.elements + j * LANES), cast(q, out.dtype))
+                k.store(dst, to + (HEADER_WORDS * dots.elements + j * self.lanes), cast(q, out.dtype), self.lanes)
         lo.launch(k)
         return out
 
+    @property
+    def block(self) -> int:
+        """Words of a column whose terms lie together in a row's group: their first ones, as operands have them, then their second ones, ...
+        Sums of so few by `dot2h` fit in int16: 16 products of 15 by 127 of 4 bits, 32 of 3 by 127 of 2 bits."""
+        return min(self.group // self.in_a_word, LANES // self.dots.elements)
+
+    @property
+    def lanes(self) -> int:
+        """Terms of a block that are elements of the same operands: those of a vector, or fewer in a small group."""
+        return self.block * self.dots.elements
+
     def _loaded(self, k: KernelBuilder, at: Expr, left: Expr) -> list[Expr]:
-        """A group of a row in the order of `Dots.operands`, from index `at` on: zeros behind the `left` elements that the row has."""
-        src, dots, stride, whole = k.read(self.x), self.dots, self.x.strides[-1], as_int(self.terms % self.group) == 0
-        place = ramp() % self.in_a_word
-        order = k.let(ramp() - place + place % dots.elements * dots.parts + place // dots.elements)
-
-        def load(first: int) -> Expr:
-            if dots.parts == 1 and as_int(stride) == 1:
-                return k.load(src, at + first, LANES, None if whole else maximum(minimum(left - first, LANES), 0))
-            if whole:
-                return k.load(src, at + (order + first) * stride, LANES)
-            there = minimum(order + first, splat(left - 1))
-            return select(order + first < splat(left), k.load(src, at + there * stride, LANES), const(0.0, float32, LANES))
-
-        return [k.let(load(i)) for i in range(0, self.group, LANES)]
+        """A group of a row, from index `at` on, in the order of its integers: of each block vectors of every term in so many as a word has
+        operands. Zeros behind the `left` elements that the row has."""
+        src, parts, whole = k.read(self.x), self.dots.parts, as_int(self.terms % self.group) == 0
+        stride, found = self.x.strides[-1], []
+        for first in range(0, self.group, parts * self.lanes):
+            for j in range(first, first + parts):
+                count = self.lanes if whole else maximum(minimum((left - j + (parts - 1)) // parts, self.lanes), 0)
+                dense = parts == 1 and as_int(stride) == 1
+                found.append(k.load(src, at + j if dense else at + (ramp() * parts + j) * stride, LANES, count))
+        return found
 
     def totals(self, coords: list) -> list:
         """See `Product.totals`."""
@@ -181,28 +185,29 @@ class _Integers(Product):
 
     def group_sums(self, g: Expr, at: list[Expr]) -> list:
         """The exact sums of a group, int32 variables. at: where the rows' groups lie."""
-        k, dots, words = self.k, self.dots, self.group // self.in_a_word
+        k, dots, words, block = self.k, self.dots, self.group // self.in_a_word, self.block
         operand = lambda here, i: k.load_group(k.read(self.quantised), here + i * dots.elements)
         sums = [
             [k.var(start, name="total") for _ in range(self.wide)]
             for start in (splat(bitcast(operand(here, 1), int32)) for here in at)
         ]
 
-        def add_word(i: Index, sums: list) -> None:
-            xs = [[splat(operand(here, HEADER_WORDS + i * dots.parts + j)) for here in at] for j in range(dots.parts)]
-            for v, word in enumerate(self.words(g * words + i)):
+        def add_word(first: Expr, i: Expr, sums: list) -> None:
+            """Word number `i` of the block whose first one is `first`."""
+            place = lambda j: HEADER_WORDS + first * dots.parts + (j * block + i)
+            xs = [[splat(operand(here, place(j))) for here in at] for j in range(dots.parts)]
+            for v, word in enumerate(self.words(g * words + (first + i))):
                 for x, weights in zip(xs, dots.operands(k, word)):
                     for row, line in zip(x, sums):
                         line[v].set(dots.add(line[v].value, weights, row))
 
         halves = dots.op == "dot2h"
-        together = min(words, SUMMED_WORDS) if halves else words
-        unrolled = min(words, UNROLLED_WORDS) if self.high > 1 else max(1, min(words, UNROLLED_WORDS) // 2)
-        with k.loop(0, words, together, name="first") as first:
+        unrolled = min(block, UNROLLED_WORDS) if self.high > 1 else max(1, min(block, UNROLLED_WORDS) // 2)
+        with k.loop(0, words, block, name="first") as first:
             some = [[k.var(const(0, uint32, LANES), name="pairs") for _ in line] for line in sums] if halves else sums
-            with k.loop(first, first + together, unrolled, name="word") as i:
+            with k.loop(0, block, unrolled, name="word") as i:
                 for j in range(unrolled):
-                    add_word(i + j, some)
+                    add_word(first, i + j, some)
             ones = const(1 << 16 | 1, uint32, LANES)  # two int16
             for line, pairs in zip(sums, some) if halves else ():
                 for total, pair in zip(line, pairs):

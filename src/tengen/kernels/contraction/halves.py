@@ -1,10 +1,11 @@
-"""A register tile whose last vector has columns for one half of its lanes, on targets where half a vector is whole registers.
+"""A register tile whose last vector has columns for one half of its lanes, on targets where half a vector is whole registers: the tile
+of all columns, or a tile of the last ones alone, behind others of whole vectors.
 
     shared[pair of rows] = the last columns of the first row | those of the second row     # in registers
         shared[pair] += (a[first row, k] | a[second row, k]) * (last columns of b | the same again)
 
-So 24 columns take the multiply-adds of 24, where two vectors of 16 for each row would take those of 32. A row's sums are taken apart
-once, behind the last term.
+So 24 columns take the multiply-adds of 24, where two vectors of 16 for each row would take those of 32, and 40 those of 40, not of 48. A
+row's sums are taken apart once, behind the last term.
 """
 
 from __future__ import annotations

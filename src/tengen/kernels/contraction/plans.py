@@ -22,6 +22,7 @@ shows all plans of a problem, for whoever tunes; TENGEN_DEBUG=3 prints it. No pl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from tengen.base.config import config
@@ -50,6 +51,7 @@ from tengen.kernels.contraction.tile import (
     readable_columns,
     register_rows,
     sized,
+    unrolled,
     vectors_of,
     vectors_of_few_rows,
 )
@@ -442,7 +444,13 @@ def plan(f: Facts) -> Plan:
 def rule(p: Problem, target: Machine | None, invariant: bool = False, waves: bool = False) -> Register:
     """The schedule of a problem by rule; arguments as of `Facts`."""
     f = Facts(p, target, invariant, waves)
-    return plan(f).schedule(f)
+    return _unrolled(f, plan(f))
+
+
+def _unrolled(f: Facts, x: Plan) -> Register:
+    """The sizes of a plan, with as many positions of k in a loop's body as pays."""
+    s = x.schedule(f)
+    return replace(s, unroll=unrolled(f.p, s, f.target))
 
 
 def choose(lo: Lowering, p: Problem) -> Tile:
@@ -477,7 +485,7 @@ def cost(f: Facts, s: Register) -> Cost | None:
     by_piece = (0 if t.direct else parts * a) + (0 if s.packed or t.direct_b else blocks * b)
     columns = sharing.panels * t.vectors if not t.narrow else -(-f.n // LANES)
     rows = f.m if t.exact else sharing.tiles * t.rows
-    multiply_adds = groups * f.k * (columns * rows - (rows // 2 if t.half else 0))
+    multiply_adds = groups * f.k * (columns * rows - (rows // 2 if t.half or t.narrow == LANES // 2 else 0))
     moved = parts * a + blocks * b + 2 * launch
     weighed = sharing.cost(blocks, parts) * f.m * f.n * f.k * groups + PACKED_COST * launch
     return Cost(multiply_adds, launch + by_piece, moved * p.bytes, weighed)
@@ -494,5 +502,5 @@ def table(p: Problem, target: Machine | None, invariant: bool = False, waves: bo
             continue
         counted, why = x.cost(f), x.pays(f)
         end = "" if x is taken else f"; does not pay: {why}" if why else "; comes after"
-        lines.append(f"{'*' if x is taken else ' '} {x.name:18} {x.schedule(f)}: {counted or 'extents are open'}{end}")
+        lines.append(f"{'*' if x is taken else ' '} {x.name:18} {_unrolled(f, x)}: {counted or 'extents are open'}{end}")
     return "\n".join(lines)

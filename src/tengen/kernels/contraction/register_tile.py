@@ -279,13 +279,14 @@ class _Kernel:
         self.narrowest(self.t.rows, True, multiply, panel)
 
     def narrowest(self, rows: int, narrow: bool, multiply: Callable[[int, int], None], panel: _Panel) -> None:
-        """The tile of `rows` rows. Where `narrow`, and one vector holds the columns that are left, it is one vector wide."""
+        """The tile of `rows` rows. Where `narrow`, and the narrower tile holds the columns that are left, it is that one."""
         t = self.t
-        last: Flag = panel.column + LANES >= self.p.columns if t.narrow and narrow else False
-        with self.when(last):
-            multiply(rows, 1)
-        with self.otherwise(last):
-            multiply(rows, t.vectors)
+        if not (t.narrow and narrow):
+            return multiply(rows, t.columns)
+        with self.k.if_(panel.column + t.narrow >= self.p.columns):
+            multiply(rows, t.narrow)
+        with self.k.else_():
+            multiply(rows, t.columns)
 
     def when(self, flag: Flag):
         """A block that runs where the flag holds; a flag that is known now makes no branch in the kernel."""
@@ -296,27 +297,28 @@ class _Kernel:
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
     def multiply(
-        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, prefetch: Callable[[Expr, int], None],
+        self, rows: int, columns: int, base: Expr, panel: _Panel, number: Expr, prefetch: Callable[[Expr, int], None],
         row: Expr, c: Expr,
     ) -> None:  # fmt: skip
-        """The register tile: `rows` rows by `vectors` vectors of columns, for the positions of one chunk.
+        """The register tile: `rows` rows by `columns` columns, vectors of them or half of one, for the positions of one chunk.
 
         Args:
             base: where the tile's rows begin in `self.a.buffer`. number: of the tile in its block. row: its first row of out.
             c: the chunk. prefetch: (i, vectors) -> the prefetches that go before the i-th part of the loop over k.
         The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
         """
-        p, t, k, each = self.p, self.t, self.k, 2 if self.p.format.quads else 1
+        p, t, k, each, vectors = self.p, self.t, self.k, 2 if self.p.format.quads else 1, -(-columns // LANES)
         sums: Quads | Halves | _Lanes
         if p.format.quads:
             sums = Quads(k, p, self.a, rows, vectors)
-        elif t.half:
+        elif t.half or columns < LANES:
             sums = Halves(k, p, self.a, rows, vectors)
         else:
             sums = _Lanes(k, p, t, self.a, panel, rows, vectors)
-        # Cache lines of the next panel that this tile prefetches for each position of k.
-        lines = -(-vectors // max(1, self.work.high)) if panel.following is not None else 0
-        if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
+        # Cache lines of the next panel that this tile prefetches for each position of k; 0 where it prefetches its share between the parts.
+        shared = not t.brief and self.work.high > vectors
+        lines = 0 if shared or panel.following is None else -(-vectors // max(1, self.work.high))
+        if panel.following is not None and lines:  # the first tiles of the block prefetch all of the next panel
             prefetches = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
 
         def step(i: Expr) -> None:
@@ -327,17 +329,20 @@ class _Kernel:
 
         def positions(start: Index, stop: Expr) -> None:
             start, stop = (start, stop) if each == 1 else (k.let(as_expr(start // each)), k.let(stop // each))
-            unrolled_loop(k, start, stop, t.schedule.unroll, step, "k")
+            whole = p.format.terms == 1 and (as_int(p.chunks.last) or 1) % t.schedule.unroll == 0
+            unrolled_loop(k, start, stop, t.schedule.unroll, step, "k", whole)
 
         if t.brief:
             positions(0, panel.depth)
         else:
             with k.loop(0, panel.depth, self.work.stretch, name="part") as first:  # some prefetches, then as many positions
                 prefetch(k.let(first // self.work.stretch), vectors)
+                if shared and panel.following is not None:
+                    self.prefetch_share(panel.buffer, k.let(panel.following + first * (vectors * LANES)), number, vectors)
                 positions(first, k.let(minimum(panel.depth, first + self.work.stretch)))
         found = sums.sums()
         if self.out.straight:
-            return self.by_chunk(c, partial(self.write_straight, row, panel.column, found))
+            return self.by_chunk(c, partial(self.write_straight, row, panel.column, columns, found))
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, found[j][v])
@@ -361,6 +366,16 @@ class _Kernel:
                 k.prefetch(k.read(p.a), line(j))
         for x in self.prefetches:
             x.issue(k)
+
+    def prefetch_share(self, buffer: Buffer, at: Expr, number: Expr, vectors: int) -> None:
+        """The prefetches of tile `number` of a block of many: its share of the next panel's lines that lie from element `at` on, for as many
+        positions as a part has. They go between the parts, since each of them takes the place of a load, and every line is fetched once: one
+        for each position in the loop's body of each tile took up to a tenth of the time of tiles of six rows by one vector."""
+        lines = self.work.stretch * vectors
+        each = -(-lines // self.work.high)
+        first = self.k.let(at + minimum(number * each, lines - each) * LANES)
+        for j in range(each):
+            self.k.prefetch(buffer, first + j * LANES)
 
     def next_chunk(self, stop: Expr) -> list[Prefetch]:
         """What is prefetched while the piece computes the chunk that ends at position `stop`: its part of b in the next chunk,
@@ -475,8 +490,8 @@ class _Kernel:
             with k.else_():
                 write(True, False)
 
-    def write_straight(self, r: Expr, column: Expr, sums: Sequence[Sequence[Expr]], add: Flag, last: bool) -> None:
-        """Stores a whole tile from registers: sums[row][v] are its vectors. `add`, `last`: see `by_chunk`."""
+    def write_straight(self, r: Expr, column: Expr, wide: int, sums: Sequence[Sequence[Expr]], add: Flag, last: bool) -> None:
+        """Stores a whole tile of `wide` columns from registers: sums[row][v] are its vectors. `add`, `last`: see `by_chunk`."""
         p, t, k = self.p, self.t, self.k
         n = as_int(p.columns) or 0
         rest = n % t.columns
@@ -497,10 +512,9 @@ class _Kernel:
                     else:
                         where.store(k, value, self.out.partial)
 
-        wide = len(sums[0]) == t.vectors
-        if not rest or (t.narrow and wide):
+        if not rest or (t.narrow and wide == t.columns):
             store(t.columns)
-        elif n < t.columns or not wide:
+        elif n < t.columns or wide < t.columns:
             store(rest)
         else:
             with k.if_(column + t.columns <= n):

@@ -22,9 +22,11 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, minimum
 MOST_ROWS_BYTES = 256 << 10  # bytes of scratch memory, at most, of a piece's packed rows
 MOST_TILE_ROWS, MOST_TILE_VECTORS = 14, 4  # rows and vectors of a tile at most
 BUSY_REGISTERS = 8  # registers of sums that keep two units busy, whose multiply-adds take four cycles
+UNROLLED_SUM_REGISTERS = 48  # registers of sums that the positions in a loop's body add to, by rule, at most: so many hide the loop
 SMALL_TILE_ROWS = (4, 8)  # rows of the smaller tiles for the last rows, where the number of rows is open
 BRIEF_TILE_ROWS = 8  # rows of the one tile of a brief kernel, at most: two vectors by 8 rows keep two FMA units busy
 MOST_BLOCK_TILES = 64  # tiles of a block at most
+MOST_WHOLE_TILES = 8  # whole tiles of columns, below which the last columns may have a narrower one
 MOST_PIECE_BLOCKS = 4  # blocks of rows of a piece, at most
 PITCH_PAD_ELEMENTS = LANES  # elements between two packed rows of `a`, so that rows begin in different cache sets
 
@@ -63,9 +65,9 @@ class Tile:
     """The sizes of a register tile problem.
 
     Attributes:
-        schedule: what was chosen. block: rows packed at a time. small: heights of smaller tiles, ascending. narrow: whether
-            the last columns have a tile that is one vector wide. pitch: elements from one packed row of `a` to the next, or
-            from one position of k to the next where rows are packed along m.
+        schedule: what was chosen. block: rows packed at a time. small: heights of smaller tiles, ascending. narrow: columns of the
+            tile that the last columns have where it is narrower than the others, LANES or half of them; 0: it is as wide. pitch:
+            elements from one packed row of `a` to the next, or from one position of k to the next where rows are packed along m.
         tall: the first `tall` tiles have `rows` rows, the others `apart` less, so that together they have exactly the rows there
             are. None: all have `rows`, and the last one what is left. apart: 1; 2 of rows that are multiplied in pairs, of even numbers.
         exact: whether no tile has rows past the last one. direct, direct_b: whether `a`, and b, are read where they lie.
@@ -80,7 +82,7 @@ class Tile:
     schedule: Register
     block: int
     small: tuple[int, ...]
-    narrow: bool
+    narrow: int
     pitch: int
     tall: int | None = None
     exact: bool = False
@@ -131,7 +133,7 @@ def sized(p: Problem, s: Register, target: Machine | None, waves: bool = False) 
     pitch = chunk_depth(p) + PITCH_PAD_ELEMENTS if s.along_k else -(-block // LANES) * LANES
     brief = n is None
     small = tuple(rows for rows in SMALL_TILE_ROWS if m is None and not brief and rows < s.rows)
-    narrow = has_narrow_tile(n, s.vectors)
+    narrow = narrow_columns(p, s.vectors, s.rows, target)
     tiles = 1 if m is None else -(-m // s.rows)
     apart = 2 if p.format.quads and m is not None and (m | s.rows) % 2 == 0 else 1
     even = m is None or brief or m == tiles * s.rows or m < tiles * (s.rows - apart)
@@ -140,7 +142,7 @@ def sized(p: Problem, s: Register, target: Machine | None, waves: bool = False) 
     direct_b = not s.packed and readable_columns(p, s.vectors)
     tiled = not s.along_k and side_by_side(p)
     waves = waves and direct_b and exact and not s.along_k
-    direct = exact and p.border is None and not waves and readable(p, bool(s.along_k), narrow) and not (tiled and s.packed)
+    direct = exact and p.border is None and not waves and readable(p, bool(s.along_k), narrow == LANES) and not (tiled and s.packed)
     tiled = tiled and not direct and not waves
     half, pitch = leaves_half(p, s.vectors, target), s.rows if tiled else pitch
     return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b, tiled, waves, brief, apart, half)
@@ -205,6 +207,19 @@ def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MO
     return max(1, min(most, (registers - each - 1) // each))
 
 
+def unrolled(p: Problem, s: Register, target: Machine | None) -> int:
+    """Positions of k in a loop's body, by rule: several where one adds to few registers of sums, as where there are but 16. One where n is
+    open, whose kernels are to be little code, of groups of terms, and of a tile with half a vector, which leaves no register free."""
+    if as_int(p.columns) is None or p.format.group > 1 or leaves_half(p, s.vectors, target):
+        return 1
+    return unrolled_of(s.rows * s.vectors * registers_of(p.compute.size, target))
+
+
+def unrolled_of(sums: int) -> int:
+    """Positions in a loop's body, by rule, where each adds to so many registers of sums: 4, 2 or 1."""
+    return next(x for x in (4, 2, 1) if x == 1 or x * sums <= UNROLLED_SUM_REGISTERS)
+
+
 def chunk_depth(p: Problem) -> int:
     """Positions of the longest chunk, rounded up to whole vectors."""
     return -(-p.chunks.longest // LANES) * LANES
@@ -212,8 +227,24 @@ def chunk_depth(p: Problem) -> int:
 
 def has_narrow_tile(n: int | None, vectors: int) -> bool:
     """Whether the last of n columns have a tile that is one vector wide; not where n is open (None)."""
+    return vectors > 1 and 0 < _last_columns(n, vectors) <= LANES
+
+
+def narrow_columns(p: Problem, vectors: int, rows: int, target: Machine | None) -> int:
+    """Columns of the tile that the last columns have, where it is narrower than the others; 0 where it is not. Half a vector of them where
+    that is whole registers, and the sums of so many rows are more than keep two units busy: else half of them would take as long."""
+    n, each = as_int(p.columns), registers_of(p.compute.size, target)
+    last = _last_columns(n, vectors)
+    if 0 < last <= LANES // 2 and (n or 0) > LANES and each > 1 and p.format.group == 1 and rows * each > BUSY_REGISTERS:
+        return LANES // 2
+    return LANES if has_narrow_tile(n, vectors) else 0
+
+
+def _last_columns(n: int | None, vectors: int) -> int:
+    """Columns of the last of the tiles of so many vectors that n columns have; 0 where it is whole, where n is open (None), and where there
+    are so many tiles that code for another one is not worth while."""
     columns = vectors * LANES
-    return vectors > 1 and n is not None and n < 8 * columns and 0 < n % columns <= LANES
+    return n % columns if n is not None and n < MOST_WHOLE_TILES * columns else 0
 
 
 def readable_columns(p: Problem, vectors: int) -> bool:

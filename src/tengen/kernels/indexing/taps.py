@@ -10,7 +10,7 @@ nest is that of whoever asks for its values:
         out[m, c, q] = v
 
 Where vectors go along channels, the index and the weight of each tap are loaded once for all channels of a pixel. Where these are few,
-kernels of their own have rows in the lanes, if all have the same taps (`_rows`), or pixels, if channels are bytes (`_Pixels`).
+kernels of their own have rows in the lanes, if all have the same taps (`_rows`), or pixels (`tap_pixels.py`).
 The value is linear in the image and in the weights. `scatter_taps` computes the gradient of the image, `TapProducts` summed over
 channels is that of the weights. Their own gradients are these three again.
 
@@ -20,12 +20,13 @@ An index below 0 is a tap outside of the image: it counts as 0, whatever its wei
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-from tengen.base.dtype import DType, int32, int64, uint32
-from tengen.kernels.axes import memory_order, store_at, unflatten
+from tengen.base.dtype import DType, int64
+from tengen.kernels.axes import memory_order, store_at
 from tengen.kernels.indexing.gather import in_range, place
 from tengen.kernels.indexing.scatter import OWNED_ELEMENTS
+from tengen.kernels.indexing.tap_pixels import launch_pixels
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
@@ -36,7 +37,6 @@ from tengen.loops.lang import (
     Expr,
     Index,
     as_int,
-    bitcast,
     cast,
     cdiv,
     const,
@@ -49,10 +49,7 @@ from tengen.loops.lang import (
 )
 
 MOST_TURNED_BYTES = 256 << 10  # of LANES rows of an image that lie transposed in scratch memory
-WORD_BYTES = 4  # channels at most of a pixel that is read as one word
-BLOCK_PIXELS = 4 * LANES  # whose words are read, one after the other, before they are weighed
-PIECE_PIXELS = 1 << 12  # results of a piece where pixels are in the lanes
-UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes through more
+UNROLLED_TAPS = 24  # taps that are written out one after the other; a loop goes through more
 
 
 class _Tap(Source):
@@ -65,28 +62,27 @@ class _Tap(Source):
         self.x, self.image, self.index, self.dtype = x, image, index, dtype
         self.shape = (images, x.shape[1], *index.shape[1:])
 
-    def where(self, k: KernelBuilder, at: At) -> tuple[Index, Expr, Expr]:
-        """(image, place in it, whether it is outside) of a tap, whatever its channel is."""
-        i = k.let(cast(self.index.at(k, _beside(self.index, at)), int64))
-        m: Index = at.coord(0)
+    def where(self, k: KernelBuilder, at: At, i: Expr) -> tuple[Index, Expr, Expr]:
+        """(image, place in it, whether it is outside) of a tap with the index `i`, whatever its channel is."""
+        i, m = k.let(cast(i, int64)), at.coord(0)
         if self.image is not None:
             of = place((at.coords[0],), 0 if at.vec == 0 else None, at.count)
             m = k.let(in_range(cast(self.image.at(k, of), int64), self.x.shape[0]))
         return m, k.let(maximum(minimum(i, as_expr(self.x.shape[2]) - 1), 0)), i < 0
 
-    def read(self, k: KernelBuilder, at: At, where: tuple[Index, Expr, Expr]) -> Expr:
-        """The tap at `at`, of which `where` is known."""
+    def read(self, k: KernelBuilder, at: At, where: tuple[Index, Expr, Expr | None]) -> Expr:
+        """The tap at `at`, of which `where` is known; whether it is outside may be None: its weight says it."""
         m, inside, outside = where
         here = place((m, at.coords[1], inside), 1 if at.vec == 1 else None, at.count)
         wide = (lambda e: splat(e)) if at.lanes > 1 else (lambda e: e)
         v = wide(cast(self.x.at(k, here), self.dtype))
-        return select(wide(outside), const(0, self.dtype, v.lanes), v)
+        return v if outside is None else select(wide(outside), const(0, self.dtype, v.lanes), v)
 
     def value(self, k, at):
-        return self.read(k, at, self.where(k, at))
+        return self.read(k, at, self.where(k, at, self.index.at(k, beside(self.index, at))))
 
 
-def _beside(s: Source, at: At) -> At:
+def beside(s: Source, at: At) -> At:
     """The place (m, t, *q) in `s`, of shape (M or 1, T, *Q), for the place (m, c, t, *q)."""
     vec = None if at.vec in (None, 1) else 0 if at.vec == 0 else at.vec - 1
     alone = as_int(s.shape[0]) == 1
@@ -96,6 +92,8 @@ def _beside(s: Source, at: At) -> At:
 class TapSum(Source):
     """The weighted sum of taps, see the top of this file. Shapes as in `_Tap`; weight (M or 1, T, *Q). Result: (M, C, *Q) of the weights'
     dtype, which is x's unless that is one of integers."""
+
+    leaves_image = True  # whether a tap may be outside of the image
 
     def __init__(self, x: Source, image: Source | None, index: Source, weight: Source, images: Index):
         self.weight, self.dtype = weight, weight.dtype
@@ -108,15 +106,14 @@ class TapSum(Source):
         n = as_int(self.taps)
         if at.vec != 1 or n is None or n > UNROLLED_TAPS:
             return {}
-        return {self._key(at): [self._known(k, self._tap_at(at, t)) for t in range(n)]}
+        return {self._key(at): list(self._few(k, at))}
 
     def value(self, k, at):
         d, n = self.tap.dtype, as_int(self.taps)
         if n is not None and n <= UNROLLED_TAPS:
-            known = at.steady.get(self._key(at), [None] * n)
             total = const(0, d, at.lanes)
-            for t in range(n):
-                v, w = self._tap(k, at, t, known[t])
+            for t, known in enumerate(at.steady.get(self._key(at)) or self._few(k, at)):
+                v, w = self._tap(k, at, t, known)
                 total = k.let(fma(w, v, total) if t else w * v)
             return cast(total, self.dtype)
         v, w = self._tap(k, at, 0)
@@ -126,12 +123,12 @@ class TapSum(Source):
             sum_.set(k.let(fma(w, v, sum_.value)))
         return cast(k.let(sum_.value), self.dtype)
 
-    def beside(self, k: KernelBuilder, q: Expr, channels: int) -> list[Expr]:
+    def rows_beside(self, k: KernelBuilder, q: Expr, channels: int) -> list[Expr]:
         """The sums of all channels for the result q, of the first LANES rows. Where taps lie and what they weigh is loaded once."""
         places, n, d = [At((0, c, q), 0) for c in range(channels)], as_int(self.taps), self.tap.dtype
 
         def terms(t: Index) -> list[tuple[Expr, Expr]]:
-            known = self._known(k, self._tap_at(places[0], t))
+            known = self._known(k, places[0], t)
             return [self._tap(k, at, t, known) for at in places]
 
         if n is not None and n <= UNROLLED_TAPS:
@@ -152,10 +149,7 @@ class TapSum(Source):
         if _rows_fit(lo, self, x, out):
             _rows(lo, self, x, final, out, name)
             return True
-        if _pixels_fit(lo, self, x, out):
-            _Pixels(lo, self, x, final, out, name).write()
-            return True
-        return False
+        return launch_pixels(lo, self, x, final, out, name)
 
     def _key(self, at: At) -> tuple:
         return (self, at.coords[0], *at.coords[2:])
@@ -165,15 +159,36 @@ class TapSum(Source):
         vec = at.vec if at.vec is None or at.vec < 2 else at.vec + 1
         return place((*at.coords[:2], t, *at.coords[2:]), vec, at.count)
 
-    def _known(self, k: KernelBuilder, there: At) -> tuple[tuple[Index, Expr, Expr], Expr]:
-        """Where a tap lies, and its weight."""
-        return self.tap.where(k, there), k.let(cast(self.weight.at(k, _beside(self.weight, there)), self.tap.dtype))
+    def tap_at(self, k: KernelBuilder, at: At, t: Index) -> tuple[Expr, Expr]:
+        """(index, weight) of tap t of the result at `at`."""
+        there = self._tap_at(at, t)
+        i = self.tap.index.at(k, beside(self.tap.index, there))
+        return i, k.let(cast(self.weight.at(k, beside(self.weight, there)), self.tap.dtype))
+
+    def each_tap(self, k: KernelBuilder, at: At) -> Iterator[tuple[Expr, Expr]]:
+        """The same of all taps, whose number is known, one after the other."""
+        return (self.tap_at(k, at, t) for t in range(as_int(self.taps) or 0))
+
+    def _few(self, k: KernelBuilder, at: At) -> Iterator[tuple]:
+        """Where each tap lies, and its weight."""
+        return (self._located(k, at, t, i, w) for t, (i, w) in enumerate(self.each_tap(k, at)))
+
+    def _known(self, k: KernelBuilder, at: At, t: Index) -> tuple:
+        """The same of tap t."""
+        return self._located(k, at, t, *self.tap_at(k, at, t))
+
+    def _located(self, k: KernelBuilder, at: At, t: Index, i: Expr, w: Expr) -> tuple:
+        """The same of tap t, whose index and weight are known. An integer without sign times the weight's zero is what 0 times the weight is,
+        with its sign: where one weight is for all lanes, it says for them that a tap is outside."""
+        m, inside, outside = self.tap.where(k, self._tap_at(at, t), i)
+        if self.tap.x.dtype.kind == "u" and w.lanes == 1 and outside.lanes == 1:
+            return (m, inside, None), k.let(select(outside, w * 0.0, w))
+        return (m, inside, outside), w
 
     def _tap(self, k: KernelBuilder, at: At, t: Index, known: tuple | None = None) -> tuple[Expr, Expr]:
         """Tap t and its weight."""
-        there = self._tap_at(at, t)
-        where, w = known or self._known(k, there)
-        return self.tap.read(k, there, where), splat(w) if at.lanes > 1 else w
+        where, w = known or self._known(k, at, t)
+        return self.tap.read(k, self._tap_at(at, t), where), splat(w) if at.lanes > 1 else w
 
 
 def _rows_fit(lo: Lowering, s: TapSum, x: Array, out: Array) -> bool:
@@ -214,7 +229,7 @@ def _rows(lo: Lowering, s: TapSum, x: Array, final: Source, out: Array, name: st
     lines = k.scratch("lines", out.dtype, LANES * LANES * channels)
     for block, some in k.vector_loop(0, results, "block"):
         with k.loop(0, LANES if some is None else some, name="q") as q:
-            for c, v in enumerate(inner.beside(k, k.let(block + q), channels)):
+            for c, v in enumerate(inner.rows_beside(k, k.let(block + q), channels)):
                 at = At((0, c, block + q), 0)
                 at.memo[s] = v
                 k.store(made, (q * channels + c) * LANES, final.at(k, at))
@@ -229,109 +244,6 @@ def _rows(lo: Lowering, s: TapSum, x: Array, final: Source, out: Array, name: st
                 left = None if some is None else end - part * LANES
                 k.store(k.write(out), to + part * LANES, k.load(lines, (row * channels + part) * LANES, LANES), left)
     lo.launch(k)
-
-
-def _pixels_fit(lo: Lowering, s: TapSum, x: Array, out: Array) -> bool:
-    """Whether the lanes of a vector are better pixels of a row of results than the two to four channels of one: these are bytes that lie
-    beside each other, in the image and in the result."""
-    channels, pixels, taps = (as_int(n) for n in (x.shape[1], x.shape[2], s.taps))
-    if lo.target is None or not lo.target.hosts or channels is None or pixels is None or taps is None:
-        return False
-    dense = x.dtype.size == 1 and all(as_int(a.strides[1]) == 1 and as_int(a.strides[-1]) == channels for a in (x, out))
-    few = 2 <= channels <= WORD_BYTES and taps <= UNROLLED_TAPS
-    return few and dense and WORD_BYTES <= pixels * channels < 1 << 31 and (as_int(out.shape[-1]) or 0) >= LANES
-
-
-class _Pixels:
-    """Writes out = `final`, a function of the sums `s`, with pixels in the lanes:
-
-        for each piece = some rows of results or a part of one, block of a row:
-            places[t, q] = where tap t of pixel q lies                # for all pixels q of the block: vectors
-            for pixel q of the block, tap t: words[t, q] = the bytes from places[t, q] on, as one word
-            for vector of pixels q, channel c:
-                out[q, c] = final of the sum over t of weight[t, q] * byte c of words[t, q]
-
-    The one loop over single pixels moves words, and computes nothing.
-    """
-
-    def __init__(self, lo: Lowering, s: TapSum, x: Array, final: Source, out: Array, name: str):
-        self.lo, self.s, self.x, self.final, self.out = lo, s, x, final, out
-        self.channels, self.taps, self.pixels = (as_int(n) or 0 for n in (x.shape[1], s.taps, x.shape[2]))
-        self.k = k = lo.kernel(name)
-        self.last = self.pixels * self.channels - WORD_BYTES  # the last place of an image where a word begins
-        self.places = k.scratch("places", int32, self.taps * BLOCK_PIXELS)
-        self.words = k.scratch("words", uint32, self.taps * BLOCK_PIXELS)
-
-    def write(self) -> None:
-        """Writes and launches the kernel."""
-        k, shape = self.k, self.out.shape
-        n, outer = as_int(shape[-1]) or 0, [shape[0], *shape[2:-1]]
-        lines, rows, parts = as_expr(product(outer)), max(PIECE_PIXELS // n, 1), cdiv(n, PIECE_PIXELS)
-        piece = k.split(cdiv(lines, rows) * parts)
-        first, left = k.let(piece // parts * rows), k.let(piece % parts * PIECE_PIXELS)
-        right = k.let(minimum(left + PIECE_PIXELS, n))
-        with k.loop(first, minimum(lines, first + rows), name="row") as row:
-            m, *lead = unflatten(k, row, outer)
-            start = k.let(as_expr(m) * self.x.strides[0] + self.x.offset)
-            with k.loop(left, right, BLOCK_PIXELS, name="block") as begin:
-                self._block(start, (m, 0, *lead), begin, k.let(minimum(begin + BLOCK_PIXELS, right)))
-        self.lo.launch(k)
-
-    def _block(self, start: Expr, lead: tuple[Index, ...], begin: Expr, end: Expr) -> None:
-        """The results from `begin` to `end` of a row. start: where its image begins."""
-        k = self.k
-        self._each(lead, begin, end, self._locate)
-        src = k.read(self.x)
-        with k.loop(0, end - begin, name="pixel") as j:
-            for t in range(self.taps):
-                at = cast(k.load(self.places, j + t * BLOCK_PIXELS), int64)
-                k.store(self.words, j + t * BLOCK_PIXELS, k.load_group(src, k.let(start + at)))
-        self._each(lead, begin, end, self._sum)
-
-    def _each(self, lead: tuple[Index, ...], begin: Expr, end: Expr, body: Callable[[At, Expr], None]) -> None:
-        """Writes `body` for each vector of pixels, and for the single ones behind them, with their number in the block."""
-        k = self.k
-        whole = k.let(begin + (end - begin) // LANES * LANES)
-        with k.loop(begin, whole, LANES, name="q") as q:
-            body(At((*lead, q), len(lead)), k.let(q - begin))
-        if as_int(self.out.shape[-1] % LANES) != 0:
-            with k.loop(whole, end, name="q") as q:
-                body(At((*lead, q)), k.let(q - begin))
-
-    def _index(self, at: At, t: int) -> Expr:
-        """The index of tap t for the pixel, or the pixels, at `at`, as an integer that holds the number of any pixel."""
-        i = self.s.tap.index.at(self.k, _beside(self.s.tap.index, self.s._tap_at(at, t)))
-        return i if i.dtype.bits >= int32.bits else cast(i, int32)
-
-    def _place(self, i: Expr) -> Expr:
-        """Where in its image the pixel number i begins."""
-        return cast(maximum(minimum(i, self.pixels - 1), 0), int32) * self.channels
-
-    def _locate(self, at: At, j: Expr) -> None:
-        for t in range(self.taps):
-            self.k.store(self.places, j + t * BLOCK_PIXELS, minimum(self._place(self._index(at, t)), self.last))
-
-    def _sum(self, at: At, j: Expr) -> None:
-        k, d = self.k, self.s.tap.dtype
-        totals: list[Expr] = []
-        for t in range(self.taps):
-            i, w = self._index(at, t), cast(self.s.weight.at(k, _beside(self.s.weight, self.s._tap_at(at, t))), d)
-            outside = k.let(i < 0)
-            values = [select(outside, const(0, d, at.lanes), cast(v, d)) for v in self._bytes(i, t, j, at.lanes)]
-            totals = [k.let(fma(w, v, total)) for v, total in zip(values, totals)] if t else [k.let(w * v) for v in values]
-        places = [At((at.coords[0], c, *at.coords[2:]), at.vec) for c in range(self.channels)]
-        for there, total in zip(places, totals):
-            there.memo[self.s] = k.let(cast(total, self.s.dtype))
-        for there, v in zip(places, [self.final.at(k, there) for there in places]):
-            store_at(k, self.out, there, v)
-
-    def _bytes(self, i: Expr, t: int, j: Expr, lanes: int) -> list[Expr]:
-        """The channels of tap t for the pixels from j of the block on, whose index is i."""
-        before = maximum(self._place(i) - self.last, 0) * 8  # bits of a word that begins before its pixel, the last one of the image
-        word = self.k.let(self.k.load(self.words, j + t * BLOCK_PIXELS, lanes) >> bitcast(before, uint32))
-        if self.x.dtype.kind == "u":
-            return [bitcast(word >> 8 * c & 255, int32) for c in range(self.channels)]
-        return [bitcast(word << 24 - 8 * c, int32) >> 24 for c in range(self.channels)]
 
 
 class TapProducts(Source):
@@ -379,10 +291,10 @@ def _walk(
 
     def update(m: Index, q: Sequence[Expr], t: Expr) -> None:
         there = At((m, 0, t, *q))
-        i = k.let(cast(index.at(k, _beside(index, there)), int64))
+        i = k.let(cast(index.at(k, beside(index, there)), int64))
         with k.if_(i >= 0):
             to = k.let(minimum(i, as_expr(target.shape[2]) - 1))
-            w = k.let(cast(weight.at(k, _beside(weight, there)), target.dtype))
+            w = k.let(cast(weight.at(k, beside(weight, there)), target.dtype))
             if not dense:
                 return add(At((n, first, to)), At((m, first, *q)), w)
             for c, count in k.vector_loop(first, minimum(channels, first + width), "c"):
