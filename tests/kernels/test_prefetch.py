@@ -51,6 +51,29 @@ def test_lines_of_a_position_follow_each_other(first, stop, whole, times, lines,
     assert made[: len(want)] == want and len(made) < len(want) + max(1, -(-len(want) // times))
 
 
+def test_the_tiles_of_a_block_share_the_lines_of_the_next_panel(monkeypatch):
+    """Each line of the panel behind the one that a block of tiles multiplies, once: 3 panels of 16 columns, 32 positions."""
+    m, k, n = 96, 32, 48
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((n, k), np.float32)
+    memory = {"a": a.ravel(), "b": b.ravel(), "y": np.zeros(m * n, np.float32)}
+    memory |= {"order": np.zeros(4000, np.int64), "count": np.zeros(1, np.int64)}
+
+    def note(kernel, buffer, index, *more):
+        if buffer.name == "x1":  # of the packed operand
+            order, count = (kernel.write(Array(name, int64, memory[name].shape, (1,))) for name in ("order", "count"))
+            at = kernel.let(kernel.load(count, 0))
+            kernel.store(order, at, index)
+            kernel.store(count, 0, kernel.let(at + 1))
+
+    monkeypatch.setattr(KernelBuilder, "prefetch", note)
+    lo = Lowering(Target.named("x86-64-v3"))
+    contract(lo, Array("a", float32, (m, k), (k, 1)), Array("b", float32, (k, n), (1, k)), Array("y", float32, (m, n), (n, 1)), 0, 1, 1, 1)
+    run(lo, memory)
+    lines, times = np.unique(memory["order"][: memory["count"][0]] // 16, return_counts=True)
+    assert lines.tolist() == [*range(k, 3 * k)] and set(times[k:]) == {8}, (lines, times)  # of the last panel, by blocks of 2 of 16 tiles
+
+
 @pytest.mark.parametrize("out, lines", [(uint8, 1), (float32, 2)], ids=str)
 def test_a_line_of_results_is_prefetched_once(out, lines):
     """A tile's two vectors of bytes lie in one cache line, those of float32 in two."""

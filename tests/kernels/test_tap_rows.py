@@ -9,7 +9,7 @@ from launching import array_of, compile_and_run, run
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
 from tengen.kernels.indexing.tap_pixels import BLOCK_PIXELS, PIECE_PIXELS
-from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, TapSum
+from tengen.kernels.indexing.taps import MOST_TURNED_BYTES, UNROLLED_TAPS, TapSum
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, argument_of
@@ -48,7 +48,7 @@ def launched(x, index, weight, out, final=None, target=None):
 
 @pytest.mark.parametrize("rows", [16, 17, 33])
 def test_rows_in_the_lanes(rows):
-    for channels, pixels, results, n in ((1, 20, 16, 2), (2, 9, 17, 1), (3, 16, 31, 4), (4, 33, 18, 3), (15, 5, 16, 17)):
+    for channels, pixels, results, n in ((1, 20, 16, 2), (2, 9, 17, 1), (3, 16, 31, 4), (4, 33, 18, 3), (15, 5, 16, UNROLLED_TAPS + 1)):
         x, index, weight = taps(rows, channels, pixels, results, n, nans=rows == 33)
         out = np.zeros((rows, results, channels), "f4")
         lo, memory = launched(x, index, weight, out)
@@ -59,6 +59,23 @@ def test_rows_in_the_lanes(rows):
             memory["o"][:] = 7
             how(lo, memory)
             np.testing.assert_array_equal(out, want, err_msg=str((how, rows, channels)))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "f4"])
+def test_taps_outside_of_the_image(dtype):
+    """They are 0 with the sign of their weight, in sums along channels, also of so many taps that a loop goes through them, and of rows."""
+    for rows, channels, pixels, results, n in ((2, 33, 5, 4, 3), (1, 17, 6, 3, UNROLLED_TAPS + 1), (16, 3, 7, 17, 2), (2, 1, 6, 19, 4)):
+        x, index, weight = taps(rows, channels, pixels, results, n, dtype)
+        x[:, :, ::2] = 0
+        index[..., 1], weight[..., 1:3] = -1, -abs(weight[..., 1:3])
+        out = np.zeros((rows, results, channels), "f4")
+        lo, memory = launched(x, index, weight, out)
+        want = expected(x, index, weight)
+        assert np.signbit(want[want == 0]).any()
+        for how in (run, compile_and_run):
+            memory["o"][:] = 7
+            how(lo, memory)
+            np.testing.assert_array_equal(out.view("u4"), want.view("u4"), err_msg=str((how, rows, channels)))
 
 
 def test_bytes_into_rows_with_gaps_rounded():

@@ -305,6 +305,21 @@ class Ending:
         """(array, place) for each load that it takes, see `Source.reads`."""
         return self.final.reads(self.place(at))
 
+    @functools.cached_property
+    def anywhere(self) -> bool:
+        """Whether it reads arrays at exactly the coordinates that it is asked for, and depends on these in no other way, as of
+        `Source.leaves`."""
+        seen, stack = {self.final}, [self.final]
+        while stack:
+            s = stack.pop()
+            if type(s) is Elementwise:
+                new = [o for o in s.operands if o not in seen]
+                seen.update(new)
+                stack += new
+            elif s is not self.given and s.leaves() is None:
+                return False
+        return True
+
 
 @record(frozen=True, eq=False)
 class Prologue:

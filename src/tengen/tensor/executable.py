@@ -243,7 +243,8 @@ class Executable:
             self._plans[values] = (call, *plan[1:])
         if not self._room():
             return
-        me, made = ref(self), None
+        me = ref(self)
+        made: Executable | None = None
 
         def become() -> None:
             nonlocal made

@@ -22,7 +22,7 @@ shows all plans of a problem, for whoever tunes; TENGEN_DEBUG=3 prints it. No pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tengen.base.config import config
@@ -50,6 +50,7 @@ from tengen.kernels.contraction.tile import (
     readable_columns,
     register_rows,
     sized,
+    unrolled,
     vectors_of,
     vectors_of_few_rows,
 )
@@ -442,7 +443,13 @@ def plan(f: Facts) -> Plan:
 def rule(p: Problem, target: Machine | None, invariant: bool = False, waves: bool = False) -> Register:
     """The schedule of a problem by rule; arguments as of `Facts`."""
     f = Facts(p, target, invariant, waves)
-    return plan(f).schedule(f)
+    return _unrolled(f, plan(f))
+
+
+def _unrolled(f: Facts, x: Plan) -> Register:
+    """The sizes of a plan, with as many positions of k in a loop's body as pays."""
+    s = x.schedule(f)
+    return replace(s, unroll=unrolled(f.p, s, f.target))
 
 
 def choose(lo: Lowering, p: Problem) -> Tile:
@@ -494,5 +501,5 @@ def table(p: Problem, target: Machine | None, invariant: bool = False, waves: bo
             continue
         counted, why = x.cost(f), x.pays(f)
         end = "" if x is taken else f"; does not pay: {why}" if why else "; comes after"
-        lines.append(f"{'*' if x is taken else ' '} {x.name:18} {x.schedule(f)}: {counted or 'extents are open'}{end}")
+        lines.append(f"{'*' if x is taken else ' '} {x.name:18} {_unrolled(f, x)}: {counted or 'extents are open'}{end}")
     return "\n".join(lines)

@@ -22,7 +22,8 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, const, maximum, minimum
 from tengen.loops.statements import Buffer
 
-EXACT_TERMS = 2560  # of a chunk at most, where the order of the sum changes no bit
+# Terms of a chunk at most where the order of the sum changes no bit, by the terms of a group: rows of pairs, and panels, lie in L1.
+EXACT_TERMS = {2: 768, 4: 2560}
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -164,10 +165,31 @@ class Problem:
 
     @property
     def stored_rows(self) -> tuple[Axis, ...]:
-        """The axes of m whose coordinates a store needs: the caller's for an epilogue, else merged as far as out allows."""
-        if self.epilogue is not None or any(as_int(x.extent) == 0 for x in self.m):
+        """The axes of m whose coordinates a store needs: merged as far as out allows, and what an epilogue reads. An epilogue is asked
+        with the number of a merged row as its coordinate on the innermost axis, and 0 on the others."""
+        if any(as_int(x.extent) == 0 for x in self.m):
             return self.m
-        return tuple(Axis(d, out=s) for d, s in zip(*merge(extents(self.m), [x.out for x in self.m])))
+        if self.epilogue is None:
+            return tuple(Axis(d, out=s) for d, s in zip(*merge(extents(self.m), [x.out for x in self.m])))
+        if not (isinstance(self.epilogue, Ending) and self.epilogue.anywhere):
+            return self.m
+        rows: list[tuple[Axis, list[Index]]] = []  # an axis, and its steps in out and in what is read
+        for x in self.m:
+            steps = [x.out, *self._steps_of_reads(x)]
+            if rows and all(outer == inner * x.extent for outer, inner in zip(rows[-1][1], steps)):
+                x = replace(x, extent=rows.pop()[0].extent * x.extent)
+            rows.append((x, steps))
+        return tuple(x for x, _ in rows)
+
+    def _steps_of_reads(self, axis: Axis) -> list[Index]:
+        """The elements in memory from what an epilogue reads at a position of an axis of m to what it reads at the next, for each read."""
+        assert isinstance(self.epilogue, Ending)
+        at = lambda c: At(tuple(c if i == axis.place else 0 for i in range(self.out.ndim)))
+        pairs = zip(self.epilogue.reads(at(0)), self.epilogue.reads(at(1)))
+        return [
+            next((s for c, d, s in zip(here.coords, there.coords, array.strides) if as_int(c) != as_int(d)), 0)
+            for (array, here), (_, there) in pairs
+        ]
 
     def problem_key(self) -> str:
         """The problem key: a text of all that a schedule may depend on. What an epilogue computes is not in it."""
@@ -292,8 +314,8 @@ def normalise(
     format = format or dot_format(a.dtype)
     if format.group not in (1, 2, 4):
         raise VerifyError(f"{name}: nothing packs groups of {format.group} terms ({format.name}); help: groups.py packs 2 and 4")
-    if run is None and format.group == 4:
-        run = _exact_run(a.shape[g + m :])
+    if run is None and format.group > 1 and format.exact:
+        run = _exact_run(a.shape[g + m :], EXACT_TERMS[format.group])
     chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
     pixel = border.steps if border is not None else (None,) * a.ndim
     gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i, pixel[i]) for i in range(g)]
@@ -307,14 +329,14 @@ def normalise(
     return _oriented(p, b.constant)
 
 
-def _exact_run(extents: Sequence[Index]) -> int:
-    """Positions of a run where the order of the sum changes no bit: few chunks of about equal length, each at most EXACT_TERMS."""
+def _exact_run(extents: Sequence[Index], terms: int) -> int:
+    """Positions of a run where the order of the sum changes no bit: few chunks of about equal length, each of so many terms at most."""
     last, outer = (as_int(x) for x in (extents[-1] if extents else 1, product(extents[:-1])))
     if not last or not outer:
-        return EXACT_TERMS
-    if last > EXACT_TERMS:
-        return -(-last // -(-last // EXACT_TERMS) // 4) * 4
-    most = max(1, EXACT_TERMS // last)
+        return terms
+    if last > terms:
+        return -(-last // -(-last // terms) // 4) * 4
+    most = max(1, terms // last)
     return -(-outer // -(-outer // most)) * last
 
 

@@ -22,7 +22,7 @@ from tengen.loops.statements import Buffer
 # Stretches of a tile's loop over k, each after some prefetches: at least as many as a tile has rows, or a chunk cache lines.
 PREFETCH_STRETCHES = 16
 LEAST_STRETCH_POSITIONS = 4  # positions of k of a stretch, at least
-LEAST_STRETCH_GROUPS = 16  # the same of integers, whose short sums are over before prefetches pay
+LEAST_STRETCH_GROUPS = 32  # the same of integers, whose short sums are over before prefetches pay
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Work:
         depth = as_int(p.depth(p.chunks.longest)) or 1
         least = LEAST_STRETCH_POSITIONS if p.format.total.is_float else LEAST_STRETCH_GROUPS
         stretch = max(least, -(-depth // PREFETCH_STRETCHES))
-        stretch += stretch % 2 if p.format.quads else 0
+        stretch += -stretch % (2 if p.format.quads else t.schedule.unroll)
         high = min(t.schedule.high, tiles or t.schedule.high)
         return Work(parts, blocks, tiles, high, depth, stretch, as_int(p.chunks.count) == 1)
 

@@ -22,6 +22,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, minimum
 MOST_ROWS_BYTES = 256 << 10  # bytes of scratch memory, at most, of a piece's packed rows
 MOST_TILE_ROWS, MOST_TILE_VECTORS = 14, 4  # rows and vectors of a tile at most
 BUSY_REGISTERS = 8  # registers of sums that keep two units busy, whose multiply-adds take four cycles
+UNROLLED_SUM_REGISTERS = 48  # registers of sums that the positions in a loop's body add to, by rule, at most: so many hide the loop
 SMALL_TILE_ROWS = (4, 8)  # rows of the smaller tiles for the last rows, where the number of rows is open
 BRIEF_TILE_ROWS = 8  # rows of the one tile of a brief kernel, at most: two vectors by 8 rows keep two FMA units busy
 MOST_BLOCK_TILES = 64  # tiles of a block at most
@@ -204,6 +205,19 @@ def register_rows(vectors: int, target: Machine | None, d: DType, most: int = MO
     _, registers, _ = machine(target)
     each = vectors * registers_of(d.size, target) - half * registers_of(d.size, target) // 2  # registers of a row
     return max(1, min(most, (registers - each - 1) // each))
+
+
+def unrolled(p: Problem, s: Register, target: Machine | None) -> int:
+    """Positions of k in a loop's body, by rule: several where one adds to few registers of sums, as where there are but 16. One where n is
+    open, whose kernels are to be little code, of groups of terms, and of a tile with half a vector, which leaves no register free."""
+    if as_int(p.columns) is None or p.format.group > 1 or leaves_half(p, s.vectors, target):
+        return 1
+    return unrolled_of(s.rows * s.vectors * registers_of(p.compute.size, target))
+
+
+def unrolled_of(sums: int) -> int:
+    """Positions in a loop's body, by rule, where each adds to so many registers of sums: 4, 2 or 1."""
+    return next(x for x in (4, 2, 1) if x == 1 or x * sums <= UNROLLED_SUM_REGISTERS)
 
 
 def chunk_depth(p: Problem) -> int:

@@ -49,7 +49,7 @@ from tengen.loops.lang import (
 )
 
 MOST_TURNED_BYTES = 256 << 10  # of LANES rows of an image that lie transposed in scratch memory
-UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes through more
+UNROLLED_TAPS = 24  # taps that are written out one after the other; a loop goes through more
 
 
 class _Tap(Source):
@@ -70,13 +70,13 @@ class _Tap(Source):
             m = k.let(in_range(cast(self.image.at(k, of), int64), self.x.shape[0]))
         return m, k.let(maximum(minimum(i, as_expr(self.x.shape[2]) - 1), 0)), i < 0
 
-    def read(self, k: KernelBuilder, at: At, where: tuple[Index, Expr, Expr]) -> Expr:
-        """The tap at `at`, of which `where` is known."""
+    def read(self, k: KernelBuilder, at: At, where: tuple[Index, Expr, Expr | None]) -> Expr:
+        """The tap at `at`, of which `where` is known; whether it is outside may be None: its weight says it."""
         m, inside, outside = where
         here = place((m, at.coords[1], inside), 1 if at.vec == 1 else None, at.count)
         wide = (lambda e: splat(e)) if at.lanes > 1 else (lambda e: e)
         v = wide(cast(self.x.at(k, here), self.dtype))
-        return select(wide(outside), const(0, self.dtype, v.lanes), v)
+        return v if outside is None else select(wide(outside), const(0, self.dtype, v.lanes), v)
 
     def value(self, k, at):
         return self.read(k, at, self.where(k, at, self.index.at(k, beside(self.index, at))))
@@ -171,12 +171,19 @@ class TapSum(Source):
 
     def _few(self, k: KernelBuilder, at: At) -> Iterator[tuple]:
         """Where each tap lies, and its weight."""
-        return ((self.tap.where(k, self._tap_at(at, t), i), w) for t, (i, w) in enumerate(self.each_tap(k, at)))
+        return (self._located(k, at, t, i, w) for t, (i, w) in enumerate(self.each_tap(k, at)))
 
     def _known(self, k: KernelBuilder, at: At, t: Index) -> tuple:
         """The same of tap t."""
-        i, w = self.tap_at(k, at, t)
-        return self.tap.where(k, self._tap_at(at, t), i), w
+        return self._located(k, at, t, *self.tap_at(k, at, t))
+
+    def _located(self, k: KernelBuilder, at: At, t: Index, i: Expr, w: Expr) -> tuple:
+        """The same of tap t, whose index and weight are known. An integer without sign times the weight's zero is what 0 times the weight is,
+        with its sign: where one weight is for all lanes, it says for them that a tap is outside."""
+        m, inside, outside = self.tap.where(k, self._tap_at(at, t), i)
+        if self.tap.x.dtype.kind == "u" and w.lanes == 1 and outside.lanes == 1:
+            return (m, inside, None), k.let(select(outside, w * 0.0, w))
+        return (m, inside, outside), w
 
     def _tap(self, k: KernelBuilder, at: At, t: Index, known: tuple | None = None) -> tuple[Expr, Expr]:
         """Tap t and its weight."""

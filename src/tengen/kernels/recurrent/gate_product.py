@@ -27,8 +27,9 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import bool_
 from tengen.kernels import numerics
-from tengen.kernels.contraction.chunks import Chunks
+from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
 from tengen.kernels.contraction.problem import multiply_add
+from tengen.kernels.contraction.tile import unrolled_of
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, near_bytes, registers_of
 from tengen.kernels.source import At
@@ -228,8 +229,19 @@ class _GateProduct:
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
         near, panel = max(1, min(self.near(), self.depth)), k.let(self.at + share * (self.depth * self.together * LANES))
+
+        def step(i: Expr) -> None:
+            here = k.let(panel + i * (self.together * LANES))
+            bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.together)]
+            for j, start in enumerate(starts):
+                x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
+                for v, y in enumerate(bs):
+                    acc[j, v].set(multiply_add(x, y, acc[j, v].value))  # acc[row j, v] += a[row j, k i] * b[k i, vector v]
+
         # Positions of k between prefetches: over all shares, two parts of `near` for each row of the tile.
-        part = min(near, -(-near * self.shares // (2 * high)))
+        unroll = 1 if last is not None else unrolled_of(len(places) * registers_of(self.dtype.size, self.lo.target))
+        part = -(-near * self.shares // (2 * high))
+        part = min(near, part + -part % unroll)
         parts, spans = -(-near // part), -(-self.depth // near)
         each = 2 * spans  # parts, over all spans of `near` positions and all shares, in which one row's elements are prefetched
         with k.loop(*span, part, name="part") as first:
@@ -238,13 +250,7 @@ class _GateProduct:
             for turn, lines in enumerate(self.prefetched(min(each, PREFETCH_SHARES))):
                 with k.if_(equal(number % each, turn)):
                     self.prefetch(row + number // each, lines)
-            with k.loop(first, minimum(span[1], first + part), name="k") as i:
-                here = k.let(panel + i * (self.together * LANES))
-                bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.together)]
-                for j, start in enumerate(starts):
-                    x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
-                    for v, y in enumerate(bs):
-                        acc[j, v].set(multiply_add(x, y, acc[j, v].value))  # acc[row j, v] += a[row j, k i] * b[k i, vector v]
+            unrolled_loop(k, first, k.let(minimum(span[1], first + part)), unroll, step, "k", self.depth % unroll == 0)
         for j, v in places:
             k.store(self.sums, at(j, v), acc[j, v].value)
 
