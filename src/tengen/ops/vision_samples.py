@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tengen import kernels
 from tengen.base.errors import ShapeError
-from tengen.ir.types import TensorType
+from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, check_floats, composite, differ, primitive
@@ -67,7 +68,8 @@ linear_samples.layout(lambda arrays, out, size, zeros: channels_where_read(array
 def linear_samples_of_taps(x: Tensor, image: Tensor | None, cy: Tensor, cx: Tensor, size: Shape, zeros: bool) -> Tensor:
     """What `linear_samples` gives, as sums of taps: its gradients are those of this."""
     mode = "constant" if zeros else "replicate"
-    index, weight = tap_by_tap([taps_at(c, n, mode, "linear") for c, n in zip((cy, cx), size)], list(size), not zeros)
+    extents: Sequence[Dim] = size  # in canonical form
+    index, weight = tap_by_tap([taps_at(c, n, mode, "linear") for c, n in zip((cy, cx), extents)], extents, not zeros)
     return tap_sum(x, image, index, weight)
 
 
