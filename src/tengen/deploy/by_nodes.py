@@ -58,7 +58,8 @@ def run(graph: Graph, buffers: Sequence[Any]) -> list[Tensor]:
     over = lambda v, buffer: tensor_over(buffer, Layout(tuple(v.type.shape), v.type.dtype))
     values: dict[Value, Tensor] = {v: over(v, buffer) for v, buffer in zip(graph.inputs, buffers)}
     data = {c.value: c.data for c in graph.constants.values()}
-    last = {v: n for n in graph.nodes for v in n.inputs if v is not None} | dict.fromkeys(graph.outputs)
+    last: dict[Value, Node | None] = {v: n for n in graph.nodes for v in n.inputs if v is not None}
+    last.update(dict.fromkeys(graph.outputs))
 
     def value(v: Value | None) -> Tensor | None:
         if v is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tengen.base.collector import young_objects
 from tengen.base.errors import ScheduleError, TengenError, VerifyError
-from tengen.base.files import File, is_open
+from tengen.base.files import File
 from tengen.compiler import program_cache
 from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
@@ -54,7 +54,7 @@ def load_graph(file: File) -> Model:
     with young_objects():
         model = read_tensors(file, _model_and_program)
         _remember(model)
-    if not is_open(file, "read"):
+    if isinstance(file, (str, bytes, os.PathLike)):
         model.comes_from(os.fsdecode(os.path.abspath(file)), load_graph)
     return model
 
