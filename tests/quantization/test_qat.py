@@ -13,7 +13,7 @@ import tengen.module as M
 import tengen.quantization as Q
 from tengen import Tensor, load_graph, trace
 from tengen.autodiff import GradManager
-from tengen.base.errors import ArgumentError
+from tengen.base.errors import ArgumentError, UsageWarning
 from tengen.module import qat, quantized
 from tengen.module.quantized.module import Rounding
 from tengen.optimizer import SGD
@@ -173,6 +173,25 @@ def test_a_chosen_layer_stays_in_float():
     made.eval()
     want = made(x).numpy()
     assert Q.quantize(made)(x).numpy().tobytes() == want.tobytes()
+
+
+class Plain(M.Linear):
+    """Computes what its float layer does."""
+
+
+class Own(M.Linear):
+    """Computes something else."""
+
+    def forward(self, inp):
+        return super().forward(inp) * 2
+
+
+def test_a_layer_that_inherits_is_taken_and_one_that_computes_in_its_own_way_is_told():
+    with pytest.warns(UsageWarning, match=r"layers of .*\.Own stay float.*help: mapping="):
+        net = Q.quantize_qat(M.Sequential(Plain(3, 2), Own(2, 2)))
+    assert type(net[0]) is qat.Linear and type(net[1]) is Own
+    known = Q.quantize_qat(M.Sequential(Own(2, 2)), mapping={Own: qat.Linear})
+    assert type(known[0]) is qat.Linear
 
 
 def test_hooks_of_a_layer_stay():

@@ -15,6 +15,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen import module as Float
+from tengen.base.errors import UsageWarning, warn_once
 from tengen.logger import get_logger
 from tengen.module import qat as QAT
 from tengen.module import quantized as Quantized
@@ -78,19 +79,28 @@ def quantize_qat(
         mapping: classes of layers of yours to classes with `from_float_module`.
     Returns: the network; another object where `module` itself is such a layer.
 
+    A layer of a class that derives from a float layer and computes as that does (has its `forward`) is such a layer; one that computes in its
+    own way stays float, which a warning says.
+
     >>> from tengen import module as M
     >>> from tengen.quantization import quantize_qat
     >>> type(quantize_qat(M.Sequential(M.Linear(2, 3)))[0]).__module__
     'tengen.module.qat.layers'
     """
-    table = FLOAT_TO_QAT | (mapping or {})
+    table, stay = FLOAT_TO_QAT | (mapping or {}), dict[str, None]()
 
     def make(m: Module) -> Module | None:
         if getattr(m, "quantize_disabled", False) or isinstance(m, QATModule):
             return m
-        return table[type(m)].from_float_module(m) if type(m) in table else None
+        known = next((c for c in type(m).__mro__ if c in table and type(m).forward is c.forward), None)
+        if known is None and isinstance(m, tuple(FLOAT_TO_QAT)):
+            stay[f"{type(m).__module__}.{type(m).__qualname__}"] = None
+        return None if known is None else table[known].from_float_module(m)
 
     made = replace_modules(module if inplace else copy.deepcopy(module), make)
+    if stay:
+        help = "help: mapping={class: a class with from_float_module}, or disable_quantize() on layers that are to stay"
+        warn_once(f"quantize_qat(): layers of {', '.join(stay)} stay float, since they compute in their own way; {help}", UsageWarning)
     propagate_qconfig(made, qconfig)
     return made
 
