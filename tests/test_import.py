@@ -416,3 +416,17 @@ def test_dir_lists_names_that_load_later():
     """What completes names in a notebook asks `dir`: it knew none of `tengen.quantization`."""
     missing = json.loads(subprocess.check_output([sys.executable, "-c", LISTED], text=True))
     assert len(missing) > 60 and not {name: names for name, names in missing.items() if names}
+
+
+def test_what_a_record_takes_is_known_before_any_was_made():
+    @record(frozen=True)
+    class Point:
+        x: int
+        tags: list = field(default_factory=list)
+
+    class Named(Point):
+        def __init__(self, name):
+            super().__init__(len(name))
+
+    assert str(inspect.signature(Named)) == "(name)" and Named("ab").x == 2
+    assert str(inspect.signature(Point)) == "(x: 'int', tags: 'list' = <factory>) -> None"

@@ -88,7 +88,7 @@ def _made(cls: Any, eq: bool, repr: bool, frozen: bool, slots: bool) -> Any:
     if eq and not explicit_hash:
         cls.__hash__ = _hash(form) if frozen else None
     if "__init__" not in vars(cls):
-        cls.__init__ = _first_init(form)
+        cls.__init__ = _FirstInit(form)
     cls.__record__ = form
     for name, later in _LATER.items():
         setattr(cls, name, later)
@@ -201,20 +201,29 @@ def _set_state(self: Any, state: Any) -> None:
             object.__setattr__(self, name, value)
 
 
-def _first_init(form: _Form) -> Callable:
-    """An `__init__` that puts a compiled one in its place."""
+class _FirstInit:
+    """An `__init__` that puts a compiled one in its place when somebody asks for it: to make a record, or to see what it takes."""
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if vars(form.cls).get("__init__") is __init__:
+    def __init__(self, form: _Form):
+        self._form = form
+
+    def __get__(self, made: Any, cls: Any) -> Any:
+        form = self._form
+        if vars(form.cls)["__init__"] is self:
             form.cls.__init__ = _compiled_init(form)
-        form.cls.__init__(self, *args, **kwargs)
+        return vars(form.cls)["__init__"].__get__(made, cls)
 
-    return __init__
+
+class _Factory:
+    """What stands for a default that is made anew for each record."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
 
 
 def _compiled_init(form: _Form) -> Callable:
     """The `__init__` of the fields of a class: defaults and what makes them anew are globals of it, under the numbers of the fields."""
-    scope: dict[str, Any] = {"__name__": form.cls.__module__, "__set": object.__setattr__, "__new": dataclasses.MISSING}
+    scope: dict[str, Any] = {"__name__": form.cls.__module__, "__set": object.__setattr__, "__new": _Factory()}
     parameters, named, lines = ["self"], ["*"], []
     for i, (name, f) in enumerate(form.fields.items()):
         value = name

@@ -27,7 +27,7 @@ from tengen.ir.verify import Infer, verify
 from tengen.ops.attributes import same
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import check_symbols
-from tengen.runtime import cache, environment
+from tengen.runtime import cache, environment, mapped
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 OPTIONAL = {"schedules"}
@@ -104,6 +104,7 @@ def _remember(model: Model) -> None:
         return
     if (digest := program_cache.digest_of(model.kept_graph)) is not None:
         cache.put(fact, digest.encode(), cache.FACTS)
+        mapped.trim()  # small constants are part of the digest, and their pages were read for it
 
 
 def _verify(graph: Graph) -> None:

@@ -50,6 +50,7 @@ Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attentio
 Precision = Literal["highest", "bfloat16"]  # of products
 Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution; or an extent: the number of the word
 Mode = Literal["average", "average_count_exclude_padding"]  # of an average over windows
+Reduction = Literal["sum", "mean", "max", "min"]  # of selected rows
 Color = Literal[  # from what to what `cvt_color` turns a picture
     "RGB2GRAY", "RGB2YUV", "YUV2RGB", "GRAY2RGB", "RGBA2RGB", "RGBA2BGR", "RGBA2GRAY", "RGB2BGR", "BGR2GRAY", "BGR2RGB",
     "YUV2GRAY_NV21", "YUV2RGB_NV21", "YUV2BGR_NV21", "YUV2GRAY_NV12", "YUV2RGB_NV12", "YUV2BGR_NV12",
@@ -223,6 +224,7 @@ ITEMS = {
     "Precision": _Choice(get_args(Precision)),
     "Algorithm": _Choice(get_args(Algorithm), open=True),
     "Mode": _Choice(get_args(Mode)),
+    "Reduction": _Choice(get_args(Reduction)),
     "Color": _Choice(get_args(Color)),
     "bool": _Other("a bool", _bool),
     "Flag": _Other("True or False, and an axis is given by its name, axis=1", _flag),

@@ -8,7 +8,7 @@ element of its rule of sums (`docs/numerics.md`). How calls on `x[mask]` become 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tengen.base.dtype import bool_, float32, int64
 from tengen.base.errors import ShapeError
 from tengen.kernels.lowering import product
 from tengen.loops.lang import cast, const, select
+from tengen.ops.attributes import Reduction
 from tengen.ops.define import Case, Violation, composite, dispatch, elementwise, lookup
 from tengen.ops.elementwise import add, astype, div, mul, where
 from tengen.ops.indexing import index, searchsorted
@@ -27,7 +28,6 @@ from tengen.ops.shape import broadcast_to, reshape
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-How = Literal["sum", "mean", "max", "min"]
 _ONCE = {"sum": sum_, "mean": mean, "max": max_, "min": min_}
 
 
@@ -76,7 +76,7 @@ def _packed(mask: Tensor, x: Tensor, fill: float | int | bool) -> Tensor:
 
 
 @composite
-def reduce_selected(mask: Tensor, x: Tensor, how: How, axes: Sequence[int], keepdims: bool = False) -> Tensor:
+def reduce_selected(mask: Tensor, x: Tensor, how: Reduction, axes: Sequence[int], keepdims: bool = False) -> Tensor:
     """The sum, mean, largest or smallest element of ``x[mask]`` over `axes`, of which one is axis 0. mask: (N), x: (N, ...). In dtype, bits
     and gradient as the reduction of ``x[mask]``: an empty sum is 0, an empty mean NaN.
 

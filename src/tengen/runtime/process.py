@@ -248,7 +248,7 @@ def _take_kept_seconds(seconds: float) -> float:
 
 
 config.owned("kept_seconds", _take_kept_seconds)
-config.kept_seconds = config.kept_seconds
+_take_kept_seconds(config.kept_seconds)
 
 
 class Pool(NamedTuple):

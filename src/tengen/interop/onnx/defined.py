@@ -234,6 +234,12 @@ def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> T
     return REGISTRY["tap_sum"](F.take(x, image, 0), None, index, weight)
 
 
+@says("selected")
+def selected(mask: Tensor, x: Tensor) -> Tensor:
+    """A number that is not selected is 0."""
+    return F.where(mask.astype("bool"), x, F.zeros_like(x))
+
+
 @says("linear_samples")
 def linear_samples(*operands: Tensor | None, size: Sequence[int], zeros: bool) -> Tensor:
     """Of taps whose places are numbers."""
