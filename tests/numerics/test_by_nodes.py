@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import but
 from programs import apply, special_numbers
 from recorded import graph_of
 
@@ -20,6 +21,7 @@ def tensors(op, case):
     return [None if a is None else Tensor(single(np.asarray(a))) for a in found]
 
 
+@but(every=3)
 @pytest.mark.parametrize("name", OPS)
 def test_an_op_alone(name):
     op = REGISTRY[name]
