@@ -342,6 +342,7 @@ def test_regions_outside_of_the_image_and_boxes_that_are_no_numbers():
     assert nms([[0, 0, 1, 1], [nan, 0, 1, 1], [0, 0, 1, 1]], [0, 1, 2]) == [2, 1]
     assert nms([[0, 0, 1, 1], [5, 5, 6, 6], [0, 0, 1, 1]], [1, nan, 2]) == [1, 2] and nms([[nan] * 4] * 3, [1, 2, 3]) == [2, 1, 0]
     assert nms([[2, 2, 1, 1], [0, 0, inf, inf]], [0, 1]) == [1, 0]
+    assert nms([[5, 1, 4, 3], [0, 0, 1, 1], [0, 0, 1, 1]], [3, 2, 1]) == [0, 1]  # a union of less than nothing
 
 
 def test_turning_and_resizing():

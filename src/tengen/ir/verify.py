@@ -22,7 +22,7 @@ from tengen.loops.verify import brief, check_expr
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
 OPERANDS = 1 << 14  # of one node
 LONGEST_TEXT = 2000  # characters of an attribute
-OP_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError", "CustomOpError")  # what checks of operands raise
+OP_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError", "CustomOpError", "ShapeError")  # what checks of operands raise
 CHECK_ERRORS = (  # what a check may raise: these, and Python's own, which users raise in scripts
     *OP_ERRORS, "NonFiniteError", "AssertionError", "ValueError", "IndexError", "KeyError", "LookupError",
     "OverflowError", "ZeroDivisionError", "FloatingPointError", "ArithmeticError", "TypeError", "StopIteration", "NotImplementedError",

@@ -3,7 +3,7 @@
     one piece:
         keep[:] = true
         for i in order: if keep[i]:
-            for vector j of the boxes behind: keep[j] = keep[j] and not intersection(i, j) > threshold * union(i, j)
+            for vector j of the boxes behind: keep[j] = keep[j] and (union(i, j) < 0 or not intersection(i, j) > threshold * union(i, j))
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def suppress(lo: Lowering, boxes: Array, threshold: float, keep: Array, name: st
     """Launches keep (N, bool, dense) for boxes (N, 4) of x1, y1, x2, y2 in descending order of their scores.
 
     Numerics: area = (x2 - x1) * (y2 - y1); the intersection's sides are at least 0; area + area - intersection is the union. NaN
-    overlaps nothing.
+    overlaps nothing, and no more do two boxes whose union is negative, as corners in the wrong order make it.
     """
     pointwise(lo, [broadcast(Literal(True, bool_), keep.shape)], [keep], f"{name}_base")
     if as_int(boxes.shape[0]) == 0:
@@ -42,7 +42,8 @@ def suppress(lo: Lowering, boxes: Array, threshold: float, keep: Array, name: st
                 both = k.let(sides[0] * sides[1])
                 union = k.let(area + _area(others) - both)
                 old = k.load(y, keep.index((j,)), LANES, count)
-                k.store(y, keep.index((j,)), old & ~(both > union * const(threshold, d, LANES)), count)
+                apart = union < const(0, d, LANES)
+                k.store(y, keep.index((j,)), old & (apart | ~(both > union * const(threshold, d, LANES))), count)
     lo.launch(k)
 
 
