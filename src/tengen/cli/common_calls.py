@@ -7,6 +7,7 @@ as those of real data do, and networks run on images and batches of the usual si
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,11 +16,11 @@ import tengen.functional as F
 import tengen.models as models
 from tengen.autodiff.manager import GradManager
 from tengen.base.record import NamedTuple
-from tengen.deploy import by_nodes
+from tengen.deploy import by_nodes, load_graph
+from tengen.jit import trace
 from tengen.module.module import Module
 from tengen.optimizer import SGD, Adam, AdamW
 from tengen.tensor import Tensor
-from tengen.tensor.recorder import Recorder
 
 FLOATS = ("float32", "float16", "float64")
 ARITHMETIC = "add sub mul div pow maximum minimum"
@@ -208,8 +209,10 @@ def _answer(net: Module, x: Tensor) -> None:
 
 def _answer_of_a_file(net: Module, x: Tensor) -> None:
     """The first answer of a model file with this network, which takes its nodes one by one."""
-    with Recorder("answer") as rec:
-        graph = rec.finish([("y", net(rec.argument("x", x)))])
+    file = io.BytesIO()
+    trace(net, example_input=x).dump(file)
+    file.seek(0)
+    graph = load_graph(file).graph
     if by_nodes.fits(graph):
         by_nodes.run(graph, [x._data])
 
