@@ -59,7 +59,9 @@ SHUFFLES = {
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32}
+DOTS = {
+    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32,
+}  # fmt: skip
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
 
 
@@ -439,6 +441,12 @@ def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
     byte (what a load of groups gives). All in int32, which wraps: this is Arm's SDOT.
     """
     return dot("dot4i", total, a, b)
+
+
+def dot4n(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`dot4i`, where the elements of `b` have a narrow range, -127 to 127: one of -128 counts as -127. A sum of two products then fits
+    in an int16 as |a| by b with the sign of a: this is x86's VPABSB, VPSIGNB, VPMADDUBSW and VPMADDWD by ones, and an addition."""
+    return dot("dot4n", total, a, b)
 
 
 def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:

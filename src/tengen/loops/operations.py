@@ -100,6 +100,8 @@ def function(e: Expr) -> Callable:
             return dot2i
         case "dot2h":
             return dot2h
+        case "dot4n":
+            return partial(dot4, least=-127)
         case "dot4i" | "dot4u":
             return partial(dot4, signed=e.op == "dot4i")
         case "quad4i" | "quad4u":
