@@ -86,6 +86,20 @@ def dot4(total, a, b, signed: bool = True, least: int = -128):
     return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
 
 
+def dot4s(total, a, b):
+    """See `lang.dot4s`."""
+    parts = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
+    products = parts(a, np.uint8) * parts(b, np.int8)
+    pairs = np.clip(products.reshape(*products.shape[:-1], 2, 2).sum(-1), -(1 << 15), (1 << 15) - 1)
+    return (np.asarray(total, np.int64) + pairs.sum(-1)).astype(np.int32)
+
+
+def swizzle(x, index):
+    """See `lang.swizzle`."""
+    x, index = np.broadcast_arrays(x, index)
+    return np.where(index < 128, np.take_along_axis(x, index.astype(np.int64) % x.shape[-1], -1), np.uint8(0))
+
+
 def quad4(total, a, b, signed: bool):
     """See `lang.quad4i` and, where the first operand is not `signed`, `lang.quad4u`: `dot4` of both halves of each row and column."""
     quads = lambda x: np.reshape(x, (*np.shape(x)[:-1], -1, 2, 2))

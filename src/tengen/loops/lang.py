@@ -60,7 +60,8 @@ SHUFFLES = {
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
 DOTS = {
-    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32,
+    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot4s": int32, "dot2h": uint32,
+    "quad4i": int32, "quad4u": int32,
 }  # fmt: skip
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
 
@@ -70,7 +71,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `DOTS` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), `swizzle`, or one of `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -454,6 +455,13 @@ def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
     return dot("dot4u", total, a, b)
 
 
+def dot4s(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`dot4u`, where the sum of the first two products saturates to an int16, and that of the last two: x86's VPMADDUBSW, whose results
+    VPMADDWD by ones adds, and an addition. It is `dot4u` where no sum of two products is beyond an int16: of any uint8, where two weights
+    of one sign add up to at most 128."""
+    return dot("dot4s", total, a, b)
+
+
 def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
     """Two dot products of two terms, each added to an int16 half of the uint32 `total`, the first to the low one. `a` holds four uint8, of
     which the lowest 7 bits count, and `b` four int8. All in int16, which wraps: of 7 bits two products have a sum that fits, so this is x86's
@@ -555,6 +563,13 @@ def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
         raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
     return expr("shuffle", (a, b), a.dtype, LANES, name)
+
+
+def swizzle(x: Expr, index: Expr) -> Expr:
+    """Lanes of a vector of uint8 in another order: lane i is lane index[i] % 16 of x, or 0 where index[i] is 128 or more: x86's PSHUFB."""
+    if any(v.lanes != LANES or v.dtype is not uint8 for v in (x, index)):
+        raise VerifyError(f"swizzle takes two vectors of uint8, got {x.dtype} and {index.dtype}")
+    return expr("swizzle", (x, index), uint8, LANES)
 
 
 def minimum(a, b) -> Expr:

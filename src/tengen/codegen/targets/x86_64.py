@@ -156,6 +156,23 @@ def _dot2h_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
+def _dot4s_256(emit: Emitter, args: list[str]) -> str:
+    """Two VPMADDUBSW on 256 bits, VPMADDWD by ones, and an addition."""
+    i8, i16, i32 = "<32 x i8>", "<16 x i16>", "<8 x i32>"
+    sums = []
+    for half in (0, 1):
+        a, b = (emit.convert("bitcast", _half(emit, x, half), i32, i8) for x in args[1:])
+        pairs = emit.intrinsic("x86.avx2.pmadd.ub.sw", i16, f"{i8} {a}", f"{i8} {b}")
+        sums.append(emit.intrinsic("x86.avx2.pmadd.wd", i32, f"{i16} {pairs}", f"{i16} splat (i16 1)"))
+    products = emit.pure(f"shufflevector {i32} {sums[0]}, {i32} {sums[1]}, {_lanes(0, 16)}")
+    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
+def _swizzle(emit: Emitter, args: list[str]) -> str:
+    """PSHUFB."""
+    return emit.intrinsic("x86.ssse3.pshuf.b.128", "<16 x i8>", *(f"<16 x i8> {x}" for x in args))
+
+
 _F32, _I32, _I8 = "<16 x float>", "<16 x i32>", "<16 x i8>"
 
 
@@ -224,6 +241,8 @@ X86_64 = Architecture(
         VectorForm("dot2h", "avx2", _dot2h_256),
         VectorForm("dot4n", "avx512bw", _dot4n_512),
         VectorForm("dot4n", "avx2", _dot4n_256),
+        VectorForm("dot4s", "avx2", _dot4s_256),
+        VectorForm("swizzle", "avx2", _swizzle),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
         VectorForm(ROUNDS["uint8"], "avx512bw", _round_to_uint8_512),
