@@ -385,6 +385,23 @@ def test_the_digest_of_an_interface():
     assert len({base.digest, *(f.digest for f in others)}) == len(others) + 1
 
 
+def test_a_users_own_file_is_not_replaced(mlp, tmp_path):
+    """`mlp.py` may be the program that trained the network."""
+    made = deploy.compile_model(mlp[0], "riscv64", tmp_path, "mlp")
+    for form, name in (("c", "mlp.c"), ("cmake", "mlp.cmake"), ("rust", "mlp-rust/src/lib.rs")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine, which imports tengen")
+        with pytest.raises(ConfigError, match=f"{name} is there, and is not of Tengen's making; help: name= another one"):
+            deploy.package(made, form)
+        assert (tmp_path / name).read_text() == "mine, which imports tengen" and len(list(tmp_path.rglob("*.part"))) == 0
+        (tmp_path / name).unlink()
+        for _ in range(2):
+            assert str(tmp_path / name) in deploy.package(made, form)
+    f = face(["a"], ["b"])
+    for text in (wrappers.python_text(f, "l.so"), javascript.module_text(f), javascript.types_text(f)):
+        assert re.search("(compiled|made) by Tengen|Tengen compiled", text[:300])  # so these are asked for as well
+
+
 def test_refusals(mlp, tmp_path):
     model, _, _, _ = mlp
     a = deploy.compile_model(model, "wasm32", tmp_path / "w", "mlp")

@@ -8,6 +8,7 @@ The files of a form replace older ones as a set (`replacing_set`), whose entry i
 
 from __future__ import annotations
 
+import re
 import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from tengen.deploy.objects import read_object
 from tengen.deploy.run import link_library
 from tengen.runtime.compile import compile_object
 
+_OURS = re.compile("(compiled|made) by Tengen|Tengen compiled", re.I)  # what texts say of themselves that may have the name of a user's file
+
 
 def package(artifact: Artifact, form: str) -> list[str]:
     """Writes an artifact in another form, beside its object. Returns the paths of what was written.
@@ -37,7 +40,8 @@ def package(artifact: Artifact, form: str) -> list[str]:
             ``android`` (a folder of the NDK's layout), ``arduino`` (a library's folder), ``javascript`` (NAME.mjs, NAME.d.ts and
             NAME.wasm).
 
-    Errors: ConfigError for another form, or one that the target does not have; FileFormatError where the folder holds another artifact by
+    Errors: ConfigError for another form, one that the target does not have, and where a program of the user's has the name of a file (net.py);
+        FileFormatError where the folder holds another artifact by
         now; CannotRun without a linker; TengenError where it fails; OSError where a file cannot be written.
     """
     if form not in FORMS:
@@ -51,6 +55,10 @@ def package(artifact: Artifact, form: str) -> list[str]:
 def _write(folder: Path, files: Mapping[str, bytes | str], entry: str | None = None) -> list[str]:
     """Writes the files of a form, by their names in a folder, as a set; returns their paths. entry: default: the only one."""
     paths = {folder / name: content for name, content in files.items()}
+    for path, content in paths.items():
+        says_so = isinstance(content, str) and _OURS.search(content[:300])
+        if says_so and path.is_file() and not _OURS.search(path.read_text(errors="replace")[:300]):
+            raise ConfigError(f"{path} is there, and is not of Tengen's making; help: name= another one, or another folder")
     with replacing_set(next(iter(paths)) if entry is None else folder / entry) as written:
         for path, content in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
