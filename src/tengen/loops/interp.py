@@ -236,7 +236,7 @@ class _Kernel(_Expressions):
     def computed(self, x: Expr) -> int:
         at = super().computed(x) if x.lanes > 1 or x.op not in OF_SCALARS else self.step(OF_SCALARS[x.op], x.args)
         vectors = [self.where[a] for a in x.args if a.lanes > 1]
-        if x.op == "splat" or (x.lanes > 1 and x.op != "shuffle" and vectors and self.narrow.issuperset(vectors)):
+        if x.op == "splat" or (x.lanes > 1 and x.op not in ("shuffle", "lookup") and vectors and self.narrow.issuperset(vectors)):
             self.narrow.add(at)
         return at
 

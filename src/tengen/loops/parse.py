@@ -224,7 +224,7 @@ class ExprParser:
                 return self.make(line, t, op, tuple(args), DTYPES.get(attr))
             value = int(attr) if op == "lane" and re.fullmatch("[0-9]{1,2}", attr) else attr
             return self.make(line, t, "call" if op == "math" else op, tuple(args), value)
-        if attr or (op not in OPS and op not in ("select", "splat", "ramp", *DOTS)):
+        if attr or (op not in OPS and op not in ("select", "splat", "ramp", "lookup", *DOTS)):
             line.fail(f"there is no function {t.text}", t)
         return self.make(line, t, op, tuple(args))
 
