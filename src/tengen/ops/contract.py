@@ -58,7 +58,7 @@ def matmul(
     Dtypes:   promoted; float16 and bfloat16 accumulate in float32; integers wrap
     Args:
         precision: "highest"; "bfloat16" rounds float operands to bfloat16 and sums two products at a time as the instructions of
-            processors do that have them (`loops.lang.dot2`). Float64 and integers are computed as always.
+            processors do that have them (`loops.dots.dot2`). Float64 and integers are computed as always.
     Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction/contract.py`; the same bits for any batch
     and threads, and any target
 
