@@ -114,6 +114,30 @@ def test_another_program_that_is_called_alike_has_tensors(tmp_path, command):
     assert done.returncode == 0 and "[2.]" in done.stdout, done.stderr
 
 
+READ_BACK = """
+import sys
+import tengen, tengen.functional as F
+x = tengen.Tensor([[1.0, 2.0, 4.0]])
+for y in (x + x, F.softmax(x, 1), x.sum(1), F.concat([x, x], 0), x[0], tengen.load_graph("net.tgn")(x) if sys.argv[1:] else x):
+    y.numpy()
+makers = "tengen.codegen.llvm", "tengen.compiler.building", "tengen.compiler.driver", "tengen.passes.fuse", "tengen.passes.lower"
+print(*(m for m in makers if m in sys.modules))
+"""
+WRITE = """
+import tengen, tengen.functional as F
+from tengen import trace
+trace(lambda x: F.relu(x) * 2, example_input=tengen.Tensor([[1.0, 2.0, 4.0]])).dump("net.tgn")
+"""
+
+
+def test_a_process_that_finds_its_programs_loads_nothing_that_makes_them(tmp_path):
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache"), "TENGEN_QUICK_COMPILE": "0", "TENGEN_PACK": "0"}
+    run = lambda *command: subprocess.run([sys.executable, "-c", *command], capture_output=True, text=True, cwd=tmp_path, env=env, check=True)
+    run(WRITE)
+    made, found = run(READ_BACK, "model").stdout, run(READ_BACK, "model").stdout
+    assert "tengen.compiler.driver" in made and "tengen.codegen.llvm" in made and found == "\n"
+
+
 FIRST_STEP = """
 import sys
 import numpy

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, complex64, complex128, float32, float64, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import as_int, cast
 from tengen.ops.define import Case, broadcast_shapes, composite, dispatch, lookup, primitive, same_axes, shorthand
@@ -171,7 +171,7 @@ def _(lo, ins, outs):
     d = outs[0].dtype.part
     parts = [broadcast(s, outs[0].shape) for s in ins]
     parts = [s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d) for s in parts]
-    pointwise(lo, parts, outs[0].parts(), "complex")
+    kernels.pointwise.pointwise(lo, parts, outs[0].parts(), "complex")
 
 
 @complex_.parts

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, product
-from tengen.kernels.reduction.arg import arg_reduce
-from tengen.kernels.reduction.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
 from tengen.ops.attributes import Count, DTypeLike, Offset, Shape
@@ -73,12 +72,13 @@ def _reduction(
     def _(lo, ins, outs, axes, keepdims):
         s = ins[0]
         out = _without(outs[0], axes) if keepdims else outs[0]
-        reduce(lo, combine, prepared(s), out, axes, then=lambda v: finish_value(v, s.shape, axes, out.dtype), name=op.name)
+        finish = lambda v: finish_value(v, s.shape, axes, out.dtype)
+        kernels.reduction.reduce.reduce(lo, combine, prepared(s), out, axes, then=finish, name=op.name)
 
     @op.reduced
     def _(ins, out, axes, keepdims):
         s = ins[0]
-        r = Reduced(combine, prepared(s), axes) if axes else prepared(s)
+        r = kernels.reduction.reduce.Reduced(combine, prepared(s), axes) if axes else prepared(s)
         return Elementwise(lambda v: finish_value(v, s.shape, axes, out.dtype), [r], r.shape, out.dtype)
 
 
@@ -213,7 +213,7 @@ def _arg(op: Op, which: str) -> None:
         d = s.dtype.compute
         if s.dtype is not d:
             s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
-        arg_reduce(lo, which, s, _without(outs[0], axes) if keepdims else outs[0], axes)
+        kernels.reduction.arg.arg_reduce(lo, which, s, _without(outs[0], axes) if keepdims else outs[0], axes)
 
     op.no_vjp("an index is not differentiable")
 
