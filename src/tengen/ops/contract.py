@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.attributes import Precision
@@ -31,7 +31,7 @@ def in_dtype(lo: Lowering, a: Array, d: DType) -> Array:
     if a.dtype is d:
         return a
     t = lo.temp(d, a.shape)
-    pointwise(lo, [Elementwise(lambda v: cast(cast(v, a.dtype.compute), d), [Leaf(a)], a.shape, d)], [t], "cast")
+    kernels.pointwise.pointwise(lo, [Elementwise(lambda v: cast(cast(v, a.dtype.compute), d), [Leaf(a)], a.shape, d)], [t], "cast")
     return t
 
 
