@@ -52,7 +52,7 @@ ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in na
 ALLOWED_INSIDE = {
     ("base/lazy.py", "tengen.base.other_names"): "a table that only a message needs",
     ("loops/calls.py", "tengen.loops.math"): "a large table that only kernels with calls need",
-    ("ops/complex_numbers.py", "tengen.ops.complex_functions"): "rules over most ops, which only complex numbers need",
+    ("ops/complex_forms.py", "tengen.ops.complex_functions"): "rules over most ops, which only complex numbers need",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
     (
         "runtime/native.py",
@@ -60,6 +60,11 @@ ALLOWED_INSIDE = {
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
     ("runtime/tiers.py", "tengen.runtime.finishing"): "only a process that ends before its good code is there needs it",
     ("tensor/eager.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
+    (
+        "tensor/methods.py",
+        "tengen.tensor.assignment",
+    ): "it brings the ops of keys and indices, and many processes write no element",
+    ("tensor/tape.py", "tengen.tensor.control"): "it walks the tape itself; and only loops and branches need it",
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",
     ("tensor/eager.py", "tengen.tensor.batching"): "it calls ops, which `eager.py` runs; and only `vmap` needs it",

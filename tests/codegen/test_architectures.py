@@ -16,8 +16,9 @@ from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Ta
 from tengen.codegen.targets.architecture import Level, Registers, VectorForm
 from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
+from tengen.loops.dots import dot2, dot2h, dot2i, dot4i, dot4s, dot4u
 from tengen.loops.floats import nearest_integer
-from tengen.loops.lang import LANES, cast, const, dot2, dot2h, dot2i, dot4i, dot4s, dot4u, equal, fma, select, swizzle
+from tengen.loops.lang import LANES, cast, const, equal, fma, select, swizzle
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object, load_object
 from tengen.runtime.threads import threads_ir

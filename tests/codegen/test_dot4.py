@@ -14,9 +14,10 @@ from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
+from tengen.loops.dots import dot2h, dot4i, dot4n, dot4s, dot4u, quad4i, quad4u
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import DOTS as TOTALS
-from tengen.loops.lang import LANES, QUADS, const, dot2h, dot4i, dot4n, dot4s, dot4u, quad4i, quad4u, splat, swizzle, var
+from tengen.loops.lang import LANES, QUADS, const, splat, swizzle, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 HOST = Target.host()

@@ -13,8 +13,9 @@ from tengen.base.dtype import float32, int8, int16, int32, uint8, uint32
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
+from tengen.loops.dots import pair
 from tengen.loops.floats import nearest_integer
-from tengen.loops.lang import LANES, cast, const, equal, pair, ramp, select, unary
+from tengen.loops.lang import LANES, cast, const, equal, ramp, select, unary
 from tengen.ops.quantized import _codes
 from tengen.runtime.compile import assembly
 

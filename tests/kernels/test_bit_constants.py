@@ -19,7 +19,7 @@ from machine import Compiled
 
 from tengen.base.dtype import float32, uint32
 from tengen.codegen.targets import Target
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.kernels import numerics
 from tengen.kernels.attention.forward import attention
 from tengen.kernels.attention.integers import attention_int

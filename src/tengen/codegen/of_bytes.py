@@ -58,7 +58,7 @@ def _number(e: Expr) -> float | int | None:
 
 
 def _paired(values: Values, e: Expr) -> tuple[Expr, Expr] | None:
-    """The two vectors of 8 bits that `lang.pair` of them, as int16, was made of."""
+    """The two vectors of 8 bits that `dots.pair` of them, as int16, was made of."""
     if e.dtype is not uint32:
         return None
     low, high = (_seen(values, x) for x in e.args)

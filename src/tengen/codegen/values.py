@@ -20,7 +20,7 @@ from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, in
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking, of_bytes
 from tengen.codegen.targets.architecture import VectorForm
-from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
+from tengen.codegen.types import int32s, is_storage, literal, mangled, scalar_type, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 from tengen.loops.ranges import ANY, Range
@@ -202,25 +202,25 @@ class Values:
                 ty, mask = type_of(dt, LANES), ", ".join(f"i32 {i}" for i in SHUFFLES[str(e.attr)])
                 return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{mask}>")
             case "lookup":
-                return self.lookup(args[0], args[1])
+                return lacking.lookup(self, args[0], args[1])
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":
-                return self.dot2(args[0], args[1], args[2], lanes)
+                return lacking.dot2(self, *args, lanes)
             case "dot2i":
-                return self.integer_dot(args[0], args[1], args[2], lanes, 16)
+                return lacking.integer_dot(self, *args, lanes, 16)
             case "dot4i" | "dot4u":
-                return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+                return lacking.integer_dot(self, *args, lanes, 8, op == "dot4i")
             case "dot4n":
-                return self.integer_dot(args[0], args[1], args[2], lanes, 8, least=-127)
+                return lacking.integer_dot(self, *args, lanes, 8, least=-127)
             case "quad4i" | "quad4u":
-                return self.quad_dot(args[0], args[1], args[2], op == "quad4i")
+                return lacking.quad_dot(self, *args, op == "quad4i")
             case "dot2h":
-                return self.dot2h(args[0], args[1], args[2], lanes)
+                return lacking.dot2h(self, *args, lanes)
             case "dot4s":
-                return self.dot4s(args[0], args[1], args[2], lanes)
+                return lacking.dot4s(self, *args, lanes)
             case "swizzle":
-                return self.swizzle(args[0], args[1])
+                return lacking.swizzle(self, args[0], args[1])
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
@@ -362,103 +362,6 @@ class Values:
             return self.pure(f"add {ty} {q}, {self.convert('sext', up, vector('i1', lanes), ty)}")
         return self.pure(f"add {ty} {r}, {self.choose(up, y, zero, ty, lanes)}")
 
-    # ---- pairs of bfloat16
-
-    def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2` by arithmetic of float32, for targets that have no instruction."""
-        for half in (1, 0):
-            x, y, total = (self._flush(v, v, lanes) for v in (self._half(a, half, lanes), self._half(b, half, lanes), total))
-            # Whether the sum is small with any exponent shows where there is room below it; 2^64 is room enough, and where a
-            # factor gets too large to be scaled no sum is small but zero.
-            room, f32 = literal(float32, 2.0**64, lanes), vector("float", lanes)
-            scaled = [self.pure(f"fmul {f32} {v}, {room}") for v in (x, total)]
-            fma = lambda *xs: self.op("fma", float32, lanes, list(xs))
-            total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
-        return total
-
-    def integer_dot(
-        self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True, least: int | None = None
-    ) -> str:
-        """`lang.dot2i`, `dot4i`, `dot4n` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
-        signed: whether those of `a` have a sign. least: what smaller elements of `b` count as."""
-        i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
-        for up in range(0, 32, bits):
-            x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
-            x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
-            y = self.pure(f"ashr {i32} {y}, {down}")
-            if least is not None:
-                y = self.op("max", int32, lanes, [y, _int32(least, lanes)])
-            total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
-        return total
-
-    def quad_dot(self, total: str, a: str, b: str, signed: bool) -> str:
-        """`lang.quad4i` and `quad4u` by arithmetic of int32, for targets that have no instruction: the lanes of each half of a row, and of a
-        column, are brought to the results that they are a term of."""
-        ty, lanes = vector("i32", LANES), range(LANES)
-        for half in (0, 1):
-            places = [i // 2 * 2 + half for i in lanes], [i // 4 * 4 + i % 2 * 2 + half for i in lanes]
-            x, y = (self.pure(f"shufflevector {ty} {v}, {ty} poison, {taken(at)}") for v, at in zip((a, b), places))
-            total = self.integer_dot(total, x, y, LANES, 8, signed)
-        return total
-
-    def dot2h(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2h` by arithmetic of int16, for targets that have no instruction."""
-        i16, eight, seven_bits = vector("i16", 2 * lanes), "splat (i16 8)", "splat (i16 127)"
-        total, a, b = (self.convert("bitcast", x, vector("i32", lanes), i16) for x in (total, a, b))
-        odd = self.pure(f"lshr {i16} {a}, {eight}"), b
-        for x, y in ((a, self.pure(f"shl {i16} {b}, {eight}")), odd):
-            x, y = self.pure(f"and {i16} {x}, {seven_bits}"), self.pure(f"ashr {i16} {y}, {eight}")
-            total = self.pure(f"add {i16} {total}, {self.pure(f'mul {i16} {x}, {y}')}")
-        return self.convert("bitcast", total, i16, vector("i32", lanes))
-
-    def dot4s(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot4s` by arithmetic of int32, for targets that have no instruction."""
-        i32, down, mangling = vector("i32", lanes), _int32(24, lanes), f"v{lanes}i32" if lanes > 1 else "i32"
-        for first in (0, 16):
-            products = []
-            for up in (24 - first, 16 - first):  # which brings a byte to the highest bits
-                x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
-                x, y = self.pure(f"lshr {i32} {x}, {down}"), self.pure(f"ashr {i32} {y}, {down}")
-                products.append(self.pure(f"mul {i32} {x}, {y}"))
-            pair = self.pure(f"add {i32} {products[0]}, {products[1]}")
-            for name, bound in (("smax", -(1 << 15)), ("smin", (1 << 15) - 1)):
-                pair = self.intrinsic(f"{name}.{mangling}", i32, f"{i32} {pair}", f"{i32} {_int32(bound, lanes)}")
-            total = self.pure(f"add {i32} {total}, {pair}")
-        return total
-
-    def swizzle(self, x: str, index: str) -> str:
-        """`lang.swizzle` lane by lane, for targets that have no instruction."""
-        ty, made = vector("i8", LANES), "zeroinitializer"
-        for i in range(LANES):
-            at = self.pure(f"extractelement {ty} {index}, i64 {i}")
-            lane = self.pure(f"extractelement {ty} {x}, i8 {self.pure(f'and i8 {at}, 15')}")
-            lane = self.choose(self.pure(f"icmp slt i8 {at}, 0"), "0", lane, "i8", 1)
-            made = self.pure(f"insertelement {ty} {made}, i8 {lane}, i64 {i}")
-        return made
-
-    def _half(self, x: str, which: int, lanes: int) -> str:
-        """The first or second bfloat16 of a pair as float32."""
-        i32 = vector("i32", lanes)
-        bits = self.pure(f"and {i32} {x}, {_int32(-65536, lanes)}" if which else f"shl {i32} {x}, {_int32(16, lanes)}")
-        return self.convert("bitcast", bits, i32, vector("float", lanes))
-
-    def _flush(self, x: str, size: str, lanes: int, least: float = 2.0**-126) -> str:
-        """x, or a zero of its sign where |size| is less than `least`."""
-        f32, i32 = vector("float", lanes), vector("i32", lanes)
-        small = self.compare("olt", float32, lanes, self.op("abs", float32, lanes, [size]), literal(float32, least, lanes))
-        sign = self.pure(f"and {i32} {self.convert('bitcast', x, f32, i32)}, {_int32(-(1 << 31), lanes)}")
-        return self.choose(small, self.convert("bitcast", sign, i32, f32), x, f32, lanes)
-
-    def lookup(self, table: str, index: str) -> str:
-        """`lang.lookup` lane by lane, for targets that have no instruction."""
-        ty, i32, half, x = type_of(float32, LANES), vector("i32", LANES), LANES // 2, "poison"
-        at = self.pure(f"and {i32} {index}, {_int32(half - 1, LANES)}")
-        at = self.pure(f"or {i32} {at}, <{', '.join(f'i32 {i // half * half}' for i in range(LANES))}>")
-        for i in range(LANES):
-            one = self.pure(f"extractelement {ty} {table}, i32 {self.pure(f'extractelement {i32} {at}, i64 {i}')}")
-            x = self.pure(f"insertelement {ty} {x}, float {one}, i64 {i}")
-        return x
-
     # ---- casts
 
     def cast(self, x: str, source: DType, target: DType, lanes: int) -> str:
@@ -523,7 +426,7 @@ class Values:
         if source is float16:
             half = vector("half", lanes)
             return self.convert("fpext", self.convert("bitcast", x, i16, half), half, f32)
-        bits = self.pure(f"shl {i32} {self.convert('zext', x, i16, i32)}, {_int32(16, lanes)}")
+        bits = self.pure(f"shl {i32} {self.convert('zext', x, i16, i32)}, {int32s(16, lanes)}")
         return self.convert("bitcast", bits, i32, f32)
 
     def _narrow(self, x: str, target: DType, lanes: int) -> str:
@@ -534,12 +437,12 @@ class Values:
         if target is float16:
             half = vector("half", lanes)
             return self.convert("bitcast", self.convert("fptrunc", x, f32, half), half, i16)
-        sixteen = _int32(16, lanes)
+        sixteen = int32s(16, lanes)
         bits = self.convert("bitcast", x, f32, i32)
         high = self.pure(f"lshr {i32} {bits}, {sixteen}")
-        odd = self.pure(f"and {i32} {high}, {_int32(1, lanes)}")
-        near = self.pure(f"add {i32} {self.pure(f'add {i32} {bits}, {_int32(0x7FFF, lanes)}')}, {odd}")
-        quiet = self.pure(f"or {i32} {high}, {_int32(0x40, lanes)}")
+        odd = self.pure(f"and {i32} {high}, {int32s(1, lanes)}")
+        near = self.pure(f"add {i32} {self.pure(f'add {i32} {bits}, {int32s(0x7FFF, lanes)}')}, {odd}")
+        quiet = self.pure(f"or {i32} {high}, {int32s(0x40, lanes)}")
         nan = self.compare("uno", float32, lanes, x, literal(float32, 0.0, lanes))
         rounded = self.choose(nan, quiet, self.pure(f"lshr {i32} {near}, {sixteen}"), i32, lanes)
         return self.convert("trunc", rounded, i32, i16)
@@ -557,11 +460,11 @@ class Values:
         near = self.convert("fptrunc", x, f64, f32)
         back = self.convert("fpext", near, f32, f64)
         bits = self.convert("bitcast", near, f32, i32)
-        even = self.pure(f"icmp eq {i32} {self.pure(f'and {i32} {bits}, {_int32(1, lanes)}')}, {_int32(0, lanes)}")
+        even = self.pure(f"icmp eq {i32} {self.pure(f'and {i32} {bits}, {int32s(1, lanes)}')}, {int32s(0, lanes)}")
         inexact = self.compare("one", float64, lanes, x, back)
         size = [self.intrinsic(f"fabs.{mangled(float64, lanes)}", f64, f"{f64} {v}") for v in (back, x)]
         away = self.compare("ogt", float64, lanes, *size)
-        step = self.choose(away, _int32(-1, lanes), _int32(1, lanes), i32, lanes)
+        step = self.choose(away, int32s(-1, lanes), int32s(1, lanes), i32, lanes)
         flags = vector("i1", lanes)
         odd = self.pure(f"add {i32} {bits}, {step}")
         fix = self.pure(f"and {flags} {even}, {inexact}")
@@ -601,7 +504,3 @@ def _range(e: Expr, deep: int = 4) -> tuple[float, float, bool]:
         low, high, nan = _range(e.args[2], deep - 1)
         return low, max(high, _range(e.args[1], deep - 1)[1]), nan
     return -math.inf, math.inf, True
-
-
-def _int32(n: int, lanes: int) -> str:
-    return str(n) if lanes == 1 else f"splat (i32 {n})"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tengen.base.errors import VerifyError
+from tengen.loops.dots import dot
 from tengen.loops.lang import (
     DOTS,
     OPS,
@@ -17,7 +18,6 @@ from tengen.loops.lang import (
     bitcast,
     call,
     cast,
-    dot,
     fma,
     fold,
     lane,

@@ -16,7 +16,7 @@ from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.loops.decisions import decisions
 from tengen.loops.lang import Expr, Index, equal
 from tengen.ops.calls import negative_zero
-from tengen.ops.complex_numbers import formed
+from tengen.ops.complex_forms import formed
 from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
@@ -366,6 +366,8 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_inexact and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
+    if op.rules.vjp is None and op.has_bodies:
+        from tengen.tensor import control  # noqa: F401  (it gives loops and branches their gradients)
     if op.rules.vjp is None:
         same = op.rules.same or op  # a composite that computes the same has a gradient
         if same.kind != "composite":

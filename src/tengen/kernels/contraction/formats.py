@@ -16,7 +16,8 @@ from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int1
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.kernels.machine import Machine
-from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4s, dot4u, fma, quad4i, quad4u
+from tengen.loops.dots import dot2, dot2i, dot4i, dot4s, dot4u, quad4i, quad4u
+from tengen.loops.lang import Expr, cast, const, fma
 
 BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128: see `DotFormat.biases`
 MATCHED_TERMS = 16  # positions of a block of `DotFormat.matched`: lanes of a swizzle

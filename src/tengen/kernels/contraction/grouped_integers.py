@@ -26,26 +26,8 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import Machine
 from tengen.kernels.pointwise import PIECE_ELEMENTS
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import (
-    LANES,
-    Expr,
-    as_int,
-    bitcast,
-    cast,
-    cdiv,
-    const,
-    dot2h,
-    dot2i,
-    dot4i,
-    dot4n,
-    dot4u,
-    fold,
-    maximum,
-    minimum,
-    ramp,
-    splat,
-    unary,
-)
+from tengen.loops.dots import dot2h, dot2i, dot4i, dot4n, dot4u
+from tengen.loops.lang import LANES, Expr, as_int, bitcast, cast, cdiv, const, fold, maximum, minimum, ramp, splat, unary
 
 HEADER_WORDS = 2  # words before the integers of a row's group
 UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs. Of one row, which costs what reading the words costs, half as many,
