@@ -159,3 +159,26 @@ def test_every_layer_is_a_module_of_the_dialect():
     assert walk(net) == ["scale", "bias"] and [n for m in net for n, _ in m.named_parameters(recurse=0)] == ["scale", "bias"]
     assert list(net[0].state_dict(prefix="a.")) == ["a.scale", "a.bias"] and net[1].extra_repr() and not net[2]._buffers
     assert isinstance(net[1], M.MaxPool1d) and repr(nn.Tanh()) == "Tanh()" and not list(nn.MSELoss().parameters(recurse=False))
+
+
+def test_what_was_a_plain_list_stands_where_it_is_registered():
+    """As programs collect layers: the list first, the `ModuleList` of it last. Optimizers count parameters in this order."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(2, 2, bias=False)]
+            self.scale = None
+            self.head = nn.Linear(2, 1, bias=False)
+            self.layers = nn.ModuleList(self.layers)
+            self.scale = nn.Parameter(torch.ones(1))
+
+    assert [name for name, _ in Net().named_parameters()] == ["scale", "head.weight", "layers.0.weight"]
+    assert [name for name, _ in Net().named_children()] == ["head", "layers"]
+
+
+def test_a_layer_without_a_bias_in_other_words():
+    for layer in (nn.Linear(2, 1, bias=None), nn.Conv2d(1, 1, 1, bias=None), nn.ConvTranspose1d(1, 1, 1, bias=None), nn.Linear(2, 1, bias=0)):
+        assert layer.bias is None and list(layer.state_dict()) == ["weight"]
+    table = nn.Embedding(3, 2)
+    assert table.sparse is False and nn.functional.embedding(torch.tensor([1]), table.weight, sparse=table.sparse).shape == (1, 2)

@@ -775,7 +775,7 @@ def std(
     correction: Count = 0,
     unbiased: bool | None = None,
 ) -> Tensor:
-    """The standard deviation: the square root of `var`, which see for `correction`."""
+    """The standard deviation: the square root of `var`, which see for `correction`. The gradient is 0 where it is 0."""
 def straight_through(value: TensorLike, through: TensorLike) -> Tensor:
     """`value`, whose gradient goes to `through` instead: what is computed by integers, and learnt as floats."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:

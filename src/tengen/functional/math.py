@@ -12,7 +12,7 @@ from tengen.functional.export import export
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import max_, min_, sum_
+from tengen.ops.reduce import max_, min_, root, sum_
 from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.tensor import Tensor
 
@@ -50,7 +50,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
 
 
 def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The p-norm along `axis`: ord None or 2 Euclidean, 1, inf, -inf, 0 (count of non-zeros), or any p.
+    """The p-norm along `axis`: ord None or 2 Euclidean, 1, inf, -inf, 0 (count of non-zeros), or any p. The gradient is 0 where the norm is 0.
 
     >>> from tengen import Tensor, functional as F
     >>> F.norm(Tensor([3.0, 4.0])).item()
@@ -62,7 +62,7 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     size = op["abs"](inp)
     inp = size if inp.dtype.is_complex else inp
     if ord is None or ord == 2:
-        return op["sqrt"](_sum(inp * inp, axis, keepdims))
+        return root(_sum(inp * inp, axis, keepdims))
     if ord == float("inf"):
         return _max(size, axis, keepdims)
     if ord == float("-inf"):
@@ -71,7 +71,11 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
         return _sum(op["astype"](op["not_equal"](inp, 0), inp.dtype), axis, keepdims)
     if ord == 1:
         return _sum(size, axis, keepdims)
-    return op["pow"](_sum(op["pow"](size, float(ord)), axis, keepdims), 1.0 / ord)
+    total = _sum(op["pow"](size, float(ord)), axis, keepdims)
+    if ord < 1:
+        return op["pow"](total, 1.0 / ord)
+    nothing = op["equal"](total, 0)
+    return op["where"](nothing, 0.0, op["pow"](op["where"](nothing, 1.0, total), 1.0 / ord))
 
 
 def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, eps: float = 1e-12) -> Tensor:

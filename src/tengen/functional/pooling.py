@@ -295,7 +295,7 @@ def _places(draws: Tensor, extent: int, count: int, window: int) -> Tensor:
 
 def _adaptive(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> Tensor:
     """Pooling ("avg" or "max") to a given output size, over as many axes of space as there are."""
-    pool, over = (_avg, _mean) if kind == "avg" else (_max, REGISTRY["max"])
+    pool = _avg if kind == "avg" else _max
     n = inp.ndim - 2
     sizes = (oshp,) * n if isinstance(oshp, int) else oshp
     if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
@@ -305,14 +305,21 @@ def _adaptive(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> Tenso
         made = pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
         known = all(as_int(d) is not None for d in made.shape[2:])
         return made if known else made.reshape(*inp.shape[:2], *sizes)  # which they are
-    for axis, o in enumerate(sizes, 2):
+    for axis, o in reversed([*enumerate(sizes, 2)]):  # the last axis first: of equal elements the first takes the gradient, as in `max_pool2d`
         s = inp.shape[axis]
         if s is o and as_int(s) is None:
             continue
         bounds = [(i * s // o, ((i + 1) * s + o - 1) // o) for i in range(o)]
         key = [slice(None)] * axis
-        inp = REGISTRY["concat"]([over(inp[(*key, slice(a, b))], axis, True) for a, b in bounds], axis)
+        inp = REGISTRY["concat"]([_over(kind, inp[(*key, slice(a, b))], axis) for a, b in bounds], axis)
     return inp
+
+
+def _over(kind: str, part: Tensor, axis: int) -> Tensor:
+    """The mean or the largest element along an axis of space, which stays."""
+    if kind == "avg":
+        return _mean(part, axis, True)
+    return _max(part, tuple(part.shape[i] if i == axis else 1 for i in range(2, part.ndim)))
 
 
 def _to_size(n: int, inp: Tensor, oshp: Any, kind: str, return_indices: bool = False) -> Any:

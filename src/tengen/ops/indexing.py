@@ -200,11 +200,13 @@ def _(g, x, index, source, axis, mode):
             "scatter has no gradient in mode 'mul': that of an update is the product of all others at its place, which no "
             "quotient gives where one is 0; help: scatter logarithms in mode 'add' and take exp()"
         )
+    if mode != "set":  # those that are the extremum share the gradient alike, as of `max`
+        out = scatter(x, axis, index, source, mode)
+        kept, met = equal(x, out), equal(source, gather(out, axis, index))
+        share = lookup("div")(g, scatter(lookup("astype")(kept, g.dtype), axis, index, lookup("astype")(met, g.dtype), "add"))
+        return (lambda: where(kept, share, 0)), None, (lambda: where(met, gather(share, axis, index), 0))
     steps = [index.shape[axis] if i == axis else 1 for i in range(index.ndim)]
     turn = broadcast_to(reshape(_turns(steps[axis]), steps), index.shape)
-    if mode != "set":
-        stayed = gather(scatter(x, axis, index, source, mode), axis, index)
-        turn = where(equal(source, stayed), turn, -1)
     last = scatter(lookup("full")(x.shape, -1, int64), axis, index, turn, "max")
     won = logical_and(greater_equal(turn, 0), equal(gather(last, axis, index), turn))
     return (lambda: where(less(last, 0), g, 0)), None, (lambda: where(won, gather(g, axis, index), 0))

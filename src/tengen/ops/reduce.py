@@ -313,13 +313,19 @@ def mean_of(x, axis, keepdims: bool, correction: Dim):
     return div(sum_(x, axis, keepdims), lookup("maximum")(extent(rest, x.dtype), 0))
 
 
+def root(x: Tensor) -> Tensor:
+    """The square root, whose gradient at 0 is 0: of sums of squares, which are 0 where each term is at its least."""
+    nothing = lookup("equal")(x, 0)
+    return lookup("where")(nothing, 0.0, lookup("sqrt")(lookup("where")(nothing, 1.0, x)))
+
+
 @composite(functional="math", methods="std", autocast="high", older=_NO_CORRECTION)
 def std(
     inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: Count = 0, unbiased: bool | None = None
 ) -> Tensor:
-    """The standard deviation: the square root of `var`, which see for `correction`."""
+    """The standard deviation: the square root of `var`, which see for `correction`. The gradient is 0 where it is 0."""
     x = to_float(inp)
-    return narrowed(lookup("sqrt")(var(widened(x), axis, keepdims, correction)), x)
+    return narrowed(root(var(widened(x), axis, keepdims, correction)), x)
 
 
 def _canon_correction(types, axis, keepdims, correction, unbiased=None):

@@ -860,7 +860,7 @@ class TensorMethods:
         correction: Count = 0,
         unbiased: bool | None = None,
     ) -> Tensor:
-        """The standard deviation: the square root of `var`, which see for `correction`."""
+        """The standard deviation: the square root of `var`, which see for `correction`. The gradient is 0 where it is 0."""
     def stft(self, *args: Any, **kwargs: Any) -> Any:
         """`fft.stft` of the tensor."""
     def stride(self, dim: int | None = None) -> Any:

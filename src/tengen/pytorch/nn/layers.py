@@ -36,8 +36,8 @@ class Linear(Module, M.Linear):
 
     _checked = M.Linear._checked | counts("in_features", "out_features", least=0)
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
-        super().__init__(in_features, out_features, bias)
+    def __init__(self, in_features: int, out_features: int, bias: bool | None = True, device: Any = None, dtype: Any = None):
+        super().__init__(in_features, out_features, bool(bias))
         finished(self, device, dtype)
 
     def _draw(self) -> None:
@@ -62,9 +62,9 @@ class _Conv(ConvNd, M.Conv2d):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-        bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        bias: bool | None = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ):  # fmt: skip
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode=padding_mode)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bool(bias), padding_mode=padding_mode)
         _flat(self)
         finished(self, device, dtype)
 
@@ -121,11 +121,11 @@ class _ConvTranspose(ConvNd, M.ConvTranspose2d):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        groups: int = 1, bias: bool | None = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ):  # fmt: skip
         if padding_mode != "zeros":
             raise ArgumentError(f"{type(self).__name__}: padding_mode={padding_mode!r} must be 'zeros'")
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bias)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bool(bias))
         _flat(self)
         finished(self, device, dtype)
 
@@ -171,6 +171,7 @@ class Embedding(Module, M.Embedding):
     """Rows of a table by index. max_norm, norm_type, scale_grad_by_freq: as of `nn.functional.embedding`."""
 
     _fixed = ("num_embeddings", "embedding_dim", "padding_idx")
+    sparse = False  # gradients are dense
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
@@ -206,6 +207,7 @@ class EmbeddingBag(Module, M.EmbeddingBag):
     """`nn.functional.embedding_bag` of a table. Parameter: weight (num_embeddings, embedding_dim)."""
 
     _fixed = ("num_embeddings", "embedding_dim", "padding_idx")
+    sparse = False  # gradients are dense
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,

@@ -194,6 +194,8 @@ def _note_registration(m: Module, name: str, value: Any) -> None:
     Errors: TypeError where the name is a parameter's and the value no Parameter, or a buffer's and the value no Tensor, but for None.
     """
     if isinstance(value, (Parameter, M.Module)):
+        if name in m._plain and m.__dict__.get(name) is not None:  # a list of modules, say: its place is where it is registered
+            del m.__dict__[name]
         m.__dict__["_plain"] = m._plain - {name}
     elif name not in m.__dict__:
         m.__dict__["_plain"] = m._plain | {name}
