@@ -81,7 +81,7 @@ def test_what_is_no_lookup():
     for args in ((a, var("i", uint32, LANES)), (i, i), (var("s", float32), i), (a, var("s", int32))):
         with pytest.raises(VerifyError, match="lookup takes vectors of float32 and int32"):
             lookup(*args)
-    for args, message in (((i, i), "lookup takes float32 and int32, got int32, int32"), ((a,), "lookup takes 2 operands, got 1")):
+    for args, message in (((i, i), "lookup takes float32 and int32, got int32 and int32"), ((a,), "lookup takes 2 operands, got 1")):
         with pytest.raises(VerifyError, match=message):
             typed("lookup", args)
     with pytest.raises(VerifyError, match="lookup takes a vector"):

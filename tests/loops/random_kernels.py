@@ -65,6 +65,8 @@ class Scope:
             return typed("shuffle", (sub(d), sub(d)), draw(st.sampled_from(list(SHUFFLES))))
         if kind == "lookup" and lanes > 1 and d is float32:
             return typed("lookup", (sub(d), sub(int32)))
+        if kind == "lookup" and lanes > 1 and d is uint8:
+            return typed("swizzle", (sub(d), sub(d)))
         if kind == "splat" and lanes > 1:
             return expr("ramp", (), int64, LANES) if d is int64 and draw(st.booleans()) else typed("splat", (sub(d, 1),))
         if kind == "call" and d in (float32, float64):

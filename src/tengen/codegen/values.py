@@ -211,10 +211,16 @@ class Values:
                 return self.integer_dot(args[0], args[1], args[2], lanes, 16)
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+            case "dot4n":
+                return self.integer_dot(args[0], args[1], args[2], lanes, 8, least=-127)
             case "quad4i" | "quad4u":
                 return self.quad_dot(args[0], args[1], args[2], op == "quad4i")
             case "dot2h":
                 return self.dot2h(args[0], args[1], args[2], lanes)
+            case "dot4s":
+                return self.dot4s(args[0], args[1], args[2], lanes)
+            case "swizzle":
+                return self.swizzle(args[0], args[1])
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
@@ -370,14 +376,18 @@ class Values:
             total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
         return total
 
-    def integer_dot(self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True) -> str:
-        """`lang.dot2i`, `dot4i` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
-        signed: whether those of `a` have a sign."""
+    def integer_dot(
+        self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True, least: int | None = None
+    ) -> str:
+        """`lang.dot2i`, `dot4i`, `dot4n` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
+        signed: whether those of `a` have a sign. least: what smaller elements of `b` count as."""
         i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
         for up in range(0, 32, bits):
             x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
             x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
             y = self.pure(f"ashr {i32} {y}, {down}")
+            if least is not None:
+                y = self.op("max", int32, lanes, [y, _int32(least, lanes)])
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
 
@@ -400,6 +410,31 @@ class Values:
             x, y = self.pure(f"and {i16} {x}, {seven_bits}"), self.pure(f"ashr {i16} {y}, {eight}")
             total = self.pure(f"add {i16} {total}, {self.pure(f'mul {i16} {x}, {y}')}")
         return self.convert("bitcast", total, i16, vector("i32", lanes))
+
+    def dot4s(self, total: str, a: str, b: str, lanes: int) -> str:
+        """`lang.dot4s` by arithmetic of int32, for targets that have no instruction."""
+        i32, down, mangling = vector("i32", lanes), _int32(24, lanes), f"v{lanes}i32" if lanes > 1 else "i32"
+        for first in (0, 16):
+            products = []
+            for up in (24 - first, 16 - first):  # which brings a byte to the highest bits
+                x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
+                x, y = self.pure(f"lshr {i32} {x}, {down}"), self.pure(f"ashr {i32} {y}, {down}")
+                products.append(self.pure(f"mul {i32} {x}, {y}"))
+            pair = self.pure(f"add {i32} {products[0]}, {products[1]}")
+            for name, bound in (("smax", -(1 << 15)), ("smin", (1 << 15) - 1)):
+                pair = self.intrinsic(f"{name}.{mangling}", i32, f"{i32} {pair}", f"{i32} {_int32(bound, lanes)}")
+            total = self.pure(f"add {i32} {total}, {pair}")
+        return total
+
+    def swizzle(self, x: str, index: str) -> str:
+        """`lang.swizzle` lane by lane, for targets that have no instruction."""
+        ty, made = vector("i8", LANES), "zeroinitializer"
+        for i in range(LANES):
+            at = self.pure(f"extractelement {ty} {index}, i64 {i}")
+            lane = self.pure(f"extractelement {ty} {x}, i8 {self.pure(f'and i8 {at}, 15')}")
+            lane = self.choose(self.pure(f"icmp slt i8 {at}, 0"), "0", lane, "i8", 1)
+            made = self.pure(f"insertelement {ty} {made}, i8 {lane}, i64 {i}")
+        return made
 
     def _half(self, x: str, which: int, lanes: int) -> str:
         """The first or second bfloat16 of a pair as float32."""

@@ -60,8 +60,12 @@ SHUFFLES = {
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32}
+DOTS = {
+    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot4s": int32, "dot2h": uint32,
+    "quad4i": int32, "quad4u": int32,
+}  # fmt: skip
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
+LOOKUPS = {"swizzle": (uint8, uint8), "lookup": (float32, int32)}  # operation -> dtypes of a vector, and of the numbers of its lanes
 
 
 class Expr:
@@ -69,7 +73,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), `lookup`, or one of `DOTS` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `LOOKUPS` or `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -442,9 +446,22 @@ def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
     return dot("dot4i", total, a, b)
 
 
+def dot4n(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`dot4i`, where the elements of `b` have a narrow range, -127 to 127: one of -128 counts as -127. A sum of two products then fits
+    in an int16 as |a| by b with the sign of a: this is x86's VPABSB, VPSIGNB, VPMADDUBSW and VPMADDWD by ones, and an addition."""
+    return dot("dot4n", total, a, b)
+
+
 def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
     """`dot4i`, where `a` holds four uint8, and `b` four int8: x86's VPDPBUSD, and Arm's USDOT."""
     return dot("dot4u", total, a, b)
+
+
+def dot4s(total: Expr, a: Expr, b: Expr) -> Expr:
+    """`dot4u`, where the sum of the first two products saturates to an int16, and that of the last two: x86's VPMADDUBSW, whose results
+    VPMADDWD by ones adds, and an addition. It is `dot4u` where no sum of two products is beyond an int16: of any uint8, where two weights
+    of one sign add up to at most 128."""
+    return dot("dot4s", total, a, b)
 
 
 def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
@@ -551,12 +568,22 @@ def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     return expr("shuffle", (a, b), a.dtype, LANES, name)
 
 
+def swizzle(x: Expr, index: Expr) -> Expr:
+    """Lanes of a vector of uint8 in another order: lane i is lane index[i] % 16 of x, or 0 where index[i] is 128 or more: x86's PSHUFB."""
+    return _looked_up("swizzle", x, index)
+
+
 def lookup(table: Expr, index: Expr) -> Expr:
     """Lanes of a vector of float32 by their numbers, an int32 each, of which the lowest three bits count: the number of a lane in the half of
     `table` in which the result's lane lies. (Registers of 32 bytes hold eight lanes: this is x86's VPERMPS, twice.)"""
-    if (table.dtype, index.dtype, table.lanes, index.lanes) != (float32, int32, LANES, LANES):
-        raise VerifyError(f"lookup takes vectors of float32 and int32, got {table!r} and {index!r}")
-    return expr("lookup", (table, index), float32, LANES)
+    return _looked_up("lookup", table, index)
+
+
+def _looked_up(op: str, table: Expr, index: Expr) -> Expr:
+    wanted = LOOKUPS[op]
+    if (table.dtype, index.dtype) != wanted or table.lanes != LANES or index.lanes != LANES:
+        raise VerifyError(f"{op} takes vectors of {' and '.join(map(str, wanted))}, got {table!r} and {index!r}")
+    return expr(op, (table, index), table.dtype, LANES)
 
 
 def minimum(a, b) -> Expr:

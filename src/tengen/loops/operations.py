@@ -20,6 +20,7 @@ from tengen.loops.exact import (
     dot2h,
     dot2i,
     dot4,
+    dot4s,
     floor_division,
     fma32,
     fma64,
@@ -27,6 +28,7 @@ from tengen.loops.exact import (
     quad4,
     shift_left,
     shift_right,
+    swizzle,
 )
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 
@@ -106,6 +108,10 @@ def function(e: Expr) -> Callable:
             return dot2i
         case "dot2h":
             return dot2h
+        case "dot4n":
+            return partial(dot4, least=-127)
+        case "dot4s":
+            return dot4s
         case "dot4i" | "dot4u":
             return partial(dot4, signed=e.op == "dot4i")
         case "quad4i" | "quad4u":
@@ -122,6 +128,8 @@ def function(e: Expr) -> Callable:
             return lambda x: _lanes(x)[..., e.attr]
         case "shuffle":
             return _shuffle(SHUFFLES[str(e.attr)])
+        case "swizzle":
+            return lambda x, index: swizzle(_lanes(x), _lanes(index))
         case "lookup":
             return _lookup
         case "fold":

@@ -25,6 +25,7 @@ from tengen.loops.lang import (
     select,
     shuffle,
     splat,
+    swizzle,
     unary,
 )
 
@@ -71,6 +72,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "lane": return lane(args[0], e.attr) # fmt: skip
         case "fold": return fold(e.attr, args[0]) # fmt: skip
         case "shuffle": return shuffle(e.attr, *args) # fmt: skip
+        case "swizzle": return swizzle(*args) # fmt: skip
         case "lookup": return lookup(*args) # fmt: skip
     if e.op in DOTS:
         return dot(e.op, *args)
