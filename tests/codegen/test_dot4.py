@@ -1,5 +1,5 @@
-"""`dot4i`, `dot4u`, `dot4s`, `dot2h`, `quad4i` and `quad4u`, the products of four integers of 8 bits, and `swizzle`, which orders what is
-multiplied: every target gives the interpreter's bits, which are exact arithmetic that wraps, or saturates where that is said."""
+"""`dot4i`, `dot4n`, `dot4u`, `dot4s`, `dot2h`, `quad4i` and `quad4u`, the products of four integers of 8 bits, and `swizzle`, which orders what
+is multiplied: every target gives the interpreter's bits, which are exact arithmetic that wraps, or saturates where that is said."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import DOTS as TOTALS
-from tengen.loops.lang import LANES, QUADS, const, dot2h, dot4i, dot4s, dot4u, quad4i, quad4u, splat, swizzle, var
+from tengen.loops.lang import LANES, QUADS, const, dot2h, dot4i, dot4n, dot4s, dot4u, quad4i, quad4u, splat, swizzle, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 HOST = Target.host()
 TARGETS = ["native", "x86-64-v3"] if HOST.arch == "x86_64" else ["native"]
 DOTS = {  # name -> the function, the dtype of the first operand
-    "dot4i": (dot4i, "int8"), "dot4u": (dot4u, "uint8"), "dot4s": (dot4s, "uint8"), "dot2h": (dot2h, "uint8"), "quad4i": (quad4i, "int8"),
-    "quad4u": (quad4u, "uint8"),
+    "dot4i": (dot4i, "int8"), "dot4n": (dot4n, "int8"), "dot4u": (dot4u, "uint8"), "dot4s": (dot4s, "uint8"), "dot2h": (dot2h, "uint8"),
+    "quad4i": (quad4i, "int8"), "quad4u": (quad4u, "uint8"),
 }  # fmt: skip
 WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it has then
     ("dot4u", "x86-64-v4", "avx512vnni", "vpdpbusd.512"),
@@ -34,6 +34,8 @@ WITH = [  # an operation, a target, a feature of LLVM's, the instruction that it
     ("quad4u", "aarch64", "i8mm", "neon.usmmla"),
     ("dot4i", "armv7-exact", "neon", "neon.vpadals"),
     ("dot2h", "x86-64", "avx2", "pmadd.ub.sw"),
+    ("dot4n", "x86-64", "avx2", "psign.b"),
+    ("dot4n", "x86-64-v3", "avx512bw", "pmaddubs.w.512"),
     ("dot4s", "x86-64", "avx2", "pmadd.ub.sw"),
     ("dot2h", "x86-64-v3", "avx512bw", "pmaddubs.w.512"),
 ]
@@ -69,6 +71,8 @@ def wanted(name, total, a, b):
     if name == "dot2h":
         sums = total.view("int16") + ((x % 128) * y).reshape(-1, 2).sum(1)
         return sums.astype("int16").view("uint32")
+    if name == "dot4n":
+        y = np.maximum(y, -127)
     return (total + (x * y).sum(1)).astype("int32")
 
 

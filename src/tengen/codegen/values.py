@@ -209,6 +209,8 @@ class Values:
                 return self.integer_dot(args[0], args[1], args[2], lanes, 16)
             case "dot4i" | "dot4u":
                 return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+            case "dot4n":
+                return self.integer_dot(args[0], args[1], args[2], lanes, 8, least=-127)
             case "quad4i" | "quad4u":
                 return self.quad_dot(args[0], args[1], args[2], op == "quad4i")
             case "dot2h":
@@ -368,14 +370,18 @@ class Values:
             total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
         return total
 
-    def integer_dot(self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True) -> str:
-        """`lang.dot2i`, `dot4i` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
-        signed: whether those of `a` have a sign."""
+    def integer_dot(
+        self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True, least: int | None = None
+    ) -> str:
+        """`lang.dot2i`, `dot4i`, `dot4n` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
+        signed: whether those of `a` have a sign. least: what smaller elements of `b` count as."""
         i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
         for up in range(0, 32, bits):
             x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
             x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
             y = self.pure(f"ashr {i32} {y}, {down}")
+            if least is not None:
+                y = self.op("max", int32, lanes, [y, _int32(least, lanes)])
             total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
 

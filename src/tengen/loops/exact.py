@@ -79,10 +79,10 @@ def dot2i(total, a, b):
     return (np.asarray(total, np.int64) + a0 * b0 + a1 * b1).astype(np.int32)
 
 
-def dot4(total, a, b, signed: bool):
-    """See `lang.dot4i` and, where the first operand is not `signed`, `lang.dot4u`."""
+def dot4(total, a, b, signed: bool = True, least: int = -128):
+    """See `lang.dot4i`; `lang.dot4u`, where the first operand is not `signed`; and `lang.dot4n`, where the second is `least` at least."""
     parts = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
-    products = parts(a, np.int8 if signed else np.uint8) * parts(b, np.int8)
+    products = parts(a, np.int8 if signed else np.uint8) * np.maximum(parts(b, np.int8), least)
     return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
 
 

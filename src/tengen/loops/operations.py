@@ -102,6 +102,8 @@ def function(e: Expr) -> Callable:
             return dot2i
         case "dot2h":
             return dot2h
+        case "dot4n":
+            return partial(dot4, least=-127)
         case "dot4s":
             return dot4s
         case "dot4i" | "dot4u":

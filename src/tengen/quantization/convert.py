@@ -79,8 +79,9 @@ def quantize_qat(
         mapping: classes of layers of yours to classes with `from_float_module`.
     Returns: the network; another object where `module` itself is such a layer.
 
-    A layer of a class that derives from a float layer and computes as that does (has its `forward`) is such a layer; one that computes in its
-    own way stays float, which a warning says.
+    A layer of a class that derives from a float layer and computes as that does (has its `forward`, `calc_conv` and `calc_linear`), is such a
+    layer, and so are linear layers and convolutions of images of PyTorch's dialect, which keep the shapes of their parameters, and take batches
+    from then on. One that computes in its own way, or whose weight is computed (`weight_norm`), stays float, which a warning says.
 
     >>> from tengen import module as M
     >>> from tengen.quantization import quantize_qat
@@ -92,7 +93,8 @@ def quantize_qat(
     def make(m: Module) -> Module | None:
         if getattr(m, "quantize_disabled", False) or isinstance(m, QATModule):
             return m
-        known = next((c for c in type(m).__mro__ if c in table and type(m).forward is c.forward), None)
+        computed = isinstance(getattr(type(m), "weight", None), property)  # by weight_norm and its like, from tensors that would be left behind
+        known = None if computed else next((c for c in type(m).__mro__ if c in table and m._computes_as(c)), None)
         if known is None and isinstance(m, tuple(FLOAT_TO_QAT)):
             stay[f"{type(m).__module__}.{type(m).__qualname__}"] = None
         return None if known is None else table[known].from_float_module(m)

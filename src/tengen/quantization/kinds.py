@@ -88,6 +88,7 @@ class ConvolvingTransposed(Multiplying):
     def computed(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The transposed convolution."""
         c = self.layer()
+        bias = None if bias is None else bias.reshape(self.bias_shape())
         return F.conv_transpose2d(inp, weight, bias, c.stride, c.padding, c.output_padding, c.dilation, c.groups)
 
 

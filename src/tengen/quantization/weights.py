@@ -41,7 +41,8 @@ def quantize_weights(
     """Puts layers with integer weights in the place of `Linear` and `Embedding`.
 
     Args:
-        model: the network, of PyTorch's dialect too, whose embeddings stay as they are. Layers after `disable_quantize()` stay.
+        model: the network, of PyTorch's dialect too. Layers that compute in their own way stay (an embedding with `max_norm`), and those after
+            `disable_quantize()`.
         bits: 8, 4 or 2 (which is little: see docs/quantization.md). group: input features that share a scale: 32, 64 or 128, or another
             even number.
         method: "rtn" rounds to the nearest; "gptq" rounds linear layers feature by feature, and makes up for each error by the
@@ -109,12 +110,12 @@ def _check_float16(m: Module, largest: float) -> None:
 
 def _has_weight(m: Module) -> bool:
     """Whether a module's weight becomes integers."""
-    return not m.quantize_disabled and (_is_linear(m) or type(m) is Embedding)
+    return not m.quantize_disabled and (_is_linear(m) or m._computes_as(Embedding))
 
 
 def _is_linear(m: Module) -> bool:
     """Whether a module computes what `Linear` does, as that of PyTorch's dialect."""
-    return isinstance(m, Linear) and type(m).forward is Linear.forward
+    return m._computes_as(Linear)
 
 
 def _copied(model: Module) -> Module:

@@ -106,6 +106,36 @@ def _dot4u_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
+def _dot4n(emit: Emitter, args: list[str], width: int, sum_bytes: str, sum_pairs: str, negate: Callable[[str, str, str], str]) -> str:
+    """VPABSB, `negate` (the second operand, where the first is negative), VPMADDUBSW, VPMADDWD by ones, and an addition, on `width` int32.
+    An operand that all lanes share is bounded once, in front of what uses it."""
+    i32, i16, i8 = f"<{width} x i32>", f"<{2 * width} x i16>", f"<{4 * width} x i8>"
+    a, b = (emit.convert("bitcast", x, i32, i8) for x in args[1:])
+    b = negate(a, emit.intrinsic(f"smax.v{4 * width}i8", i8, f"{i8} {b}", f"{i8} splat (i8 -127)"), i8)
+    a = emit.intrinsic(f"abs.v{4 * width}i8", i8, f"{i8} {a}", "i1 false")
+    pairs = emit.intrinsic(sum_bytes, i16, f"{i8} {a}", f"{i8} {b}")
+    products = emit.intrinsic(sum_pairs, i32, f"{i16} {pairs}", f"{i16} splat (i16 1)")
+    return emit.pure(f"add {i32} {args[0]}, {products}")
+
+
+def _dot4n_512(emit: Emitter, args: list[str]) -> str:
+    """On 512 bits, for which there is no VPSIGNB: a subtraction under a mask."""
+
+    def negate(a: str, b: str, i8: str) -> str:
+        negative = emit.pure(f"icmp slt {i8} {a}, zeroinitializer")
+        return emit.pure(f"select <64 x i1> {negative}, {i8} {emit.pure(f'sub {i8} zeroinitializer, {b}')}, {i8} {b}")
+
+    return _dot4n(emit, args, 16, "x86.avx512.pmaddubs.w.512", "x86.avx512.pmaddw.d.512", negate)
+
+
+def _dot4n_256(emit: Emitter, args: list[str]) -> str:
+    """On two halves of 256 bits, by VPSIGNB."""
+    negate = lambda a, b, i8: emit.intrinsic("x86.avx2.psign.b", i8, f"{i8} {b}", f"{i8} {a}")
+    halves = ([_half(emit, x, i) for x in args] for i in (0, 1))
+    low, high = (_dot4n(emit, half, 8, "x86.avx2.pmadd.ub.sw", "x86.avx2.pmadd.wd", negate) for half in halves)
+    return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+
+
 def _dot2h(emit: Emitter, args: list[str], width: int, name: str) -> str:
     """VPMADDUBSW and VPADDW on `width` int32. Masking the first operand takes no instruction where it is known to have 7 bits."""
     i32, i16, i8 = f"<{width} x i32>", f"<{2 * width} x i16>", f"<{4 * width} x i8>"
@@ -209,6 +239,8 @@ X86_64 = Architecture(
         VectorForm("dot2i", "", _dot2i_128),
         VectorForm("dot2h", "avx512bw", _dot2h_512),
         VectorForm("dot2h", "avx2", _dot2h_256),
+        VectorForm("dot4n", "avx512bw", _dot4n_512),
+        VectorForm("dot4n", "avx2", _dot4n_256),
         VectorForm("dot4s", "avx2", _dot4s_256),
         VectorForm("swizzle", "avx2", _swizzle),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),

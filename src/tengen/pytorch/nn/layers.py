@@ -75,6 +75,10 @@ class _Conv(ConvNd, M.Conv2d):
         """Draws weight and bias anew."""
         self._draw()
 
+    def _computes_as(self, layer: type[M.Module], forward: Any = None) -> bool:
+        """A batch's result is the layer's."""
+        return super()._computes_as(layer, forward or _Conv.forward)
+
     def forward(self, x: Tensor) -> Tensor:
         one = x.ndim == self.n + 1  # an image without a batch
         y = self.calc_conv(x.unsqueeze(0) if one else x, self.weight, self.bias)
@@ -132,6 +136,10 @@ class _ConvTranspose(ConvNd, M.ConvTranspose2d):
         """Draws weight and bias anew."""
         self._draw()
 
+    def _computes_as(self, layer: type[M.Module], forward: Any = None) -> bool:
+        """A batch's result is the layer's, where it has as many axes."""
+        return self.n == getattr(layer, "n", None) and super()._computes_as(layer, forward or _ConvTranspose.forward)
+
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
         extra = self.output_padding
         if output_size is not None:
@@ -183,6 +191,10 @@ class Embedding(Module, M.Embedding):
             raise ValueError(f"Embedding.from_pretrained: a table (V, D) is needed, got shape {embeddings.shape}")
         rows, columns = embeddings.shape
         return cls(rows, columns, padding_idx, *args, _weight=embeddings, _freeze=freeze, **kwargs)
+
+    def _computes_as(self, layer: type[M.Module], forward: Any = None) -> bool:
+        """Rows are the layer's, unless the call shortens them first."""
+        return self.max_norm is None and super()._computes_as(layer, forward or Embedding.forward)
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.embedding(
