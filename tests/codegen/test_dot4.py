@@ -137,5 +137,5 @@ def test_a_swizzle_takes_lanes_or_zeros():
 def test_a_swizzle_of_one_number_in_all_lanes_has_zeros_where_the_index_says_so():
     index = const(0x80, uint8)
     assert evaluate(swizzle(splat(const(7, uint8)), splat(index)), {}).tolist() == [0] * LANES
-    with pytest.raises(VerifyError, match="swizzle takes two vectors of uint8"):
+    with pytest.raises(VerifyError, match="swizzle takes vectors of uint8 and uint8"):
         swizzle(splat(index), splat(const(1, int32)))

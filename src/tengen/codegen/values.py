@@ -171,7 +171,7 @@ class Values:
         op, dt, lanes = e.op, e.dtype, e.lanes
         if lanes == LANES and (form := self._forms.get(op)) is not None:
             return form.emit(self, args)
-        if lanes == LANES and op in ("or", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
+        if lanes == LANES and op in ("or", "add", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
             return found
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
@@ -201,6 +201,8 @@ class Values:
             case "shuffle":
                 ty, mask = type_of(dt, LANES), ", ".join(f"i32 {i}" for i in SHUFFLES[str(e.attr)])
                 return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{mask}>")
+            case "lookup":
+                return self.lookup(args[0], args[1])
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":
@@ -224,6 +226,10 @@ class Values:
     def lanes_before(self, e: Expr, args: list[str]) -> str:
         """The lanes whose numbers are less than a vector."""
         return self.op("lt", int64, LANES, args)
+
+    def beside(self, first: str, second: str) -> str | None:
+        """Bytes of two vectors in turns, each as an int16, from memory, where they lie near each other there; None elsewhere."""
+        return None
 
     def variable(self, e: Expr) -> str:
         """The SSA name of a variable."""
@@ -442,6 +448,16 @@ class Values:
         small = self.compare("olt", float32, lanes, self.op("abs", float32, lanes, [size]), literal(float32, least, lanes))
         sign = self.pure(f"and {i32} {self.convert('bitcast', x, f32, i32)}, {_int32(-(1 << 31), lanes)}")
         return self.choose(small, self.convert("bitcast", sign, i32, f32), x, f32, lanes)
+
+    def lookup(self, table: str, index: str) -> str:
+        """`lang.lookup` lane by lane, for targets that have no instruction."""
+        ty, i32, half, x = type_of(float32, LANES), vector("i32", LANES), LANES // 2, "poison"
+        at = self.pure(f"and {i32} {index}, {_int32(half - 1, LANES)}")
+        at = self.pure(f"or {i32} {at}, <{', '.join(f'i32 {i // half * half}' for i in range(LANES))}>")
+        for i in range(LANES):
+            one = self.pure(f"extractelement {ty} {table}, i32 {self.pure(f'extractelement {i32} {at}, i64 {i}')}")
+            x = self.pure(f"insertelement {ty} {x}, float {one}, i64 {i}")
+        return x
 
     # ---- casts
 

@@ -49,6 +49,7 @@ SHUFFLES = {
     "high_of_quads": tuple(i // 4 * 4 + i % 4 // 2 + 2 + i % 2 * LANES for i in range(LANES)),
     "even_quads": tuple(i // 4 * 8 + i % 4 for i in range(LANES)),
     "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
+    "quads_from_3": tuple(i // 4 * 8 + 3 + i % 4 for i in range(LANES)),
     "low_halves": tuple(i // 2 * 4 + i % 2 for i in range(LANES)),
     "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
     "first_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES for i in range(LANES)),
@@ -61,6 +62,7 @@ GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
 DOTS = {"dot2": float32, "dot2h": uint32} | dict.fromkeys(("dot2i", "dot4i", "dot4n", "dot4u", "dot4s", "quad4i", "quad4u"), int32)
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
+LOOKUPS = {"swizzle": (uint8, uint8), "lookup": (float32, int32)}  # operation -> dtypes of a vector, and of the numbers of its lanes
 
 
 class Expr:
@@ -68,7 +70,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), `swizzle`, or one of `DOTS` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `LOOKUPS` or `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -552,8 +554,9 @@ def fold(op: str, a: Expr) -> Expr:
 
 def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     """Lanes of two vectors. "low_of_quads": of each quad (four lanes) the first two lanes of a and of b in turn, a's first;
-    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3. "low_halves": the first two
-    lanes of each quad of a, then of b; "high_halves": the last two. "lanes_of_quad_0" to "_3": each lane of that quad of a, four times;
+    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3;
+    "quads_from_3": lanes 3 to 6 of each half of a, then of b. "low_halves": the first two lanes of each quad of a, then of b;
+    "high_halves": the last two. "lanes_of_quad_0" to "_3": each lane of that quad of a, four times;
     "first_of_quads": the first three lanes of each quad of a, then the fourth ones."""
     if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
         raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
@@ -562,9 +565,20 @@ def shuffle(name: str, a: Expr, b: Expr) -> Expr:
 
 def swizzle(x: Expr, index: Expr) -> Expr:
     """Lanes of a vector of uint8 in another order: lane i is lane index[i] % 16 of x, or 0 where index[i] is 128 or more: x86's PSHUFB."""
-    if any(v.lanes != LANES or v.dtype is not uint8 for v in (x, index)):
-        raise VerifyError(f"swizzle takes two vectors of uint8, got {x.dtype} and {index.dtype}")
-    return expr("swizzle", (x, index), uint8, LANES)
+    return _looked_up("swizzle", x, index)
+
+
+def lookup(table: Expr, index: Expr) -> Expr:
+    """Lanes of a vector of float32 by their numbers, an int32 each, of which the lowest three bits count: the number of a lane in the half of
+    `table` in which the result's lane lies. (Registers of 32 bytes hold eight lanes: this is x86's VPERMPS, twice.)"""
+    return _looked_up("lookup", table, index)
+
+
+def _looked_up(op: str, table: Expr, index: Expr) -> Expr:
+    wanted = LOOKUPS[op]
+    if (table.dtype, index.dtype) != wanted or table.lanes != LANES or index.lanes != LANES:
+        raise VerifyError(f"{op} takes vectors of {' and '.join(map(str, wanted))}, got {table!r} and {index!r}")
+    return expr(op, (table, index), table.dtype, LANES)
 
 
 def minimum(a, b) -> Expr:

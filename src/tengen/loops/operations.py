@@ -89,6 +89,12 @@ def _shuffle(lanes: Sequence[int]) -> Callable:
     return taken
 
 
+def _lookup(table, index):
+    half = LANES // 2
+    table, index = np.broadcast_arrays(_lanes(table), _lanes(index))
+    return np.take_along_axis(table, np.arange(LANES) // half * half + index % half, -1)
+
+
 def function(e: Expr) -> Callable:
     """The function from the values of `e`'s operands to its value, or to an array without axes that holds it."""
     if e.op in OPS:
@@ -124,6 +130,8 @@ def function(e: Expr) -> Callable:
             return _shuffle(SHUFFLES[str(e.attr)])
         case "swizzle":
             return lambda x, index: swizzle(_lanes(x), _lanes(index))
+        case "lookup":
+            return _lookup
         case "fold":
             return _fold(_plain(str(e.attr), e.dtype))
     raise VerifyError(f"{e.op} has no value")

@@ -21,6 +21,7 @@ from tengen.loops.lang import (
     fma,
     fold,
     lane,
+    lookup,
     select,
     shuffle,
     splat,
@@ -72,6 +73,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "fold": return fold(e.attr, args[0]) # fmt: skip
         case "shuffle": return shuffle(e.attr, *args) # fmt: skip
         case "swizzle": return swizzle(*args) # fmt: skip
+        case "lookup": return lookup(*args) # fmt: skip
     if e.op in DOTS:
         return dot(e.op, *args)
     raise VerifyError(f"cannot rebuild {e.op}")

@@ -238,8 +238,8 @@ class Module(Watched):
         return handle
 
     def _computes_as(self, layer: type[Module], forward: Callable | None = None) -> bool:
-        """Whether the module computes what `layer`, a class that it derives from, does: by the same methods. forward: that of its own class, where
-        it gives what the layer's does."""
+        """Whether the module computes what `layer`, a class that it derives from, does: by the same methods. forward: that of its own
+        class, where it gives what the layer's does."""
         mine = {name: vars(self).get(name, getattr(type(self), name, None)) for name in ("forward", "calc_conv", "calc_linear")}
         if forward is not None and mine["forward"] is forward:
             del mine["forward"]

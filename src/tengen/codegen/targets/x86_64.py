@@ -173,6 +173,22 @@ def _swizzle(emit: Emitter, args: list[str]) -> str:
     return emit.intrinsic("x86.ssse3.pshuf.b.128", "<16 x i8>", *(f"<16 x i8> {x}" for x in args))
 
 
+def _lookup_512(emit: Emitter, args: list[str]) -> str:
+    """VPERMPS on 512 bits, by the numbers of lanes in the whole register."""
+    at = emit.pure(f"and {_I32} {args[1]}, splat (i32 7)")
+    at = emit.pure(f"or {_I32} {at}, <{', '.join(f'i32 {i // 8 * 8}' for i in range(16))}>")
+    return emit.intrinsic("x86.avx512.permvar.sf.512", _F32, f"{_F32} {args[0]}", f"{_I32} {at}")
+
+
+def _lookup_256(emit: Emitter, args: list[str]) -> str:
+    """VPERMPS on each half."""
+    parts = []
+    for i in (0, 1):
+        table = emit.pure(f"shufflevector {_F32} {args[0]}, {_F32} poison, {_lanes(8 * i, 8)}")
+        parts.append(emit.intrinsic("x86.avx2.permps", "<8 x float>", f"<8 x float> {table}", f"<8 x i32> {_half(emit, args[1], i)}"))
+    return emit.pure(f"shufflevector <8 x float> {parts[0]}, <8 x float> {parts[1]}, {_lanes(0, 16)}")
+
+
 _F32, _I32, _I8 = "<16 x float>", "<16 x i32>", "<16 x i8>"
 
 
@@ -245,6 +261,8 @@ X86_64 = Architecture(
         VectorForm("swizzle", "avx2", _swizzle),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
+        VectorForm("lookup", "avx512bw", _lookup_512),
+        VectorForm("lookup", "avx2", _lookup_256),
         VectorForm(ROUNDS["uint8"], "avx512bw", _round_to_uint8_512),
         VectorForm(ROUNDS["uint8"], "avx2", _round_to_uint8_256),
         VectorForm(ROUNDS["int8"], "avx512bw", _round_to_int8(_whole_512)),
