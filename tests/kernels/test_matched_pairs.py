@@ -21,6 +21,7 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import written
 from tengen.loops.lang import as_int
 from tengen.loops.text import print_kernel
+from tengen.passes.hoist import hoist
 
 HERE = not V3.why_not_here()
 LIMITS = sys.modules[contract.__module__]
@@ -61,15 +62,16 @@ def wanted(a, b):
     return (a.astype("int64") @ b.astype("int64")).astype("int32")
 
 
-def matched(b, k, columns):
-    """(weights of the packed groups, turns) of the one panel of a constant b of so many rows, one chunk, as the interpreter makes them."""
+def matched(b, k, columns, before=77):
+    """(weights of the packed groups, turns) of the one panel of a constant b of so many rows, one chunk, as the interpreter makes them in
+    memory that held a number before."""
     lo, memory, arrays = Lowering(V3), {}, []
     for x, id in ((np.zeros((1, k), "uint8"), "a"), (b, ("const", "b")), (np.zeros((1, columns), "int32"), "out")):
         array, memory[id] = array_of(x, id)
         arrays.append(array)
     contract(lo, *arrays, 0, 1, 1, 1, format=dot_format(dtype("uint8"), "int32", dtype("int8"), V3))
     (launch,) = [x for x in lo.launches if x.kernel.name.endswith("_match")]
-    made = {id: np.full(as_int(lo.temps[id][1]), 77, lo.temps.pop(id)[0].numpy) for id in sorted(written(launch))}
+    made = {id: np.full(as_int(lo.temps[id][1]), before, lo.temps.pop(id)[0].numpy) for id in sorted(written(launch))}
     lo.steps = lo.steps[:-1]
     run(lo, memory | made)
     packed, turns = (next(x for x in made.values() if x.dtype == d) for d in ("uint32", "uint8"))
@@ -139,6 +141,17 @@ def test_the_interpreter_says_the_same(sign, monkeypatch):
     for m, k, n in ((3, 40, 17), (8, 32, 16), (1, 60, 3)):
         a, b = drawn((m, k), sign), drawn((k, n), "int8", 1)
         assert np.array_equal(product(a, b, native=False)[0], wanted(a, b))
+
+
+def test_packing_is_a_set_up_whose_bytes_depend_on_the_weights_alone():
+    for k, columns in ((48, 20), (60, 5)):
+        b = drawn((k, columns), "int8", 1, 127.0)
+        one, other = (matched(b, k, columns, before)[:2] for before in (77, 3))
+        assert all(np.array_equal(x, y) for x, y in zip(one, other))
+    lo = product(drawn((7, 160), "uint8"), drawn((160, 40), "int8"))[1]
+    setup, prepared = hoist(lo, {("const", "b"): 160 * 40})
+    assert [x.kernel.name for x in setup.launches] == ["contract_pack", "contract_match"] and len(prepared) == 2
+    assert [x.kernel.name for x in lo.launches] == ["contract"]
 
 
 def test_layouts():

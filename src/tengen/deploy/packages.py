@@ -26,6 +26,7 @@ from tengen.deploy.objects import read_object
 from tengen.deploy.run import link_library
 from tengen.runtime.compile import compile_object
 
+ABI = "arm64-v8a"  # the name of AArch64 in the folders of Android's NDK
 _OURS = re.compile("(compiled|made) by Tengen|Tengen compiled", re.I)  # what texts say of themselves that may have the name of a user's file
 
 
@@ -161,7 +162,7 @@ def _rust(a: Artifact, target: Target, folder: Path) -> list[str]:
 
 def _android(a: Artifact, target: Target, folder: Path) -> list[str]:
     _is_for(target, ANDROID)
-    files = {f"jniLibs/arm64-v8a/{name}": content for name, content in _library(a, target).items()}
+    files = {f"jniLibs/{ABI}/{name}": content for name, content in _library(a, target).items()}
     header = f"include/{a.name}.h"
     files |= {header: Path(a.files[1]).read_bytes(), f"assets/{a.name}.bin": Path(a.files[2]).read_bytes()}
     return _write(folder / f"{a.name}-android", files, header)

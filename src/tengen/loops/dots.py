@@ -48,8 +48,7 @@ def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
 
 def dot4s(total: Expr, a: Expr, b: Expr) -> Expr:
     """`dot4u`, where the sum of the first two products saturates to an int16, and that of the last two: x86's VPMADDUBSW, whose results
-    VPMADDWD by ones adds, and an addition. It is `dot4u` where no sum of two products is beyond an int16: of any uint8, where two weights
-    of one sign add up to at most 128."""
+    VPMADDWD by ones adds. It is `dot4u` of any uint8 where two weights of one sign add up to at most 128."""
     return dot("dot4s", total, a, b)
 
 

@@ -85,8 +85,8 @@ def contract(
 
 
 def _in_matched_pairs(
-    lo: Lowering, a: Array, b: Array, out: Array, axes: Sequence[int], epilogue: Epilogue | None, chunk: int | None, name: str,
-    border: Border | None, format: DotFormat | None, zeros: tuple[Index, ...],
+    lo: Lowering, a: Array, b: Array, out: Array, axes: tuple[int, int, int, int], epilogue: Epilogue | None, chunk: int | None,
+    name: str, border: Border | None, format: DotFormat | None, zeros: tuple[Index, ...],
 ) -> Problem | None:  # fmt: skip
     """The problem of a `contract` call in pairs of weights that are matched when they are packed; None where it is computed otherwise. That
     takes three instructions for as many products of bytes as take four by pairs of int16, and rows are not widened: where the target multiplies

@@ -27,6 +27,7 @@ from functools import cached_property
 
 from tengen.base.config import config
 from tengen.base.record import record
+from tengen.kernels.contraction.matching import ROOM_OF_PANELS
 from tengen.kernels.contraction.operands import (
     along_k,
     dense_columns,
@@ -159,6 +160,7 @@ class Facts:
         of b, unless that is read where it lies."""
         p, depth = self.p, chunk_depth(self.p)
         panel = depth * self.vectors * LANES * p.bytes if own_columns and not self.direct_b else 0
+        panel += ROOM_OF_PANELS * depth * self.rows if p.format.matched else 0  # rows of a tile once more, turned
         room = (ROWS_BYTES - self.rows * self.vectors * LANES * p.compute.size - panel) // p.bytes
         most = room // (depth + PITCH_PAD_ELEMENTS) if self.along_k else room // depth // LANES * LANES
         return max(1, min(most, MOST_BLOCK_ROWS) // self.rows)
