@@ -60,7 +60,10 @@ SHUFFLES = {
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2h": uint32} | dict.fromkeys(("dot2i", "dot4i", "dot4n", "dot4u", "dot4s", "quad4i", "quad4u"), int32)
+DOTS = {
+    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot4s": int32, "dot2h": uint32,
+    "quad4i": int32, "quad4u": int32,
+}  # fmt: skip
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
 LOOKUPS = {"swizzle": (uint8, uint8), "lookup": (float32, int32)}  # operation -> dtypes of a vector, and of the numbers of its lanes
 
@@ -456,14 +459,16 @@ def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
 
 def dot4s(total: Expr, a: Expr, b: Expr) -> Expr:
     """`dot4u`, where the sum of the first two products saturates to an int16, and that of the last two: x86's VPMADDUBSW, whose results
-    VPMADDWD by ones adds. It is `dot4u` of any uint8 where two weights of one sign add up to at most 128."""
+    VPMADDWD by ones adds, and an addition. It is `dot4u` where no sum of two products is beyond an int16: of any uint8, where two weights
+    of one sign add up to at most 128."""
     return dot("dot4s", total, a, b)
 
 
 def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
     """Two dot products of two terms, each added to an int16 half of the uint32 `total`, the first to the low one. `a` holds four uint8, of
     which the lowest 7 bits count, and `b` four int8. All in int16, which wraps: of 7 bits two products have a sum that fits, so this is x86's
-    VPMADDUBSW, which would saturate, and VPADDW. `dot2i` by two ones adds the halves to an int32."""
+    VPMADDUBSW, which would saturate, and VPADDW. `dot2i` by two ones adds the halves to an int32.
+    """
     return dot("dot2h", total, a, b)
 
 
