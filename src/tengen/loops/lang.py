@@ -60,7 +60,10 @@ SHUFFLES = {
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2h": uint32} | dict.fromkeys(("dot2i", "dot4i", "dot4n", "dot4u", "dot4s", "quad4i", "quad4u"), int32)
+DOTS = {
+    "dot2": float32, "dot2i": int32, "dot4i": int32, "dot4n": int32, "dot4u": int32, "dot4s": int32, "dot2h": uint32,
+    "quad4i": int32, "quad4u": int32,
+}  # fmt: skip
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
 LOOKUPS = {"swizzle": (uint8, uint8), "lookup": (float32, int32)}  # operation -> dtypes of a vector, and of the numbers of its lanes
 
