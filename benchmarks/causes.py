@@ -77,7 +77,7 @@ class Watch:
                 for place in (holder, *(m for n, m in sys.modules.items() if n.startswith("tengen."))):
                     if vars(place).get(last) is plain:  # also where it was imported from there
                         setattr(place, last, wrapped)
-        for module in ("tengen.compiler.driver", "tengen.compiler.program", "tengen.passes.pipeline"):
+        for module in ("tengen.compiler.driver", "tengen.compiler.building", "tengen.passes.pipeline"):
             self.watch_passes(importlib.import_module(module))
         self.turn()
         self.stack = [OTHER]

@@ -1,4 +1,5 @@
-"""Writes what is derived from the code: the op table, the table of math functions, and the stubs that editors read.
+"""Writes what is derived from the code: the op table, the table of math functions, the stubs that editors read, and where ops and
+functions are defined.
 
     python docs/generate.py            writes the files that are not current
     python docs/generate.py --check    writes nothing; fails when one is not
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +23,7 @@ from textwrap import fill
 import tengen
 from tengen import functional
 from tengen.loops.math import FUNCTIONS
-from tengen.ops.complex_numbers import load_rules
+from tengen.ops.complex_forms import load_rules
 from tengen.ops.define import REGISTRY, SUBMODULES, Op
 from tengen.tensor import Tensor
 from tengen.tensor.methods import operators
@@ -307,6 +310,87 @@ def complex_list() -> str:
     return fill(", ".join(f"`{op.name}`" for op in there if known(op)) + ".", 128, break_long_words=False, break_on_hyphens=False)
 
 
+# ---- where names are defined -------------------------------------------------------------------------------------------
+
+# Modules of tengen.functional whose public names stand in tengen.functional itself, too.
+SHOWN = ("accumulated", "activations", "arranged", "composed", "control", "loss", "math", "metric", "nn", "pooling")
+
+
+def defined_ops() -> list[Op]:
+    """Tengen's own ops by name, of all files of `ops`, whether or not the tables know them."""
+    for path in sorted((PACKAGE / "ops").glob("[!_]*.py")):
+        importlib.import_module(f"tengen.ops.{path.stem}")
+    ops = sorted(REGISTRY.loaded(), key=lambda op: op.name)
+    return [op for op in ops if "." not in op.name and op.fn.__module__.startswith("tengen.ops.")]
+
+
+def text_of(names: Sequence[str], indent: str) -> str:
+    """Words as a text in the source of a program, on lines of their own."""
+    return "\n".join(['"""', *wrap(" ".join(names), f"{indent}    "), f'{indent}"""'])
+
+
+def table(by_file: Mapping[str, Sequence[str]]) -> str:
+    """A dictionary from files to words, in the source of a program."""
+    return "\n".join(["{", *(f'    "{file}": {text_of(names, "    ")},' for file, names in sorted(by_file.items())), "}"])
+
+
+def grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """{first: the second ones in order}."""
+    found: dict[str, list[str]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return found
+
+
+OPS_TABLE = '"""Which file of this folder defines which op, and what users call it: it is loaded when one of them is first named.\n\n{}\n"""\n'
+OPS_TABLE += """
+from __future__ import annotations
+
+
+def _table(words: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words.split()]
+    return {{name: op or name for name, _, op in pairs}}
+
+
+OPS = {}
+
+# Names of Tensor, and of the submodules of tengen.functional; behind "=" stands the op's own name, where it is another one.
+ON_TENSOR = _table({})
+IN_FUNCTIONAL = {{name: _table(words) for name, words in {}.items()}}
+"""
+
+
+def ops_table() -> str:
+    """`ops/names.py`."""
+    ops = defined_ops()
+    word = lambda name, op: name if name == op.name else f"{name}={op.name}"
+    files = grouped([(op.fn.__module__.rpartition(".")[2], op.name) for op in ops])
+    methods = sorted(word(name, op) for op in ops for name in (*op.methods, *operators(op)))
+    submodules = grouped(sorted((submodule, word(name, op)) for op in ops for submodule, name in op.functional))
+    return OPS_TABLE.format(AGAIN, table(files), text_of(methods, ""), table(submodules))
+
+
+def functions_table() -> str:
+    """`functional/names.py`."""
+    ops = {name for op in defined_ops() for _, name in op.functional}
+    found: dict[str, str] = {}
+    for shown in SHOWN:
+        module = importlib.import_module(f"tengen.functional.{shown}")
+        for name in module.__all__:
+            if name not in ops:
+                home = getattr(module, name).__module__
+                there = getattr(sys.modules[home], name, None) is getattr(module, name)
+                found.setdefault(name, home if there else module.__name__)
+    homes = grouped(sorted((home, name) for name, home in found.items()))
+    head = f'"""Which module defines which of the functions of `tengen.functional` that are no ops. {AGAIN}"""'
+    return f"{head}\n\nFUNCTIONS = {table(homes)}\n"
+
+
+def tables() -> dict[Path, str]:
+    """The generated files of which the package itself is made."""
+    return {PACKAGE / "ops" / "names.py": ops_table(), PACKAGE / "functional" / "names.py": functions_table()}
+
+
 def between(path: Path, contents: Mapping[str, str]) -> str:
     """The page with what stands between its marks replaced."""
     text = path.read_text()
@@ -322,6 +406,7 @@ def between(path: Path, contents: Mapping[str, str]) -> str:
 def pages() -> dict[Path, str]:
     """Every generated file with what it should hold."""
     return {
+        **tables(),
         ROOT / "docs" / "ops.md": ops_page(),
         ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", {"math": math_table(), "complex": complex_list()}),
         PACKAGE / "tensor" / "tensor_methods.pyi": tensor_methods(),
@@ -340,6 +425,12 @@ def main(args: list[str]) -> int:
     if unknown := set(args) - {"--check"}:
         print(f"unknown: {' '.join(unknown)}\n{__doc__}", file=sys.stderr)
         return 2
+    changed = {path: text for path, text in tables().items() if not path.exists() or path.read_text() != text}
+    if changed and not args:  # the package is made of them: what follows is of another process
+        for path, text in changed.items():
+            path.write_text(text)
+            print(f"{path.relative_to(ROOT)}: written")
+        os.execv(sys.executable, [sys.executable, __file__])
     old = stale()
     texts = pages()
     for path in old:

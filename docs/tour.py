@@ -30,8 +30,9 @@ from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
 from tengen.compiler.arrays import array_over, buffer_over
+from tengen.compiler.building import build
 from tengen.compiler.plans import Layout
-from tengen.compiler.program import Program, build
+from tengen.compiler.program import Program
 from tengen.deploy import compile_model
 from tengen.deploy.objects import read_object
 from tengen.ir.graph import Graph

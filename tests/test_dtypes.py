@@ -87,7 +87,7 @@ ARGUMENTS = {  # of every function that takes a dtype
 
 
 def test_a_dtype_of_none_is_the_default():
-    taking = {name for name, f in vars(F).items() if inspect.isfunction(f) and "dtype" in inspect.signature(f).parameters}
+    taking = {name for name, f in inspect.getmembers(F, inspect.isfunction) if "dtype" in inspect.signature(f).parameters}
     assert taking - {"astype"} == set(ARGUMENTS)
     with pytest.raises(TypeError, match="dtype must be a dtype, got None"):
         F.astype(X, None)

@@ -52,7 +52,7 @@ ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in na
 ALLOWED_INSIDE = {
     ("base/lazy.py", "tengen.base.other_names"): "a table that only a message needs",
     ("loops/calls.py", "tengen.loops.math"): "a large table that only kernels with calls need",
-    ("ops/complex_numbers.py", "tengen.ops.complex_functions"): "rules over most ops, which only complex numbers need",
+    ("ops/complex_forms.py", "tengen.ops.complex_functions"): "rules over most ops, which only complex numbers need",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
     (
         "runtime/native.py",
@@ -60,6 +60,11 @@ ALLOWED_INSIDE = {
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
     ("runtime/tiers.py", "tengen.runtime.finishing"): "only a process that ends before its good code is there needs it",
     ("tensor/eager.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
+    (
+        "tensor/methods.py",
+        "tengen.tensor.assignment",
+    ): "it brings the ops of keys and indices, and many processes write no element",
+    ("tensor/tape.py", "tengen.tensor.control"): "it walks the tape itself; and only loops and branches need it",
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",
     ("tensor/eager.py", "tengen.tensor.batching"): "it calls ops, which `eager.py` runs; and only `vmap` needs it",
@@ -227,6 +232,48 @@ def test_the_check_lets_pass():
     assert complaints("tengen.ops.x", good) == []
     down = "from tengen.kernels.contraction.tile import rule\nfrom tengen.kernels.lowering import Array\nfrom tengen.kernels import pointwise"
     assert complaints("tengen.kernels.convolution.x", down + "\nfrom tengen.kernels.convolution.halo import image") == []
+
+
+# ---- how long files and functions are --------------------------------------------------------------------------------
+
+FILE_LINES, FUNCTION_LINES = 640, 60  # at most; a file of more than 600 is to be split at the next work on it
+
+
+def code_lines(function):
+    """How many lines of code a function has: without its docstring, and without what stands inside of long texts (of a file in another
+    language, say), which is not read as a path through the function."""
+    inside = set()
+    for x in ast.walk(function):
+        if isinstance(x, ast.JoinedStr) or (isinstance(x, ast.Constant) and isinstance(x.value, str)):
+            inside |= {*range(x.lineno + 1, x.end_lineno + 1)}
+    return function.end_lineno - function.lineno + 1 - len(inside)
+
+
+def long_functions(source):
+    """(name, line, lines of code) of each function of a source that is too long."""
+    every = (x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [(f.name, f.lineno, n) for f in every if (n := code_lines(f)) > FUNCTION_LINES]
+
+
+def test_functions_can_be_read_at_once():
+    found = [(p, *row) for p in FILES.values() for row in long_functions(p.read_text())]
+    assert not found, "\n".join(f"{p}:{line}: {name} has {n} lines, {FUNCTION_LINES} at most" for p, name, line, n in found)
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples", "docs"])
+def test_files_can_be_read_at_once(folder):
+    lines = {p: p.read_text().count("\n") for p in sorted((ROOT.parent.parent / folder).rglob("*.py"))}
+    assert lines and not (long := {str(p): n for p, n in lines.items() if n > FILE_LINES}), long
+
+
+def test_long_functions_are_seen():
+    code = "\n".join(f"    a{i} = {i}" for i in range(FUNCTION_LINES - 1))
+    said = '    """A docstring\n    of three\n    lines."""\n'
+    assert long_functions(f"def f():\n{code}") == [] == long_functions(f"async def f():\n{code}")
+    assert long_functions(f"class A:\n  def f(self):\n{code}\n    b = 1") == [("f", 2, FUNCTION_LINES + 1)]
+    assert long_functions(f"def f():\n{said}{code}") == [("f", 1, FUNCTION_LINES + 1)]  # its first line counts
+    text = "    b = f'''\n" + "a line of C\n" * 100 + "'''\n"
+    assert long_functions(f"def f():\n{text}    return b") == []
 
 
 # ---- checks that are told to look away -------------------------------------------------------------------------------

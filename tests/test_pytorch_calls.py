@@ -129,6 +129,8 @@ scatter_reduce_(1,j,y,reduce="amax") index_reduce_(1,i,y,"mean") reciprocal_() s
 mul_(y).add_(p).sqrt_().nan_to_num_() index_put_((l[1:],j[0,:1]),v[:1]) index_put_((j[:,2],i[:2]),v[0],accumulate=True)
 """
 
+FUNCTIONS = {name: getattr(F, name) for name in F.__all__}
+
 
 def texts(block: str) -> list[str]:
     """The calls of a block: parts between blanks outside of brackets."""
@@ -146,7 +148,7 @@ def texts(block: str) -> list[str]:
 def both(text: str, torch) -> tuple:
     """(ours, theirs) of a call."""
     theirs = types.SimpleNamespace(**{**vars(torch), **{n: getattr(torch.nn.functional, n) for n in dir(torch.nn.functional)}})
-    ours = types.SimpleNamespace(**{**vars(F.loss), **vars(F), "linalg": linalg, "float64": "float64", "cross_entropy": F.loss.cross_entropy})
+    ours = types.SimpleNamespace(**{**vars(F.loss), **FUNCTIONS, "linalg": linalg, "float64": "float64", "cross_entropy": F.loss.cross_entropy})
     ours.binary_cross_entropy = lambda p, t: F.loss.binary_cross_entropy(p, t, with_logits=False)
     made = {}
     for F_, wrap in ((ours, Tensor), (theirs, torch.tensor)):
@@ -211,7 +213,7 @@ def test_programs_of_these_calls_have_the_same_bits():
     some = [t for t in texts(SMOOTH) if t.startswith("F.") and not re.search(r"slogdet|linalg|combinations|embedding|R\[|corr|exp\(\)", t)][::4]
     names = {n: a.astype("f4") if a.dtype.kind == "f" else a for n, a in VALUES.items()}
     code = [compile(t, t, "eval") for t in some]
-    scope = types.SimpleNamespace(**{**vars(F.loss), **vars(F)})
+    scope = types.SimpleNamespace(**{**vars(F.loss), **FUNCTIONS})
 
     def run(**tensors):
         return [eval(c, {"F": scope, **tensors}) for c in code]
@@ -239,7 +241,7 @@ def test_gradients_beside_pytorch():
     ):  # fmt: skip
         of = [n for n in ("x", "y", "z", "p", "v", "b", "e", "table", "image") if re.search(rf"\b{n}\b(?!=)", text)]
         theirs = types.SimpleNamespace(**{**vars(torch), **{n: getattr(torch.nn.functional, n) for n in dir(torch.nn.functional)}})
-        ours = types.SimpleNamespace(**{**vars(F.loss), **vars(F), "cross_entropy": F.loss.cross_entropy})
+        ours = types.SimpleNamespace(**{**vars(F.loss), **FUNCTIONS, "cross_entropy": F.loss.cross_entropy})
         R_ = np.cos(np.arange(32.0)).reshape(2, 4, 4)
         fixed = {n: Tensor(a) for n, a in VALUES.items()}
 

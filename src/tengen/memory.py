@@ -13,9 +13,9 @@ from tengen.base.files import replacing
 from tengen.base.record import NamedTuple, record
 from tengen.base.sizes import byte_size, in_words
 from tengen.compiler.budget import fixed_bytes
+from tengen.compiler.building import Planned
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.memory_plan import MemoryPlan
-from tengen.compiler.program import Planned
 from tengen.device import (
     coalesce_free_memory,
     get_allocated_memory,

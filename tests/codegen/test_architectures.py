@@ -16,8 +16,9 @@ from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Ta
 from tengen.codegen.targets.architecture import Level, Registers, VectorForm
 from tengen.deploy.objects import read_object
 from tengen.loops.builder import Builder
+from tengen.loops.dots import dot2, dot2h, dot2i, dot4i, dot4s, dot4u
 from tengen.loops.floats import nearest_integer
-from tengen.loops.lang import LANES, cast, const, dot2, dot2h, dot2i, dot4i, dot4u, equal, fma, select
+from tengen.loops.lang import LANES, cast, const, equal, fma, select, swizzle
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object, load_object
 from tengen.runtime.threads import threads_ir
@@ -132,7 +133,10 @@ def products():
     pairs = k.load_group(b, 0, LANES)
     v = fma(k.load(x, 0, LANES, n), k.load(x, LANES, LANES), k.load(x, 2 * LANES, LANES))
     k.store(y, 0, dot2(v, pairs, pairs), stream=True)
-    k.store(k.output("z", int32), 0, dot4u(dot4i(dot2i(const(1, int32, LANES), pairs, pairs), pairs, pairs), pairs, dot2h(pairs, pairs, pairs)))
+    of_bytes = dot4u(dot4i(dot2i(const(1, int32, LANES), pairs, pairs), pairs, pairs), pairs, dot2h(pairs, pairs, pairs))
+    k.store(k.output("z", int32), 0, dot4s(of_bytes, pairs, pairs))
+    order = k.load(k.input("u", uint8), 0, LANES)
+    k.store(k.output("w", uint8), 0, swizzle(order, order))
     k.store(y, LANES, v, n)
     least = select(v > -0.25, v, -0.25), select(equal(v, v), select(v > -128.0, v, -128.0), 0.0)
     for x, most, d in zip(least, (255.0, 127.0), (uint8, int8)):

@@ -150,6 +150,24 @@ def test_the_oldest_go_first(place):
     assert [cache.get(name) is not None for name in "abcde"] == [True, False, False, True, True]
 
 
+def test_a_cache_that_is_emptied_while_an_entry_is_written(place, monkeypatch):
+    """By `tengen cache clear`, or by a process that makes room: the entry is not kept, the next one is."""
+    replace = os.replace
+
+    def emptied(part, file):
+        cache.clear()
+        replace(part, file)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with monkeypatch.context() as m:
+            m.setattr(os, "replace", emptied)
+            cache.put("a", b"lost")
+        assert cache.get("a") is None
+        cache.put("a", b"kept")
+        assert cache.get("a") == b"kept"
+
+
 def test_its_size_is_looked_at_seldom_and_kept(place, monkeypatch):
     """A look reads the whole directory: some tens of them while as many bytes are written as the cache may have."""
     looks, entries = [], cache._entries

@@ -14,8 +14,9 @@ from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
+from tengen.loops.dots import dot2, pair
 from tengen.loops.interp import evaluate, interpret
-from tengen.loops.lang import LANES, const, dot2, pair, var
+from tengen.loops.lang import LANES, const, var
 from tengen.loops.text import parse_kernel, print_kernel
 from tengen.loops.verify import verify
 

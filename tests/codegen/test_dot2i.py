@@ -12,8 +12,9 @@ from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
+from tengen.loops.dots import dot2i
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import LANES, dot2i, var
+from tengen.loops.lang import LANES, var
 from tengen.loops.text import parse_kernel, print_kernel
 
 TARGETS = ["native", "x86-64-v3"] if Target.host().arch == "x86_64" else ["native"]

@@ -175,6 +175,10 @@ def test_cifar100_and_its_download(tmp_path, monkeypatch):
     assert (image == bgr(PIXELS[0, 3])).all() and (label, group) == (fine[3], coarse[3])
     assert data.meta == {"fine_label_names": ["apple", "bear"], "coarse_label_names": ["fruit"]}
     assert sorted(p.name for p in (tmp_path / "here").iterdir()) == ["cifar-100-binary", "cifar-100-binary.tar.gz"]
+    (tmp_path / "here" / "cifar-100-binary" / "train.bin").unlink()  # as where it was killed while it unpacked
+    with pytest.raises(FileNotFoundError, match=r"cifar-100-python or .*train\.bin; help: download=True"):
+        CIFAR100(tmp_path / "here", download=False)
+    assert len(CIFAR100(tmp_path / "here")) == 4
     python = tmp_path / "py" / "cifar-100-python"
     python.mkdir(parents=True)
     made = {b"data": PIXELS[0], b"fine_labels": fine.tolist(), b"coarse_labels": coarse.tolist()}

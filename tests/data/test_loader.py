@@ -266,16 +266,18 @@ def leave():
     sys.exit(3)
 
 
+@pytest.mark.parametrize("preload", [False, True])
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_an_error_arrives_in_its_turn(workers):
-    it = iter(DataLoader(Broken(raise_key), SequentialSampler(range(8), 2), num_workers=workers))
+def test_an_error_arrives_in_its_turn(workers, preload):
+    loader = DataLoader(Broken(raise_key), SequentialSampler(range(8), 2), num_workers=workers, preload=preload)
+    it = iter(loader)
     assert next(it).tolist() == [0, 1] and next(it).tolist() == [2, 3]
     with pytest.raises(KeyError, match="pear") as e:
         next(it)
     notes = "\n".join(e.value.__notes__)
     assert "sample 5 of Broken" in notes
     assert workers == 0 or "in raise_key" in notes and "Caught KeyError in DataLoader worker process" in notes
-    assert next(it, None) is None
+    assert next(it, None) is None and loader.state_dict()["batch"] == 2
 
 
 @pytest.mark.parametrize("how, error, words", [

@@ -187,7 +187,8 @@ def test_networks_have_the_bytes_of_eager_runs(target, recorded, tmp_path):
     for a in made:
         data = read_object(Path(a.files[0]).read_bytes())
         assert data.format == t.system.format and data.defined == {
-            f"{a.name}_run", *[f"{a.name}_check"] * bool(a.weights_bytes), *[f"{a.name}_check_workspace"] * bool(a.workspace_bytes),
+            f"{a.name}_run", a.interface.linked(),
+            *[f"{a.name}_check"] * bool(a.weights_bytes), *[f"{a.name}_check_workspace"] * bool(a.workspace_bytes),
         }  # fmt: skip
     if not (ways := runners(t)):
         pytest.skip(f"none of {', '.join(emulators(t))} is installed")

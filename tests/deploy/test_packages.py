@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import models
@@ -18,7 +19,7 @@ from recorded import dumped
 import tengen
 import tengen.module as M
 from tengen import Tensor, deploy
-from tengen.base.dtype import float32
+from tengen.base.dtype import float32, int32
 from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.codegen.targets import Target
 from tengen.deploy import javascript, wrappers
@@ -323,6 +324,82 @@ def test_inputs_of_every_name_make_texts_that_compile(opened, tmp_path):
         module = javascript.module_text(face(["x"], ["x"]))
         assert "const { x2 } = model.run({ x });" in module  # the names that the module takes and gives
         exec(compile(wrappers.python_text(f, "libm.so"), "m.py", "exec"), {"__file__": "m.py"})
+
+
+def two(tmp_path, *forms):
+    """Folders of two artifacts of one name, whose runs take inputs of the same types in another order."""
+    given = [Tensor(np.zeros((2, 3), "f4"))] * 2
+    for name, f in {"one": lambda image, mask: image - mask, "other": lambda mask, image: image - mask}.items():
+        traced = tengen.trace(f, example_input=tuple(given))
+        traced.dump(tmp_path / f"{name}.tgn", arg_names=["image", "mask"] if name == "one" else ["mask", "image"])
+        made = deploy.compile_model(tmp_path / f"{name}.tgn", "native", tmp_path / name, "m")
+        for form in forms:
+            deploy.package(made, form)
+    return tmp_path / "one", tmp_path / "other"
+
+
+@tool("gcc")
+@tool("g++")
+def test_files_of_different_compilations_do_not_build(tmp_path):
+    """A header, an object, a library or a wrapper that was left of an older compilation, whose run takes its arguments in another order."""
+    one, other = two(tmp_path, "static", "cpp")
+    build = lambda *words: subprocess.run([*words, "-o", tmp_path / "program"], capture_output=True, text=True)
+    for code in ("m.o", "libm.a"):
+        assert build("gcc", one / "m_main.c", one / code).returncode == 0
+        done = build("gcc", one / "m_main.c", other / code)
+        assert done.returncode and re.search("undefined reference to .m_run_[0-9a-f]{16}", done.stderr), done.stderr
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for name, file in {"m.h": one, "m_main.c": other, "m.hpp": other}.items():
+        shutil.copy(file / name, mixed)
+    (mixed / "use.cpp").write_text('#include "m.hpp"\nint main() { m::Model model; return !model.ok(); }\n')
+    for compiler, file, of in (("gcc", "m_main.c", "m_main.c"), ("g++", "use.cpp", "m.hpp")):
+        done = build(compiler, mixed / file, one / "m.o")
+        assert done.returncode and f"{of} and m.h were made by different compilations; help: write both again" in done.stderr, done.stderr
+    shutil.copy(one / "m.hpp", mixed)
+    assert build("g++", mixed / "use.cpp", one / "m.o").returncode == 0
+
+
+@needs("ziglang")
+def test_a_library_of_another_compilation_is_not_called_from_python(tmp_path):
+    one, other = two(tmp_path, "python")
+    shutil.copy(other / "libm.so", one)
+    spec = importlib.util.spec_from_file_location("mixed_by_ctypes", one / "m.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(ValueError, match=r"libm\.so does not belong to this module: another compilation made it"):
+        module.Model()
+
+
+def test_the_digest_of_an_interface():
+    """It follows what a caller passes, and nothing else: programs go on with the code of other weights."""
+    base = face(["a", "b"], ["c"])
+    assert base.digest == replace(base, weights_sum=5, model_sum="x", checks=("no",), target="aarch64").digest
+    others = [
+        face(["b", "a"], ["c"]), face(["a", "b"], ["d"]), face(["a"], ["b", "c"]), face(["a", "b"], ["c"], opened=True),
+        replace(base, weights_bytes=128), replace(base, workspace_bytes=64), replace(base, state_bytes=128), replace(base, states=()),
+        replace(base, inputs=tuple(Port(p.name, (3, 2), float32) for p in base.inputs)),
+        replace(base, inputs=tuple(Port(p.name, (2, 3), int32) for p in base.inputs)),
+        replace(face(["a", "b"], ["c"], opened=True), ranges={"batch": range(1, 5)}),
+    ]  # fmt: skip
+    assert len({base.digest, *(f.digest for f in others)}) == len(others) + 1
+
+
+def test_a_users_own_file_is_not_replaced(mlp, tmp_path):
+    """`mlp.py` may be the program that trained the network."""
+    made = deploy.compile_model(mlp[0], "riscv64", tmp_path, "mlp")
+    for form, name in (("c", "mlp.c"), ("cmake", "mlp.cmake"), ("rust", "mlp-rust/src/lib.rs")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine, which imports tengen")
+        with pytest.raises(ConfigError, match=f"{name} is there, and is not of Tengen's making; help: name= another one"):
+            deploy.package(made, form)
+        assert (tmp_path / name).read_text() == "mine, which imports tengen" and len(list(tmp_path.rglob("*.part"))) == 0
+        (tmp_path / name).unlink()
+        for _ in range(2):
+            assert str(tmp_path / name) in deploy.package(made, form)
+    f = face(["a"], ["b"])
+    for text in (wrappers.python_text(f, "l.so"), javascript.module_text(f), javascript.types_text(f)):
+        assert re.search("(compiled|made) by Tengen|Tengen compiled", text[:300])  # so these are asked for as well
 
 
 def test_refusals(mlp, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import tengen
 from tengen import Predictor, Tensor, load_graph, trace
 from tengen.base.errors import ConfigError, IndexOutOfRange, ShapeError, TengenError
+from tengen.deploy import predictor
 from tengen.deploy.model import Model
 from tengen.deploy.predictor import Overloaded
 from tengen.module import Linear, ReLU, Sequential
@@ -206,6 +207,24 @@ def test_a_run_that_fails_in_its_own_thread_is_counted(table):
         with pytest.raises(ShapeError):
             p(np.array(4, "int64"))  # is no run
         assert (p.statistics.failed, p.statistics.requests, p.statistics.runs, p._running) == (2, 2, 4, 0)
+
+
+def test_a_result_that_memory_is_missing_for_is_its_requests_error(file, monkeypatch):
+    """The thread that ran it goes on; nobody waits for ever."""
+    model, answers, missing = load_graph(file), predictor._answers, [MemoryError("no memory for a copy")]
+
+    def scarce(made, tensors):
+        if missing:
+            raise missing.pop()
+        return answers(made, tensors)
+
+    monkeypatch.setattr(predictor, "_answers", scarce)
+    x = noise(2, 5, 6)
+    with Predictor(model) as p:
+        with pytest.raises(MemoryError, match="for a copy"):
+            p.predict_async(x).result(30)
+        same(p.predict_async(x).result(30), model(x))
+        assert (p.statistics.failed, p.statistics.requests) == (1, 1)
 
 
 def test_small_requests_share_a_run(file):

@@ -103,7 +103,7 @@ def _run_steps(
 
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:
     """The same through machine code and the thread pool. The lowering must be made for `Target.host()`."""
-    from tengen.compiler.program import build
+    from tengen.compiler.building import build
     from tengen.runtime import native
 
     values = values or {}

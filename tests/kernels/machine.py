@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.kernels.lowering import Lowering
 from tengen.loops.lang import Expr
 from tengen.runtime import native, tiers

@@ -19,7 +19,7 @@ from machine import Compiled
 
 from tengen.base.dtype import float32, uint32
 from tengen.codegen.targets import Target
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.kernels import numerics
 from tengen.kernels.attention.forward import attention
 from tengen.kernels.attention.integers import attention_int
@@ -50,9 +50,10 @@ FOLDERS = ("kernels", "ops", "passes")  # those whose constants could decide wha
 UNITS = """BYTES ELEMENTS ROWS COLUMNS TILES VECTORS PIECES BLOCKS CHANNELS LANES TERMS POSITIONS PIXELS RESULTS GRADIENTS
     CHUNKS TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS
     STEPS MULTIPLIERS WORD WORDS DIGITS BITS CHARACTERS DRAWS EXTENT FEATURES COUNTS INPUTS ROOTS NODES BEFORE DERIVATIVES EXPONENTIALS
-    ITERATIONS GROWTH STRETCHES SWEEPS FLOPS REGISTERS KEYS""".split()
+    ITERATIONS GROWTH STRETCHES SWEEPS FLOPS REGISTERS KEYS PAIRS""".split()
 NO_UNIT = {"NOWHERE", "GREATEST_PACKED", "LARGEST", "LARGEST_EXTENT", "LARGEST_SIZE", "SIXTEEN"}  # values, not amounts
 NO_UNIT |= {"FACTORS", "TINY", "UNFINISHED", "KEPT", "TURN", "LIMIT", "FLAT", "LARGE", "SMALL", "UP", "DOWN", "LARGE_DIVISORS", "NEVER"}
+NO_UNIT |= {"GREATEST_PAIR", "NO_POSITION"}  # of weights, of an index
 NO_UNIT |= {"LEAST_SCALE", "MOST_SCALE"}  # of integers that stand for numbers: ratios
 NO_UNIT |= {"ROOT_HALF", "ROOT_2_BY_PI", "POSITIVE", "SELU_ALPHA", "SELU_SCALE", "TRANSFORMS"}  # of definitions and samples
 NO_UNIT |= {"INTEGER_TRANSFORMS", "INVERSE_OF_9", "MOST_IN_FLOATS", "SHARPNESS"}

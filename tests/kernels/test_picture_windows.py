@@ -8,7 +8,8 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import float32, uint8
 from tengen.codegen.targets import Target
-from tengen.kernels.indexing.windows import BLOCK_WINDOW_PIXELS, MOST_RING_BYTES, PIECE_RESULT_ROWS, Windows
+from tengen.kernels.indexing.window_kernels import BLOCK_WINDOW_PIXELS, MOST_RING_BYTES, PIECE_RESULT_ROWS
+from tengen.kernels.indexing.windows import Windows
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, View, broadcast
@@ -99,6 +100,53 @@ def test_sums_down_the_columns_are_spread_out(dtype):
             np.testing.assert_array_equal(out, expected(x, *others, False), err_msg=f"{how} {n, h, w, c}")
     x, *others = windows(1, 5, 20, 3, 4, 17, dtype)
     assert SUMMED not in print_kernel(launched([x, *others], np.zeros((1, 4, 17, 3), "f4"), False)[0].launches[0].kernel)
+
+
+def even(r: np.random.Generator, n: int, out: int) -> np.ndarray:
+    """Places that are spread evenly, from before the first of n pixels to behind the last one, or near to these."""
+    first = r.integers(-2, 2)
+    return np.floor(np.linspace(first, n - 1 + r.integers(-2, 2), out)).astype("i8")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_pictures_that_become_narrower_are_read_two_pixels_at_a_time(dtype):
+    """Places apart from each other, at both ends of rows and of pictures, and such that taps do not lie beside each other."""
+    r = np.random.default_rng(5)
+    for n, h, w, c, high, wide in ((2, 4, 41, 3, PIECE_RESULT_ROWS + 2, 13), (1, 2, 9, 4, 5, 8), (1, 1, 7, 3, 2, 6), (3, 3, 5, 4, 3, 4)):
+        for _ in range(4):
+            x, row, u, column, v = windows(n, h, w, c, high, wide, dtype)
+            operands = [x, even(r, h, high), u, even(r, w, wide), v]
+            frame = np.full((n, h + 1, w + 3, c), 99, dtype)
+            frame[:, 1:, 3:] = x  # whose last pixel is the last one of the memory
+            for picture in (x, frame[:, 1:, 3:]):
+                out = np.zeros((n, high, wide, c), "f4")
+                lo, memory = launched([picture, *operands[1:]], out, False)
+                assert "even_quads" in print_kernel(lo.launches[0].kernel)
+                for how in (run, compile_and_run):
+                    out[:] = 7
+                    how(lo, memory)
+                    np.testing.assert_array_equal(out, expected(*operands, False), err_msg=f"{how} {n, h, w, c}")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2"])
+def test_sums_that_lie_near_each_other_are_looked_up(dtype):
+    """In pictures that become wider, a little or by much; where places are no such, the same kernel spreads the sums out."""
+    r = np.random.default_rng(6)
+    for n, h, w, c, high, wide in ((2, 5, 13, 3, PIECE_RESULT_ROWS + 2, 14), (1, 3, 6, 4, 4, 40), (1, 2, 40, 2, 3, 43), (1, 2, 9, 1, 2, 150)):
+        for taps in (1, 2):
+            x, row, u, column, v = windows(n, h, w, c, high, wide, dtype, taps=(2, taps))
+            for places in (even(r, w, wide), column):
+                operands = [x, even(r, h, high), u, places, v]
+                out = np.zeros((n, high, wide, c), "f4")
+                lo, memory = launched(operands, out, False)
+                assert "lookup" in print_kernel(lo.launches[0].kernel)
+                for how in (run, compile_and_run):
+                    out[:] = 7
+                    how(lo, memory)
+                    np.testing.assert_array_equal(out, expected(*operands, False), err_msg=f"{how} {n, h, w, c}")
+    if Target.host().arch == "x86_64":  # a target without lookups
+        lo, _ = launched(operands, out, False, target=Target.named("x86-64-exact"))
+        assert SUMMED in print_kernel(lo.launches[0].kernel) and "lookup" not in print_kernel(lo.launches[0].kernel)
 
 
 def test_rows_of_results_whose_tables_are_too_large():

@@ -10,7 +10,7 @@ from tengen.base.dtype import bool_, int32
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf

@@ -10,7 +10,7 @@ from tengen.loops.verify import ROUNDING, typed
 DTYPES = (float32, float64, float16, bfloat16, int64, int32, uint8, bool_)
 STORAGE = (float16, bfloat16)
 HINTS = ["x", "i", "true", "f32", "math", "f32.inf", "a b", "é", "0", "load", "x.y", "ramp", "for"]
-OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "splat", "shuffle"]
+OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "splat", "shuffle", "lookup"]
 
 
 def values(d):
@@ -63,6 +63,10 @@ class Scope:
             return typed("fold", (sub(d, LANES),), draw(st.sampled_from(ops)))
         if kind == "shuffle" and lanes > 1:
             return typed("shuffle", (sub(d), sub(d)), draw(st.sampled_from(list(SHUFFLES))))
+        if kind == "lookup" and lanes > 1 and d is float32:
+            return typed("lookup", (sub(d), sub(int32)))
+        if kind == "lookup" and lanes > 1 and d is uint8:
+            return typed("swizzle", (sub(d), sub(d)))
         if kind == "splat" and lanes > 1:
             return expr("ramp", (), int64, LANES) if d is int64 and draw(st.booleans()) else typed("splat", (sub(d, 1),))
         if kind == "call" and d in (float32, float64):

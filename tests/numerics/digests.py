@@ -27,7 +27,7 @@ from tengen.autodiff import GradManager, vjp
 from tengen.base.dtype import dtype
 from tengen.base.errors import GradientError, TengenError
 from tengen.module import init
-from tengen.ops.complex_numbers import load_rules
+from tengen.ops.complex_forms import load_rules
 from tengen.ops.define import REGISTRY, Case, Op
 
 FILE = Path(__file__).with_name("digests.json")

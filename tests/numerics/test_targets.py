@@ -18,7 +18,7 @@ from programs import draw
 from ways import Lowered, agree, eager, together, traced
 
 from tengen.codegen.targets import Target
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
 from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.runtime import llvm

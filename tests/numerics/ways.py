@@ -15,7 +15,7 @@ from tengen import Tensor, set_threads, trace
 from tengen.base.config import config
 from tengen.base.errors import TraceWarning
 from tengen.codegen.targets import Target
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import mapped

@@ -20,7 +20,10 @@ import tengen.functional as F
 import tengen.ops
 from tengen import Tensor
 from tengen.base.errors import TengenError
+from tengen.ops.batching import RULES
 from tengen.ops.define import REGISTRY, SUBMODULES, Op, Rules, composite, elementwise, lookup, primitive
+from tengen.ops.names import IN_FUNCTIONAL, ON_TENSOR, OPS
+from tengen.tensor.methods import names_on_tensor
 
 MEANINGS = ("source", "view", "lower", "lower_values", "epilogue")
 
@@ -193,13 +196,115 @@ def test_a_definition_is_one_place(before, tmp_path):
     assert p.stdout == "done\n", p.stderr
 
 
-def test_every_file_of_ops_is_imported():
+def test_where_each_op_is_defined_is_written_down():
+    """Nothing else finds an op whose file is not loaded. `docs/generate.py` writes the tables, of all files of the folder."""
     folder = Path(tengen.ops.__file__).parent
     decorator = r"^@(elementwise|primitive|composite|shorthand)(\(|$)"  # `@elementwise.abs.complex` is a rule of an op of that module
     defining = {f.stem for f in folder.glob("*.py") if re.search(decorator, f.read_text(), re.M)}
-    assert defining - {"statistics"} <= {*tengen.ops.__all__}, "a file of ops that src/tengen/ops/__init__.py does not import"
-    held_by_no_graph = {op.kind for op in REGISTRY.values() if op.fn.__module__ == "tengen.ops.statistics"}
-    assert held_by_no_graph == {"shorthand"}, "loaded with tengen.functional alone: a file may name no op of it"
+    assert defining == {*OPS}, "help: run python docs/generate.py"
+    ours = [op for op in REGISTRY.values() if "." not in op.name and op.fn.__module__.startswith("tengen.ops.")]
+    assert {op.name: op.fn.__module__ for op in ours} == {name: f"tengen.ops.{f}" for f, names in OPS.items() for name in names.split()}
+    assert {n: op.name for op in ours for n in names_on_tensor(op)} == ON_TENSOR
+    for submodule in SUBMODULES:
+        assert {n: op.name for op in ours for s, n in op.functional if s == submodule} == IN_FUNCTIONAL[submodule]
+    held_by_no_graph = {op.kind for op in ours if op.fn.__module__ == "tengen.ops.statistics"}
+    assert held_by_no_graph == {"shorthand"}
+
+
+def test_rules_of_examples_name_ops():
+    assert RULES.keys() <= REGISTRY.keys()
+
+
+FIRST_NAMED = """
+import pickle, sys
+import tengen
+from tengen import Parameter, Tensor
+from tengen.ops.define import REGISTRY, lookup
+
+def loaded(family):
+    return f"tengen.ops.{family}" in sys.modules
+
+x = Tensor([[3.0, 1.0], [2.0, 4.0]])
+for family, ask, want in [
+    ("logic", lambda: (x > 2).tolist(), [[True, False], [False, True]]),
+    ("contract", lambda: (x @ x).tolist(), [[11.0, 7.0], [14.0, 18.0]]),
+    ("ordering", lambda: Parameter(x).argsort(axis=1).tolist(), [[1, 0], [0, 1]]),
+    ("division", lambda: Tensor.__pow__(x, 2).tolist(), [[9.0, 1.0], [4.0, 16.0]]),
+    ("activation", lambda: tengen.functional.relu(-x).max().item(), 0.0),
+    ("vision_color", lambda: lookup("cvt_color").name, "cvt_color"),
+    ("fourier", lambda: pickle.loads(pickle.dumps(REGISTRY["dft"])) is REGISTRY["dft"], True),
+    ("quantized", lambda: "conv_int" in REGISTRY and REGISTRY.get("conv_int").name, "conv_int"),
+    ("recurrent", lambda: REGISTRY["lstm"].name, "lstm"),
+]:
+    assert not loaded(family), family
+    assert (got := ask()) == want, (family, got)
+    assert loaded(family), family
+assert "no such op" not in REGISTRY and REGISTRY.get("no such op") is None and not loaded("ctc")
+assert len(REGISTRY) > 300 and loaded("ctc") and sorted(REGISTRY) == sorted(REGISTRY.keys()) == sorted(op.name for op in REGISTRY.values())
+
+class Loud(Tensor):
+    def sum(self, axis=None):
+        return "loud", super().sum(axis).item()
+
+print(Loud([1.0, 2.0]).sum())
+"""
+
+
+def test_a_family_is_loaded_when_one_of_its_ops_is_first_named(tmp_path):
+    p = subprocess.run([sys.executable, "-c", FIRST_NAMED], capture_output=True, text=True, cwd=tmp_path)
+    assert p.stdout == "('loud', 3.0)\n", p.stderr
+
+
+SUBCLASS = """
+from tengen import Tensor
+
+class Loud(Tensor):
+    def sort(self, axis=-1):
+        return "loud", super().sort(axis=axis)[0].tolist()
+
+print(Loud([2.0, 1.0]).sort(), Tensor([2.0, 1.0]).sort(axis=-1)[0].tolist())
+"""
+
+
+def test_a_subclass_asks_first_for_the_method_that_it_overrides(tmp_path):
+    """What loads the family must not ask the subclass again."""
+    p = subprocess.run([sys.executable, "-c", SUBCLASS], capture_output=True, text=True, cwd=tmp_path)
+    assert p.stdout == "('loud', [1.0, 2.0]) [1.0, 2.0]\n", p.stderr
+
+
+TAKEN = """
+import tengen
+from tengen import functional as F
+from tengen.base.errors import TengenError
+from tengen.ops.define import elementwise
+
+def clash(**said):
+    try:
+        @elementwise(**said)
+        def surely_not_there(x):
+            return x
+    except TengenError as e:
+        return str(e).partition(":")[2].strip()
+
+print(clash(functional="math.sum"))
+print(clash(functional="vision.cvt_color"))
+print(clash(methods="argsort"))
+print(clash(functional="math.cdist"))
+def ctc(x): return x
+try: elementwise(ctc)
+except TengenError as e: print(e)
+"""
+
+
+def test_a_name_of_an_op_that_is_not_loaded_is_taken(tmp_path):
+    p = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, cwd=tmp_path)
+    assert p.stdout.splitlines() == [
+        "tengen.functional.math.sum is the op 'sum' already",
+        "tengen.functional.vision.cvt_color is the op 'cvt_color' already",
+        "Tensor.argsort is the op 'argsort' already",
+        "tengen.functional.cdist is something else already; help: another name in `functional`",
+        "op 'ctc' is defined twice",
+    ], p.stderr  # fmt: skip
 
 
 def test_an_exclusion_names_an_op():

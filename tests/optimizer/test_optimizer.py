@@ -99,6 +99,25 @@ def test_states_and_resuming():
         optim.SGD([a], lr=1.0, momentum=0.5).load_state_dict(optim.Adam([a], lr=1.0).state_dict())
 
 
+def test_states_of_parameters_that_had_no_update():
+    """PyTorch's state dicts have none: such a parameter begins anew, whatever it had."""
+    for make, kinds in ((lambda p: optim.Adam(p, lr=0.1), {"exp_avg", "exp_avg_sq", "step"}), (lambda p: optim.SGD(p, lr=0.1), set())):
+        (a, b), (c, d) = pair, fresh = [[Parameter(np.ones(3, np.float32)) for _ in range(2)] for _ in range(2)]
+        one, two = make(pair), make(fresh)
+        for p in pair:
+            p.grad = Tensor([1.0, -2.0, 3.0])
+        one.step()
+        saved = one.state_dict()
+        assert set(saved["state"].pop(0)) == kinds
+        one.load_state_dict({**saved, "state": {str(k): v for k, v in saved["state"].items()}})
+        a._reset(c.detach())
+        a.grad = c.grad = Tensor([0.5, 4.0, -1.0])
+        one.step(), two.step()
+        assert a.tolist() == c.tolist() and b.tolist() != d.tolist()
+        if kinds:
+            assert one.state_dict()["state"][0]["step"] == 1 and one.state_dict()["state"][1]["step"] == 2
+
+
 def test_groups_and_errors():
     a, b, c = (Parameter([1.0]) for _ in range(3))
     opt = optim.SGD([{"params": [a], "lr": 1.0}, {"params": b}], lr=0.1)

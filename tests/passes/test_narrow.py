@@ -13,8 +13,8 @@ from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
 from tengen.loops.lang import as_int
 from tengen.models.vit import ViT
+from tengen.passes.extents import infer
 from tengen.passes.narrow import narrow
-from tengen.passes.pipeline import infer
 
 PRECISION = 'transpose_a=false, transpose_b=false, precision="highest"'
 

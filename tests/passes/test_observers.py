@@ -8,9 +8,10 @@ from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
+from tengen.compiler.building import EMIT, MEMORY, Planned, build
 from tengen.compiler.driver import compile_graph, evaluate, passes
 from tengen.compiler.memory_plan import Budget
-from tengen.compiler.program import EMIT, MEMORY, Planned, Program, build
+from tengen.compiler.program import Program
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.kernels.steps_text import print_steps

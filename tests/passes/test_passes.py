@@ -19,7 +19,7 @@ from tengen.base.dtype import ALL, float32
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import ALIGN, Temporaries
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
@@ -30,9 +30,10 @@ from tengen.kernels.steps import Launch
 from tengen.loops.lang import call, var
 from tengen.ops.define import REGISTRY
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
+from tengen.passes.extents import infer
 from tengen.passes.fuse import fuse
 from tengen.passes.lower import lower
-from tengen.passes.pipeline import infer, optimize
+from tengen.passes.pipeline import optimize
 
 TARGET = Target.named("x86-64-v3")
 

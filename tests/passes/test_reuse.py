@@ -9,8 +9,8 @@ from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
+from tengen.compiler.building import build
 from tengen.compiler.driver import evaluate
-from tengen.compiler.program import build
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import leaves
 from tengen.ops.define import REGISTRY

@@ -16,7 +16,7 @@ from tengen.base.dtype import float32, int64
 from tengen.base.errors import TraceError
 from tengen.codegen.targets import Target
 from tengen.compiler import plans
-from tengen.compiler.program import build
+from tengen.compiler.building import build
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise

@@ -13,7 +13,7 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.dtype import float32
-from tengen.compiler import driver, program_cache, program_record
+from tengen.compiler import program_cache, program_record, ready
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Grain, Schedules
@@ -240,7 +240,7 @@ def test_large_constants_of_bodies_with_other_weights(own_cache, lowerings):
     one, two = np.linspace(1, 2, 100).astype("float32"), np.linspace(3, 9, 100).astype("float32")
     for p, q, lowered in ((one, one, 1), (one, two, 2), (two, one, 2), (two, two, 2)):
         graph = parse_graph(LOOPS, {"p": p, "q": q})
-        program, _ = driver.ready_program(graph, None, [], "g", fold=True)
+        program, _ = ready.ready_program(graph, None, [], "g", fold=True)
         assert program.address and lowerings.count("g") == lowered
         for _, name in program.data:
             assert program.data["const", name] is {"p": p, "q": q}[name[-1]]
@@ -257,7 +257,7 @@ def test_what_was_tuned_makes_no_other_program_stale(own_cache, lowerings):
     none = tuned_schedules()
 
     def made(schedules):
-        program, _ = driver.ready_program(graph, None, [], "g", True, schedules)
+        program, _ = ready.ready_program(graph, None, [], "g", True, schedules)
         assert all(p.address for p in (program, program.setup) if p)  # their machine code is there, and kept
         return program
 
@@ -276,10 +276,10 @@ def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
     key = program_cache.identity(graph, None, [], "g", True)
     for entry in (b"", b"[]", b"{}", b"null", b'{"object": 3}', b"\xff"):
         cache.put(key, entry, cache.PROGRAMS)
-        program, arrays = driver.ready_program(graph, None, [], "g", fold=True)
+        program, arrays = ready.ready_program(graph, None, [], "g", fold=True)
         assert program.text and arrays[0].dtype is float32 and program.address
     assert len(lowerings) == 6
-    program, arrays = driver.ready_program(graph, None, [], "g", fold=True)
+    program, arrays = ready.ready_program(graph, None, [], "g", fold=True)
     assert not program.text and arrays[0].shape == (4,) and len(lowerings) == 6
 
 

@@ -44,7 +44,7 @@ class autocast:
         dtype: PyTorch's name for `low_prec_dtype`. device_type: where it holds, as PyTorch says it: the processor is the only device.
         precision: of the products in contractions other than attention: "highest" multiplies the operands, cast to the low
             dtype, in float32. "bfloat16", which goes with that dtype, sums two products at a time as processors' instructions for
-            bfloat16 do: where there are such instructions it is faster, and the bits are others. See `loops.lang.dot2`.
+            bfloat16 do: where there are such instructions it is faster, and the bits are others. See `loops.dots.dot2`.
 
     All other ops are computed in the widest dtype of their operands, as always (docs/ops.md says which op is computed in
     what). A float64 operand of a contraction keeps it in float64. Parameters stay what they are, and get gradients of their

@@ -1,8 +1,8 @@
 """The one way in which this house opens a file that a user names, to read it, and the one in which it writes one.
 
 Reading takes regular files alone: a FIFO would block for ever, a device may do anything when it is opened. Writing goes to a
-part beside, which takes the file's place when it is complete and on the disk. Both take an open binary file in place of a
-path.
+part beside, which takes the file's place when it is complete and on the disk; several files that belong together take their places so that
+nobody finds some of the old among the new ones. Both take an open binary file in place of a path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, Union
 
 from tengen.base.digest import sha256
@@ -25,6 +25,7 @@ _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }  # fmt: skip
+AS_IT_WAS = "what was there is as it was"
 LONGEST_NAME = 200  # bytes of a file's name that stand in the name of its part: the system's limit is 255 for all
 
 
@@ -97,30 +98,165 @@ def replacing(file: str | bytes | os.PathLike) -> Iterator[BinaryIO]:
 
     Errors: OSError, with what was there as it was: also for what is no regular file, and where the owner cannot be kept.
     """
-    given = name_of(file)
+    part = _Part(file)
     try:
-        path = os.path.realpath(os.fsdecode(file))
-        folder, name = os.path.split(path)
-        old = _standing(path)
-        _remove_dead_parts(folder, name)
-        fd, part = new_part(folder, name, 0o666 if old is None else 0o600)
-    except (OSError, ValueError) as e:
-        raise _cannot(e, given) from e
-    try:
-        with open(fd, "wb") as f:  # the lock on it ends when it is closed
-            yield f
-            f.flush()
-            if old is not None:
-                _keep_owner_and_mode(f.fileno(), old)
-            os.fsync(f.fileno())
-            os.replace(part, path)
+        with part.file:  # the lock on it ends when it is closed
+            yield part.file
+            part.complete()
+            part.rename()
     except BaseException as e:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
+        part.discard()
         if isinstance(e, OSError):
-            raise _cannot(e, given) from e
+            raise _cannot(e, part.given) from e
         raise
-    _sync_names(folder)
+    _sync_names(part.folder)
+
+
+@contextlib.contextmanager
+def replacing_set(entry: str | bytes | os.PathLike) -> Iterator[FileSet]:
+    """New files that belong together and take their places together, when the block ends without an error.
+
+    Readers come to the others by way of one of them, the entry: the header of an object file, the index of shards. All are written beside
+    first. Then the old entry is removed, the others take their places, and the new entry comes last. So where the process is killed or the
+    machine stops, whoever reads finds the old files, or the new ones, or no entry, which is an error of any reader; never an entry
+    with files that are not its own. A reader that opened the old entry before may still find new files.
+
+    Args:
+        entry: the path of the entry, which the block writes like the others.
+    Errors: as `replacing`, with all that was there as it was. Where files cannot be renamed after they were written, the entry may be
+        gone; the message says so.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with replacing_set(f"{folder}/net.h") as files:
+    ...     _ = files.new(f"{folder}/net.o").write(b"code")
+    ...     _ = files.new(f"{folder}/net.h").write(b"int net(void);")
+    >>> sorted(os.listdir(folder))
+    ['net.h', 'net.o']
+    """
+    files = FileSet(entry)
+    try:
+        yield files
+        files._publish()
+    except OSError as e:
+        if (e.strerror or "").startswith("cannot write "):
+            raise
+        raise _cannot(e, name_of(entry)) from e
+    finally:
+        files._close()
+
+
+class FileSet:
+    """What `replacing_set` gives: files that are being written."""
+
+    def __init__(self, entry: str | bytes | os.PathLike):
+        self._entry = os.path.realpath(os.fsdecode(entry))
+        self._parts: list[_Part] = []
+        self._old: list[str] = []
+
+    def new(self, file: str | bytes | os.PathLike) -> BinaryIO:
+        """A new binary file that is to take the place of `file`. It is closed with the set."""
+        self._parts.append(_Part(file))
+        return self._parts[-1].file
+
+    def remove(self, file: str | bytes | os.PathLike) -> None:
+        """Has a file that belongs to the old set alone removed, when the old entry is gone; one that is not there is none."""
+        self._old.append(os.path.abspath(os.fsdecode(file)))
+
+    def _publish(self) -> None:
+        """Has all files on the disk, and then under their names."""
+        others = [p for p in self._parts if p.path != self._entry]
+        entries = [p for p in self._parts if p.path == self._entry]
+        if len(entries) != 1:
+            raise ValueError(f"the set of files has no entry {self._entry}")
+        for part in self._parts:
+            try:
+                part.complete()
+            except OSError as e:
+                raise _cannot(e, part.given) from e
+        with _alone_in(entries[0].folder):
+            try:
+                self._rename(entries[0], others)
+            except OSError as e:
+                gone = not os.path.exists(self._entry) and (others or self._old)
+                left = f"{self._entry} was removed before; help: write all again" if gone else AS_IT_WAS
+                raise _cannot(e, self._entry, left) from e
+
+    def _rename(self, entry: _Part, others: Sequence[_Part]) -> None:
+        if others or self._old:
+            _remove(self._entry)
+            _sync_names(entry.folder)  # no other name is on the disk before this one is gone from it
+        for file in self._old:
+            _remove(file)
+        for part in others:
+            part.rename()
+        for folder in sorted({p.folder for p in others}):
+            _sync_names(folder)
+        entry.rename()
+        _sync_names(entry.folder)
+
+    def _close(self) -> None:
+        """Removes what has not taken its place, and closes all."""
+        for part in self._parts:
+            part.discard()
+
+
+class _Part:
+    """A new file beside the one whose place it is to take, locked until it is closed.
+
+    Attributes:
+        given: the other one, as messages call it. path: where it is, behind symbolic links. folder: that of both. file: the new one, open.
+    """
+
+    def __init__(self, file: str | bytes | os.PathLike):
+        self.given = name_of(file)
+        try:
+            self.path = os.path.realpath(os.fsdecode(file))
+            self.folder, name = os.path.split(self.path)
+            self._old = _standing(self.path)
+            _remove_dead_parts(self.folder, name)
+            fd, part = new_part(self.folder, name, 0o666 if self._old is None else 0o600)
+        except (OSError, ValueError) as e:
+            raise _cannot(e, self.given) from e
+        self._part: str | None = part
+        self.file: BinaryIO = open(fd, "wb")
+
+    def complete(self) -> None:
+        """Has all of it on the disk, with the mode and owner of the other one."""
+        self.file.flush()
+        if self._old is not None:
+            _keep_owner_and_mode(self.file.fileno(), self._old)
+        os.fsync(self.file.fileno())
+
+    def rename(self) -> None:
+        assert self._part is not None
+        os.replace(self._part, self.path)
+        self._part = None
+
+    def discard(self) -> None:
+        """Closes it, and removes it where it has not taken the other one's place."""
+        with contextlib.suppress(OSError):  # of what could not be written
+            self.file.close()
+        if self._part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._part)
+            self._part = None
+
+
+def _remove(file: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: str) -> Iterator[None]:
+    """No other set of files is put in its place in this folder meanwhile, where the file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # one may write into a folder that one may not read
+            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, fd)
+            _lock(fd, wait=True)
+        yield
 
 
 def _sync_names(folder: str) -> None:
@@ -197,10 +333,10 @@ def _keep_owner_and_mode(fd: int, old: os.stat_result) -> None:
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
-def _cannot(e: OSError | ValueError, name: str) -> OSError:
-    """The error with the file in the message; the class follows the number."""
+def _cannot(e: OSError | ValueError, name: str, left: str = AS_IT_WAS) -> OSError:
+    """The error with the file, and what is left, in the message; the class follows the number."""
     code = getattr(e, "errno", None) or errno.EINVAL
-    return OSError(code, f"cannot write {name}: {getattr(e, 'strerror', None) or e}; what was there is as it was")
+    return OSError(code, f"cannot write {name}: {getattr(e, 'strerror', None) or e}; {left}")
 
 
 def new_part(folder: str, name: str, mode: int) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from tengen.base.files import replacing
 from tengen.base.sizes import byte_size
 from tengen.cli.common import HELP, plain_errors
 from tengen.cli.networks import network_of, shapes_of
@@ -88,5 +89,6 @@ def plan(
     table = planning.all_reduce_table(where, nbytes, ranks)
     _print([["processes", *planning.ALGORITHMS], *([str(n), *(f"{1e3 * row[a]:.3g}" for a in planning.ALGORITHMS)] for n, row in table)])
     if picture is not None:
-        picture.write_text(planning.picture(curves))
+        with replacing(picture) as f:
+            f.write(planning.picture(curves).encode())
         click.echo(f"\n{picture}")

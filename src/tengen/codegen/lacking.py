@@ -1,4 +1,5 @@
-"""Operations of the kernel language for processors that have no instruction for them, by others that round once.
+"""Operations of the kernel language for processors that have no instruction for them: by others that round once, dot products and lanes by
+their numbers by plain arithmetic.
 
 In: an emitter (`values.py`) and operands. Out: the name of the result, whose bits are those of the instruction; NaNs are NaNs.
 `targets/architecture.py` (`Level.lacks`) says who needs which.
@@ -10,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tengen.base.dtype import DType, float32, float64, int16, int32, int64, uint32, uint64
-from tengen.codegen.types import literal, mangled, taken, type_of
-from tengen.loops.lang import Expr
+from tengen.codegen.types import int32s, literal, mangled, taken, type_of, vector
+from tengen.loops.lang import LANES, Expr
 
 if TYPE_CHECKING:
     from tengen.codegen.values import Values
@@ -182,3 +183,110 @@ def narrowed(values: Values, x: str, lanes: int) -> str:
     found = e.select(i32("gt", size, e.number(int32, 0x7F800000)), e.number(int32, 0x7E00), found, int32)
     sign = i32("and", e.shift_right(bits, 16), e.number(int32, 0x8000))
     return e.cast(i32("or", found, sign), int32, int16)
+
+
+# ---- dot products, and lanes by their numbers
+
+
+def dot2(values: Values, total: str, a: str, b: str, lanes: int) -> str:
+    """`dots.dot2` by arithmetic of float32."""
+    for half in (1, 0):
+        x, y, total = (_flush(values, v, v, lanes) for v in (_half(values, a, half, lanes), _half(values, b, half, lanes), total))
+        # Whether the sum is small with any exponent shows where there is room below it; 2^64 is room enough, and where a
+        # factor gets too large to be scaled no sum is small but zero.
+        room, f32 = literal(float32, 2.0**64, lanes), vector("float", lanes)
+        scaled = [values.pure(f"fmul {f32} {v}, {room}") for v in (x, total)]
+        fma = lambda *xs: values.op("fma", float32, lanes, list(xs))
+        total = _flush(values, fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
+    return total
+
+
+def integer_dot(
+    values: Values, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True, least: int | None = None
+) -> str:
+    """`dots.dot2i`, `dot4i`, `dot4n` and `dot4u` by arithmetic of int32. bits: of an element.
+    signed: whether those of `a` have a sign. least: what smaller elements of `b` count as."""
+    i32, down = vector("i32", lanes), int32s(32 - bits, lanes)
+    for up in range(0, 32, bits):
+        x, y = (v if not up else values.pure(f"shl {i32} {v}, {int32s(up, lanes)}") for v in (a, b))
+        x = values.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
+        y = values.pure(f"ashr {i32} {y}, {down}")
+        if least is not None:
+            y = values.op("max", int32, lanes, [y, int32s(least, lanes)])
+        total = values.pure(f"add {i32} {total}, {values.pure(f'mul {i32} {x}, {y}')}")
+    return total
+
+
+def quad_dot(values: Values, total: str, a: str, b: str, signed: bool) -> str:
+    """`dots.quad4i` and `quad4u` by arithmetic of int32: the lanes of each half of a row, and of a
+    column, are brought to the results that they are a term of."""
+    ty, lanes = vector("i32", LANES), range(LANES)
+    for half in (0, 1):
+        places = [i // 2 * 2 + half for i in lanes], [i // 4 * 4 + i % 2 * 2 + half for i in lanes]
+        x, y = (values.pure(f"shufflevector {ty} {v}, {ty} poison, {taken(at)}") for v, at in zip((a, b), places))
+        total = integer_dot(values, total, x, y, LANES, 8, signed)
+    return total
+
+
+def dot2h(values: Values, total: str, a: str, b: str, lanes: int) -> str:
+    """`dots.dot2h` by arithmetic of int16."""
+    i16, eight, seven_bits = vector("i16", 2 * lanes), "splat (i16 8)", "splat (i16 127)"
+    total, a, b = (values.convert("bitcast", x, vector("i32", lanes), i16) for x in (total, a, b))
+    odd = values.pure(f"lshr {i16} {a}, {eight}"), b
+    for x, y in ((a, values.pure(f"shl {i16} {b}, {eight}")), odd):
+        x, y = values.pure(f"and {i16} {x}, {seven_bits}"), values.pure(f"ashr {i16} {y}, {eight}")
+        total = values.pure(f"add {i16} {total}, {values.pure(f'mul {i16} {x}, {y}')}")
+    return values.convert("bitcast", total, i16, vector("i32", lanes))
+
+
+def dot4s(values: Values, total: str, a: str, b: str, lanes: int) -> str:
+    """`dots.dot4s` by arithmetic of int32."""
+    i32, down, mangling = vector("i32", lanes), int32s(24, lanes), f"v{lanes}i32" if lanes > 1 else "i32"
+    for first in (0, 16):
+        products = []
+        for up in (24 - first, 16 - first):  # which brings a byte to the highest bits
+            x, y = (v if not up else values.pure(f"shl {i32} {v}, {int32s(up, lanes)}") for v in (a, b))
+            x, y = values.pure(f"lshr {i32} {x}, {down}"), values.pure(f"ashr {i32} {y}, {down}")
+            products.append(values.pure(f"mul {i32} {x}, {y}"))
+        pair = values.pure(f"add {i32} {products[0]}, {products[1]}")
+        for name, bound in (("smax", -(1 << 15)), ("smin", (1 << 15) - 1)):
+            pair = values.intrinsic(f"{name}.{mangling}", i32, f"{i32} {pair}", f"{i32} {int32s(bound, lanes)}")
+        total = values.pure(f"add {i32} {total}, {pair}")
+    return total
+
+
+def swizzle(values: Values, x: str, index: str) -> str:
+    """`lang.swizzle` lane by lane."""
+    ty, made = vector("i8", LANES), "zeroinitializer"
+    for i in range(LANES):
+        at = values.pure(f"extractelement {ty} {index}, i64 {i}")
+        lane = values.pure(f"extractelement {ty} {x}, i8 {values.pure(f'and i8 {at}, 15')}")
+        lane = values.choose(values.pure(f"icmp slt i8 {at}, 0"), "0", lane, "i8", 1)
+        made = values.pure(f"insertelement {ty} {made}, i8 {lane}, i64 {i}")
+    return made
+
+
+def _half(values: Values, x: str, which: int, lanes: int) -> str:
+    """The first or second bfloat16 of a pair as float32."""
+    i32 = vector("i32", lanes)
+    bits = values.pure(f"and {i32} {x}, {int32s(-65536, lanes)}" if which else f"shl {i32} {x}, {int32s(16, lanes)}")
+    return values.convert("bitcast", bits, i32, vector("float", lanes))
+
+
+def _flush(values: Values, x: str, size: str, lanes: int, least: float = 2.0**-126) -> str:
+    """x, or a zero of its sign where |size| is less than `least`."""
+    f32, i32 = vector("float", lanes), vector("i32", lanes)
+    small = values.compare("olt", float32, lanes, values.op("abs", float32, lanes, [size]), literal(float32, least, lanes))
+    sign = values.pure(f"and {i32} {values.convert('bitcast', x, f32, i32)}, {int32s(-(1 << 31), lanes)}")
+    return values.choose(small, values.convert("bitcast", sign, i32, f32), x, f32, lanes)
+
+
+def lookup(values: Values, table: str, index: str) -> str:
+    """`lang.lookup` lane by lane."""
+    ty, i32, half, x = type_of(float32, LANES), vector("i32", LANES), LANES // 2, "poison"
+    at = values.pure(f"and {i32} {index}, {int32s(half - 1, LANES)}")
+    at = values.pure(f"or {i32} {at}, <{', '.join(f'i32 {i // half * half}' for i in range(LANES))}>")
+    for i in range(LANES):
+        one = values.pure(f"extractelement {ty} {table}, i32 {values.pure(f'extractelement {i32} {at}, i64 {i}')}")
+        x = values.pure(f"insertelement {ty} {x}, float {one}, i64 {i}")
+    return x

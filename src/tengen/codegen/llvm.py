@@ -372,6 +372,10 @@ class _Function(Values):
             return self.mask(e.args[1].args[0], int32)  # the one that loads and stores of at most 32 bits have
         return super().lanes_before(e, args)
 
+    def beside(self, first: str, second: str) -> str | None:
+        some = [self.sifted.get(x) for x in (first, second)]
+        return strided.bytes_beside(self, some[0], some[1]) if some[0] and some[1] else None
+
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
         return self.value(count) if _few(count) else self.value(lang.minimum(lang.maximum(count, 0), LANES))

@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, int16
 from tengen.base.record import record
-from tengen.codegen.types import memory_type, taken, vector_memory
+from tengen.codegen.types import memory_type, taken, vector, vector_memory
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const
 from tengen.loops.statements import Buffer, Let, Load, Store
 
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them
+PART_BYTES = 16  # of a register, within which processors move bytes by one instruction
 MOST_INTERLEAVED = 8  # so do loads up to this one, if they take half of them; and stores that leave no gap are written together
 
 
@@ -187,6 +188,30 @@ def _sifted(f: Emitter, m: str, places: Sequence[int], parts: Sequence[str], sta
             lanes = [LANES + at - start if p == part else i for i, (at, p) in enumerate(zip(places, of))]
             x = f.pure(f"shufflevector {m} {x}, {m} {v}, {taken(lanes)}")
     return x
+
+
+def bytes_beside(f: Emitter, a: Sifted, b: Sifted) -> str | None:
+    """Unsigned bytes in turns, those of `a` first, each as an int16, two of which are a lane of 32 bits: four lanes at a time from one load of
+    `PART_BYTES`, if they lie within so many; else None."""
+    if a.buffer is not b.buffer or a.base is not b.base:
+        return None
+    turns = [at for pair in zip(a.places, b.places) for at in pair]
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    count = PART_BYTES // int16.size
+    lines = [turns[i : i + count] for i in range(0, len(turns), count)]
+    starts = [min(min(line), high - PART_BYTES + 1) for line in lines]
+    if min(starts) < low or any(max(line) - start >= PART_BYTES for line, start in zip(lines, starts)):
+        return None
+    first, ty = f.address(f.base(a.buffer), "i8", f.value(a.base)), vector("i8", PART_BYTES)
+    parts = [f.fresh(f"load {ty}, ptr {f.address(first, 'i8', str(start))}, align 1", "part") for start in starts]
+    while len(parts) > 1:  # bytes are moved within the parts of one vector by one instruction
+        size = len(turns) * int16.size // len(parts)
+        ty, wide = vector("i8", size), taken(range(2 * size))
+        parts = [f.pure(f"shufflevector {ty} {x}, {ty} {y}, {wide}") for x, y in zip(parts[::2], parts[1::2])]
+    zero = len(turns) * int16.size
+    ty = vector("i8", zero)
+    lanes = [x for i, (line, start) in enumerate(zip(lines, starts)) for at in line for x in (i * PART_BYTES + at - start, zero)]
+    return f.pure(f"bitcast {ty} {f.pure(f'shufflevector {ty} {parts[0]}, {ty} zeroinitializer, {taken(lanes)}')} to {vector('i32', LANES)}")
 
 
 def store_together(f: Emitter, stores: Sequence[Store], lines: Sequence[Line], values: Sequence[str]) -> None:

@@ -106,3 +106,8 @@ def mangled_memory(dt: DType) -> str:
     """How the names of intrinsics say a vector of memory."""
     ty = memory_type(dt)
     return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(ty, ty)
+
+
+def int32s(n: int, lanes: int) -> str:
+    """An int32 in all lanes."""
+    return str(n) if lanes == 1 else f"splat (i32 {n})"

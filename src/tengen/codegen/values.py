@@ -20,7 +20,7 @@ from tengen.base.dtype import DType, bool_, float16, float32, float64, int32, in
 from tengen.base.errors import CompileError
 from tengen.codegen import lacking, of_bytes
 from tengen.codegen.targets.architecture import VectorForm
-from tengen.codegen.types import is_storage, literal, mangled, scalar_type, taken, type_of, vector
+from tengen.codegen.types import int32s, is_storage, literal, mangled, scalar_type, type_of, vector
 from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 from tengen.loops.ranges import ANY, Range
@@ -171,7 +171,7 @@ class Values:
         op, dt, lanes = e.op, e.dtype, e.lanes
         if lanes == LANES and (form := self._forms.get(op)) is not None:
             return form.emit(self, args)
-        if lanes == LANES and op in ("or", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
+        if lanes == LANES and op in ("or", "add", "cast") and (found := of_bytes.emit(self, e, self._forms)) is not None:
             return found
         if op == "fma" and "inner fma" in self._lacks and e not in self._outer:
             return self.op("add", dt, lanes, [self.op("mul", dt, lanes, args[:2]), args[2]])
@@ -201,23 +201,35 @@ class Values:
             case "shuffle":
                 ty, mask = type_of(dt, LANES), ", ".join(f"i32 {i}" for i in SHUFFLES[str(e.attr)])
                 return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{mask}>")
+            case "lookup":
+                return lacking.lookup(self, args[0], args[1])
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":
-                return self.dot2(args[0], args[1], args[2], lanes)
+                return lacking.dot2(self, *args, lanes)
             case "dot2i":
-                return self.integer_dot(args[0], args[1], args[2], lanes, 16)
+                return lacking.integer_dot(self, *args, lanes, 16)
             case "dot4i" | "dot4u":
-                return self.integer_dot(args[0], args[1], args[2], lanes, 8, op == "dot4i")
+                return lacking.integer_dot(self, *args, lanes, 8, op == "dot4i")
+            case "dot4n":
+                return lacking.integer_dot(self, *args, lanes, 8, least=-127)
             case "quad4i" | "quad4u":
-                return self.quad_dot(args[0], args[1], args[2], op == "quad4i")
+                return lacking.quad_dot(self, *args, op == "quad4i")
             case "dot2h":
-                return self.dot2h(args[0], args[1], args[2], lanes)
+                return lacking.dot2h(self, *args, lanes)
+            case "dot4s":
+                return lacking.dot4s(self, *args, lanes)
+            case "swizzle":
+                return lacking.swizzle(self, args[0], args[1])
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def lanes_before(self, e: Expr, args: list[str]) -> str:
         """The lanes whose numbers are less than a vector."""
         return self.op("lt", int64, LANES, args)
+
+    def beside(self, first: str, second: str) -> str | None:
+        """Bytes of two vectors in turns, each as an int16, from memory, where they lie near each other there; None elsewhere."""
+        return None
 
     def variable(self, e: Expr) -> str:
         """The SSA name of a variable."""
@@ -350,64 +362,6 @@ class Values:
             return self.pure(f"add {ty} {q}, {self.convert('sext', up, vector('i1', lanes), ty)}")
         return self.pure(f"add {ty} {r}, {self.choose(up, y, zero, ty, lanes)}")
 
-    # ---- pairs of bfloat16
-
-    def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2` by arithmetic of float32, for targets that have no instruction."""
-        for half in (1, 0):
-            x, y, total = (self._flush(v, v, lanes) for v in (self._half(a, half, lanes), self._half(b, half, lanes), total))
-            # Whether the sum is small with any exponent shows where there is room below it; 2^64 is room enough, and where a
-            # factor gets too large to be scaled no sum is small but zero.
-            room, f32 = literal(float32, 2.0**64, lanes), vector("float", lanes)
-            scaled = [self.pure(f"fmul {f32} {v}, {room}") for v in (x, total)]
-            fma = lambda *xs: self.op("fma", float32, lanes, list(xs))
-            total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
-        return total
-
-    def integer_dot(self, total: str, a: str, b: str, lanes: int, bits: int, signed: bool = True) -> str:
-        """`lang.dot2i`, `dot4i` and `dot4u` by arithmetic of int32, for targets that have no instruction. bits: of an element.
-        signed: whether those of `a` have a sign."""
-        i32, down = vector("i32", lanes), _int32(32 - bits, lanes)
-        for up in range(0, 32, bits):
-            x, y = (v if not up else self.pure(f"shl {i32} {v}, {_int32(up, lanes)}") for v in (a, b))
-            x = self.pure(f"{'ashr' if signed else 'lshr'} {i32} {x}, {down}")
-            y = self.pure(f"ashr {i32} {y}, {down}")
-            total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
-        return total
-
-    def quad_dot(self, total: str, a: str, b: str, signed: bool) -> str:
-        """`lang.quad4i` and `quad4u` by arithmetic of int32, for targets that have no instruction: the lanes of each half of a row, and of a
-        column, are brought to the results that they are a term of."""
-        ty, lanes = vector("i32", LANES), range(LANES)
-        for half in (0, 1):
-            places = [i // 2 * 2 + half for i in lanes], [i // 4 * 4 + i % 2 * 2 + half for i in lanes]
-            x, y = (self.pure(f"shufflevector {ty} {v}, {ty} poison, {taken(at)}") for v, at in zip((a, b), places))
-            total = self.integer_dot(total, x, y, LANES, 8, signed)
-        return total
-
-    def dot2h(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2h` by arithmetic of int16, for targets that have no instruction."""
-        i16, eight, seven_bits = vector("i16", 2 * lanes), "splat (i16 8)", "splat (i16 127)"
-        total, a, b = (self.convert("bitcast", x, vector("i32", lanes), i16) for x in (total, a, b))
-        odd = self.pure(f"lshr {i16} {a}, {eight}"), b
-        for x, y in ((a, self.pure(f"shl {i16} {b}, {eight}")), odd):
-            x, y = self.pure(f"and {i16} {x}, {seven_bits}"), self.pure(f"ashr {i16} {y}, {eight}")
-            total = self.pure(f"add {i16} {total}, {self.pure(f'mul {i16} {x}, {y}')}")
-        return self.convert("bitcast", total, i16, vector("i32", lanes))
-
-    def _half(self, x: str, which: int, lanes: int) -> str:
-        """The first or second bfloat16 of a pair as float32."""
-        i32 = vector("i32", lanes)
-        bits = self.pure(f"and {i32} {x}, {_int32(-65536, lanes)}" if which else f"shl {i32} {x}, {_int32(16, lanes)}")
-        return self.convert("bitcast", bits, i32, vector("float", lanes))
-
-    def _flush(self, x: str, size: str, lanes: int, least: float = 2.0**-126) -> str:
-        """x, or a zero of its sign where |size| is less than `least`."""
-        f32, i32 = vector("float", lanes), vector("i32", lanes)
-        small = self.compare("olt", float32, lanes, self.op("abs", float32, lanes, [size]), literal(float32, least, lanes))
-        sign = self.pure(f"and {i32} {self.convert('bitcast', x, f32, i32)}, {_int32(-(1 << 31), lanes)}")
-        return self.choose(small, self.convert("bitcast", sign, i32, f32), x, f32, lanes)
-
     # ---- casts
 
     def cast(self, x: str, source: DType, target: DType, lanes: int) -> str:
@@ -472,7 +426,7 @@ class Values:
         if source is float16:
             half = vector("half", lanes)
             return self.convert("fpext", self.convert("bitcast", x, i16, half), half, f32)
-        bits = self.pure(f"shl {i32} {self.convert('zext', x, i16, i32)}, {_int32(16, lanes)}")
+        bits = self.pure(f"shl {i32} {self.convert('zext', x, i16, i32)}, {int32s(16, lanes)}")
         return self.convert("bitcast", bits, i32, f32)
 
     def _narrow(self, x: str, target: DType, lanes: int) -> str:
@@ -483,12 +437,12 @@ class Values:
         if target is float16:
             half = vector("half", lanes)
             return self.convert("bitcast", self.convert("fptrunc", x, f32, half), half, i16)
-        sixteen = _int32(16, lanes)
+        sixteen = int32s(16, lanes)
         bits = self.convert("bitcast", x, f32, i32)
         high = self.pure(f"lshr {i32} {bits}, {sixteen}")
-        odd = self.pure(f"and {i32} {high}, {_int32(1, lanes)}")
-        near = self.pure(f"add {i32} {self.pure(f'add {i32} {bits}, {_int32(0x7FFF, lanes)}')}, {odd}")
-        quiet = self.pure(f"or {i32} {high}, {_int32(0x40, lanes)}")
+        odd = self.pure(f"and {i32} {high}, {int32s(1, lanes)}")
+        near = self.pure(f"add {i32} {self.pure(f'add {i32} {bits}, {int32s(0x7FFF, lanes)}')}, {odd}")
+        quiet = self.pure(f"or {i32} {high}, {int32s(0x40, lanes)}")
         nan = self.compare("uno", float32, lanes, x, literal(float32, 0.0, lanes))
         rounded = self.choose(nan, quiet, self.pure(f"lshr {i32} {near}, {sixteen}"), i32, lanes)
         return self.convert("trunc", rounded, i32, i16)
@@ -506,11 +460,11 @@ class Values:
         near = self.convert("fptrunc", x, f64, f32)
         back = self.convert("fpext", near, f32, f64)
         bits = self.convert("bitcast", near, f32, i32)
-        even = self.pure(f"icmp eq {i32} {self.pure(f'and {i32} {bits}, {_int32(1, lanes)}')}, {_int32(0, lanes)}")
+        even = self.pure(f"icmp eq {i32} {self.pure(f'and {i32} {bits}, {int32s(1, lanes)}')}, {int32s(0, lanes)}")
         inexact = self.compare("one", float64, lanes, x, back)
         size = [self.intrinsic(f"fabs.{mangled(float64, lanes)}", f64, f"{f64} {v}") for v in (back, x)]
         away = self.compare("ogt", float64, lanes, *size)
-        step = self.choose(away, _int32(-1, lanes), _int32(1, lanes), i32, lanes)
+        step = self.choose(away, int32s(-1, lanes), int32s(1, lanes), i32, lanes)
         flags = vector("i1", lanes)
         odd = self.pure(f"add {i32} {bits}, {step}")
         fix = self.pure(f"and {flags} {even}, {inexact}")
@@ -550,7 +504,3 @@ def _range(e: Expr, deep: int = 4) -> tuple[float, float, bool]:
         low, high, nan = _range(e.args[2], deep - 1)
         return low, max(high, _range(e.args[1], deep - 1)[1]), nan
     return -math.inf, math.inf, True
-
-
-def _int32(n: int, lanes: int) -> str:
-    return str(n) if lanes == 1 else f"splat (i32 {n})"

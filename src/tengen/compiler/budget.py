@@ -16,11 +16,11 @@ from functools import partial
 
 from tengen.base.errors import BudgetError
 from tengen.base.sizes import in_words
+from tengen.compiler.building import Planned
 from tengen.compiler.memory_plan import Budget, MemoryPlan, Recomputed
-from tengen.compiler.program import Planned
+from tengen.compiler.ready import may_stop
 from tengen.ir.graph import Graph
 from tengen.kernels.steps import every_leaf
-from tengen.ops.define import lookup
 from tengen.passes.cleanup import remove_dead_code
 from tengen.passes.fuse import fuse
 from tengen.passes.pipeline import GRAPH
@@ -215,11 +215,6 @@ def fixed_bytes(graph: Graph) -> dict[str, int]:
         "results": sum(bytes_of(v) for v in graph.outputs) + len(graph.checks),
         "constants": sum(bytes_of(c.value) for c in graph.constants.values()),
     }
-
-
-def may_stop(graph: Graph) -> bool:
-    """Whether an exception may end a run: a loop looks at signals, or Python is called."""
-    return any(n.op == "while_loop" or (n.op != "fused" and lookup(n.op).rules.effect) for g in graph.graphs() for n in g.nodes)
 
 
 def _arena(planned: Planned) -> int:

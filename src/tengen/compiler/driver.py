@@ -1,4 +1,4 @@
-"""Graph in, `Program` out: from the cache if it was made before, else by `passes`, the one list of all passes in order.
+"""Graph in, `Program` out, by `passes`, the one list of all passes in order. `ready.py` asks the cache before.
 
 In: a graph, and for an eager call the layouts of its inputs. Out: a `Program`, and the arrays of its outputs. Nothing here
 knows tensors.
@@ -15,15 +15,13 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
-from tengen.base.record import NamedTuple
 from tengen.codegen.targets import Target
-from tengen.compiler import program_cache
-from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.budget import within
+from tengen.compiler.building import EMIT, MEMORY, Planned
 from tengen.compiler.memory_plan import Budget
-from tengen.compiler.plans import Layout, finish_plan
-from tengen.compiler.program import EMIT, MEMORY, Folded, Planned, Program, target_of
+from tengen.compiler.program import Folded, Program, target_of
 from tengen.compiler.program_record import Made
+from tengen.compiler.ready import compute
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
 from tengen.kernels.lowering import Array
@@ -35,7 +33,6 @@ from tengen.passes.lower import lowering_passes
 from tengen.passes.lowered import LOWERED, Lowered
 from tengen.passes.pipeline import graph_passes
 from tengen.passes.run import Pass, run_passes
-from tengen.runtime import tiers
 
 GraphPasses = Callable[[Evaluate | None], Sequence[Pass]]
 
@@ -96,60 +93,6 @@ def _folded(graph: Graph, programs: list[Folded]) -> list[np.ndarray]:
     return values
 
 
-def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a program whose only inputs are constants."""
-    program, outs = made
-    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]
-    with tiers.postponing(False):
-        plan = finish_plan(program, len(constants), layouts, [])
-    r = plan.call(*(new_buffer(dense(a)[0]) for a in constants))
-    return [np.array(array_over(d, a)) for d, a in zip((r,) if len(outs) == 1 else r, layouts)]
-
-
-class Ahead(NamedTuple):
-    """A program that was read before somebody wants it. key: that it was found by, of all that decides it."""
-
-    key: str
-    made: Made
-
-
-def ready_program(
-    graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
-    schedules: Schedules | None = None, device: Device = cpu, budget: Budget | None = None, ahead: Ahead | None = None,
-) -> Made:  # fmt: skip
-    """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it. ahead: what
-    `read_ahead` has given for this graph; it is taken if nothing that decides the program has changed since."""
-    schedules = schedules or tuned_schedules()
-    by_rule = program_cache.identity(graph, placed, names, name, fold, device, budget)
-    if by_rule is None:
-        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
-    tuned = program_cache.tuned(by_rule, schedules)
-    found = ahead.made if ahead is not None and ahead.key == tuned else _kept(by_rule, tuned, graph, schedules, device)
-    if found is None:
-        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
-        program_cache.keep(tuned if schedules.concern(found[0].asked) else by_rule, graph, *found)
-    found[0].folded = None
-    return found
-
-
-def read_ahead(graph: Graph, names: list[Expr], name: str, schedules: Schedules) -> Ahead | None:
-    """The program that `ready_program` will give for a graph with dense inputs on the processor, if the cache has it."""
-    by_rule = program_cache.identity(graph, None, names, name, True)
-    if by_rule is None:
-        return None
-    tuned = program_cache.tuned(by_rule, schedules)
-    found = _kept(by_rule, tuned, graph, schedules, cpu)
-    return None if found is None else Ahead(tuned, found)
-
-
-def _kept(by_rule: str, tuned: str, graph: Graph, schedules: Schedules, device: Device) -> Made | None:
-    """The program in the cache for these schedules: that by the rule, where they do not concern it."""
-    found = program_cache.find(by_rule, graph, compute, device)
-    if found is None or schedules.concern(found[0].asked):
-        found = program_cache.find(tuned, graph, compute, device) if schedules.entries else None
-    return found
-
-
 def compile_graph(
     graph: Graph,
     placed: dict[Value, Array] | None,
@@ -171,7 +114,7 @@ def compile_graph(
         placed: the arrays of the inputs; None: all are dense. names: the program's integer parameters. name: of the program.
         target: default: what this machine's programs for the device are compiled for.
         fold: whether what depends on constants alone is computed once: small nodes now, launches by `program.setup`.
-        log_launches: see `program.build`.
+        log_launches: see `building.build`.
         schedules: what tuning found; default: what this user's cache has for the target.
         row_major: whether outputs have to be dense in logical order.
         device: where the program runs.

@@ -15,6 +15,7 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
+from tengen import compiler, kernels
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
@@ -22,13 +23,12 @@ from tengen.base.record import NamedTuple, record
 from tengen.base.tables import Interned, intern
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import LEAST, Made, Make, Pattern, making, packed, ready
-from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
+from tengen.compiler.program import Program, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order, merge_axes, streams
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr, Index, var
@@ -216,7 +216,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
         lo = Lowering(target, call.names, tuned_schedules(target))
         some = [a for a in call.arrays if a is not None]  # all of them
         op.lower_to(lo, some[:n], [some[over]], call.attrs)
-        return build(lo, [a.id for a in some], ["nothing"], op.name, recording(), device), None
+        return compiler.building.build(lo, [a.id for a in some], ["nothing"], op.name, recording(), device), None
 
     found = by_pattern(op, device, attrs, arrays, make, how=(over,), known=frozenset())
     return _call(found.program, len(arrays), [-(over + 1)], found.values)
@@ -285,8 +285,8 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     def make(target: Target) -> Made:
         lo = Lowering(target, sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
-        pointwise(lo, [source], [named[-1]], op.name, large)
-        return build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
+        kernels.pointwise.pointwise(lo, [source], [named[-1]], op.name, large)
+        return compiler.building.build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
 
     made = _programs.get(key) or _kept(key, _ready(Pattern(op, attrs, ("elementwise", large), named, (), len(sym.names)), device, make))
     return made[0], sym.values
@@ -551,4 +551,4 @@ def _program(op: Op, device: Device, call: Numbered, orders: Sequence, target: T
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
     op.lower_to(lo, call.arrays, outs, call.attrs)
     ins = [("in", i) for i, a in enumerate(call.arrays) if a is not None]
-    return build(lo, ins, [o.id for o in outs], op.name, recording(), device)
+    return compiler.building.build(lo, ins, [o.id for o in outs], op.name, recording(), device)

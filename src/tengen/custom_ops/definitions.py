@@ -107,7 +107,7 @@ def _retire(old: Op) -> None:
 
     old.call = retired
     forget_plans()
-    forget_recordings({old.name, *(n for n in REGISTRY if n.startswith(f"{old.name}."))})
+    forget_recordings({old.name, *(op.name for op in REGISTRY.loaded() if op.name.startswith(f"{old.name}."))})
 
 
 def _check_parameters(op: Op) -> None:

@@ -153,17 +153,9 @@ class DataLoader(Checked):
         if not hasattr(dataset, "__getitem__") and not hasattr(dataset, "__iter__"):
             raise TypeError(f"DataLoader: a {type(dataset).__name__} is no dataset; help: what has an index and a length, or iterates")
         self.is_stream = is_stream(dataset)
-        if isinstance(sampler, (int, np.integer)) and batch_size is None:  # PyTorch's second argument
-            sampler, batch_size = None, int(sampler)
-        if sampler is None:
-            sampler = self._sampler(dataset, 1 if batch_size is None else batch_size, shuffle, drop_last, seed)
-        elif batch_size is not None or shuffle or drop_last:
-            sampler = self._cut(sampler, batch_size, shuffle, drop_last, batch_sampler is not None)
+        sampler = self._chosen_sampler(dataset, sampler, batch_size, shuffle, drop_last, seed, batch_sampler is not None)
         if collate_fn is not None:
             collator = _either("collator", collator, "collate_fn", _Collating(collate_fn))
-        if self.is_stream != isinstance(sampler, StreamSampler):
-            kind = "stream" if self.is_stream else "map"
-            raise ValueError(f"DataLoader: a {kind} dataset does not go with {type(sampler).__name__}")
         transform = PseudoTransform() if transform is None else transform
         if not hasattr(transform, "apply_batch"):
             raise TypeError(f"DataLoader: {type(transform).__name__} is no transform: it has no apply_batch method")
@@ -185,6 +177,21 @@ class DataLoader(Checked):
                 "workers, or arrays in place of lists of Python objects, which workers copy as they read them",
                 UsageWarning,
             )
+
+    def _chosen_sampler(
+        self, dataset: Any, sampler: Any, batch_size: int | None, shuffle: bool, drop_last: bool, seed: int | None, gives_batches: bool
+    ) -> Any:
+        """What gives the positions of each batch: the sampler that was given, or one that these arguments describe."""
+        if isinstance(sampler, (int, np.integer)) and batch_size is None:  # PyTorch's second argument
+            sampler, batch_size = None, int(sampler)
+        if sampler is None:
+            sampler = self._sampler(dataset, 1 if batch_size is None else batch_size, shuffle, drop_last, seed)
+        elif batch_size is not None or shuffle or drop_last:
+            sampler = self._cut(sampler, batch_size, shuffle, drop_last, gives_batches)
+        if self.is_stream != isinstance(sampler, StreamSampler):
+            kind = "stream" if self.is_stream else "map"
+            raise ValueError(f"DataLoader: a {kind} dataset does not go with {type(sampler).__name__}")
+        return sampler
 
     def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
         """The sampler that PyTorch's arguments describe: of all samples, in every process of a job."""
@@ -360,12 +367,15 @@ def _either(name: str, value: Any, other_name: str, other: Any) -> Any:
 
 
 def _one_ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches, each given out when the next one has been asked for."""
+    """The same batches, each given out when the next one has been asked for. An error of the next one comes when that is due."""
     waiting = list(islice(batches, 1))
-    for batch in batches:
-        waiting.append(batch)
+    while waiting:
+        try:
+            waiting += islice(batches, 1)
+        except Exception:
+            yield waiting.pop(0)
+            raise
         yield waiting.pop(0)
-    yield from waiting
 
 
 def to_tensors(batch: Any) -> Any:

@@ -162,17 +162,18 @@ class CIFAR10(_Arrays):
         if (python := self._folder / self.PYTHON).is_dir():
             parts = [self._python_batch(python / n) for n in names]
         else:
-            if not (self._folder / self.BINARY).is_dir():
-                self._fetch(download, timeout)
-            parts = [self._binary_batch(self._folder / self.BINARY / f"{n}.bin") for n in names]
+            files = [self._folder / self.BINARY / f"{n}.bin" for n in names]
+            if missing := [f for f in files if not f.exists()]:  # all, or some where an earlier download was cut short
+                self._fetch(missing[0], download, timeout)
+            parts = [self._binary_batch(f) for f in files]
         pixels, *labels = (np.concatenate(p) for p in zip(*parts))
         images = pixels.reshape(-1, 3, 32, 32)[:, ::-1].transpose(0, 2, 3, 1)
         self.arrays = np.ascontiguousarray(images), *(x.astype(np.int32) for x in labels)
 
-    def _fetch(self, download: bool, timeout: float) -> None:
+    def _fetch(self, missing: Path, download: bool, timeout: float) -> None:
         folder = self._folder
         if not download:
-            where = f"{folder / self.PYTHON} or {folder / self.BINARY}"
+            where = f"{folder / self.PYTHON} or {missing}"
             raise FileNotFoundError(f"{type(self).__name__}: there is no {where}; help: download=True, or root='folder'")
         packed = fetch(self.URL, folder / self.URL.rpartition("/")[2], self.SHA256, timeout=timeout)
         with tarfile.open(packed) as tar:

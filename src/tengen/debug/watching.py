@@ -25,6 +25,11 @@ def _print(label: str, value: Tensor) -> None:
     print(f"{label}: {value!r}")
 
 
+def _is_meant(name: str, op: str, where: str | None) -> bool:
+    """Whether a name is that of an op, or of the line where it is called."""
+    return op == name or (":" in name and where is not None and (where == name or where.endswith("/" + name)))
+
+
 @contextmanager
 def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[str, Tensor]]]:
     """In this block, a value is seen each time that it is computed: eagerly, in traced programs and in loops.
@@ -54,8 +59,7 @@ def watch(name: str, callback: Callback | None = None) -> Iterator[list[tuple[st
     depth = 0
 
     def tell(op: str, where: str | None, inside: Sequence[str], outs: Any) -> None:
-        hit = op == name or (":" in name and where is not None and (where == name or where.endswith("/" + name)))
-        if not hit:
+        if not _is_meant(name, op, where):
             return
         label = f"{op}{''.join(f' inside of {x}' for x in inside)} at {where}"
         for t in outs if isinstance(outs, (tuple, list)) else (outs,):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import field, replace
 from typing import Any
 
 from tengen.base.errors import CompileError, ConfigError
-from tengen.base.files import File, read_regular, replacing
+from tengen.base.files import File, read_regular, replacing_set
 from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.codegen.targets.system import LINUX, System
@@ -84,6 +84,8 @@ def compile_model(
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
+    They replace those of an earlier compilation together: where that is cut short, ``name.h`` is missing, and a C compiler says so.
+
     Args:
         model: a model, or its file (a path, or open for reading bytes).
         target: a name that ``tengen targets`` lists: ``x86-64-v3`` (AVX2 and fma), ``aarch64``, ``native`` ...
@@ -106,12 +108,43 @@ def compile_model(
     processed, source = preprocess is not None or postprocess is not None, model.checksum
     if processed:
         model = with_processing(model, preprocess, postprocess, example_input)
-    given, ranges = dict(extents or {}), {}
-    if any(isinstance(n, range) for n in given.values()):
-        ranges, given = as_ranges(model.graph, given), {}
+    model, given, ranges = _with_extents(model, dict(extents or {}))
+    chosen = _target(target, threads, pool)
+    prefix = c_name(model.name) if name is None else name
+    if c_name(prefix) != prefix:
+        raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
+    program = _program(model, chosen, threads, ranges, pool)
+    computed = Computed.of(program, ranges)
+    blob, constants, states, state_offset, state_bytes = _layout(program, model)
+    operators = _operators(model, chosen, prefix)
+    face = Interface(
+        prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), computed.arena,
+        tuple(constants), tuple(states), state_offset, state_bytes, source, tuple(map(_message, program.checks)),
+        given, ranges, pool, tuple(operators), processed=processed,
+    )  # fmt: skip
+    text = _text(face, program, computed)
+    data = compiled(text, chosen, parts=False)
+    made = read_object(data)
+    face = replace(face, libm="fma" in made.needed and chosen.system is LINUX)
+    _check_symbols(made, {f.symbol for f in _c_functions(model)}, chosen.system)
+    files, beside = _write(os.fspath(out_dir), face, data, blob, operators)
+    sizes = made.code_bytes, len(data), len(blob), computed.at(face.workspace_bytes, computed.largest)
+    ports = model.inputs, model.outputs
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, *ports, ranges, beside, interface=face, text=text)
+
+
+def _with_extents(model: Model, extents: dict[str, int | range]) -> tuple[Model, dict[str, int], dict[str, range]]:
+    """(the model, numbers of its extents, ranges of those that stay open): all are numbers, which the model then has, or all are ranges."""
+    if any(isinstance(n, range) for n in extents.values()):
+        ranges = as_ranges(model.graph, extents)
         check_shapes(model.graph, ranges)
-    else:
-        model = model.at(**given)
+        return model, {}, ranges
+    given: dict[str, Any] = extents  # numbers, as `at` finds
+    return model.at(**given), given, {}
+
+
+def _target(target: str, threads: int, pool: bool) -> Target:
+    """The target of a name. Errors: ConfigError where it has no such threads."""
     if not 1 <= threads <= MAX_THREADS:
         raise ConfigError(f"threads={threads}: a number from 1 to {MAX_THREADS} is needed")
     chosen = Target.named(target)
@@ -119,43 +152,46 @@ def compile_model(
         raise ConfigError(f"threads={threads}: artifacts for {target} have one thread; help: threads=1")
     if pool and (threads > 1 or chosen.architecture.pointer_bytes != 8):
         raise ConfigError(f"pool=True is for targets of 64 bits and threads=1; this is {target} with threads={threads}")
-    prefix = c_name(model.name) if name is None else name
-    if c_name(prefix) != prefix:
-        raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
-    schedules = tuned_schedules(chosen, threads).also(model.schedules)
-    names = [var(e) for e in ranges]
+    return chosen
+
+
+def _program(model: Model, target: Target, threads: int, open_extents: Iterable[str], pool: bool) -> Program:
+    """The program of a model. Errors: ConfigError for a pool whose run could not be ended."""
+    schedules = tuned_schedules(target, threads).also(model.schedules)
+    names = [var(e) for e in open_extents]
     how: dict[str, Any] = {"fold": True, "schedules": schedules, "row_major": True, "log_launches": pool}
-    program, _ = compile_graph(model.graph, None, names, model.name, chosen, **how)
+    program, _ = compile_graph(model.graph, None, names, model.name, target, **how)
     if pool and ASK_DECLARED in program.text:
         raise ConfigError(f"pool=True: {model.name} has a loop that a value ends, which a cancelled run would never leave; help: pool=False")
-    made = Computed.of(program, ranges)
-    blob, constants, states, state_offset, state_bytes = _layout(program, model)
-    operators = _operators(model, chosen, prefix)
-    face = Interface(
-        prefix, target, chosen.cpu, chosen.system.name, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
-        tuple(constants), tuple(states), state_offset, state_bytes, source, tuple(map(_message, program.checks)),
-        given, ranges, pool, tuple(operators), processed=processed,
-    )  # fmt: skip
-    text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
-    if threads > 1:
-        text += internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
-    data = compiled(text, chosen, parts=False)
-    made_object = read_object(data)
-    face = replace(face, libm="fma" in made_object.needed and chosen.system is LINUX)
-    _check_symbols(made_object, {f.symbol for f in _c_functions(model)}, chosen.system)
-    os.makedirs(out_dir, exist_ok=True)
-    for old in os.listdir(out_dir):
-        if re.fullmatch(re.escape(prefix) + OPERATORS, old):
-            os.remove(os.path.join(out_dir, old))
-    files = tuple(os.path.join(out_dir, prefix + end) for end in (".o", ".h", ".bin", "_main.c"))
-    beside = tuple(os.path.join(out_dir, f) for f in operators)
+    return program
+
+
+def _text(face: Interface, program: Program, computed: Computed) -> str:
+    """The LLVM IR of an object file: the program, its entry, and the threads that it has of its own."""
+    text = internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, computed)
+    if face.threads > 1:
+        threads = threads_ir(program.target, face.prefix, face.threads, at_fork=True)
+        text += internal(threads, keep=("set_threads", "stop_threads"))
+    return text
+
+
+def _write(
+    folder: str, face: Interface, data: bytes, blob: bytes, operators: Mapping[str, bytes]
+) -> tuple[tuple[str, str, str, str], tuple[str, ...]]:
+    """Writes an artifact: the paths of its four files, and of those that define users' operators. A compiler checks none of them against
+    another one, so they are a set, whose entry is the header."""
+    os.makedirs(folder, exist_ok=True)
+    base = os.path.join(folder, face.prefix)
+    files = (f"{base}.o", f"{base}.h", f"{base}.bin", f"{base}_main.c")
+    beside = tuple(os.path.join(folder, name) for name in operators)
     contents = (data, header_text(face).encode(), blob, example_text(face).encode(), *operators.values())
-    for file, content in zip((*files, *beside), contents):
-        with replacing(file) as f:
-            f.write(content)
-    sizes = made_object.code_bytes, len(data), len(blob), made.at(face.workspace_bytes, made.largest)
-    ports = model.inputs, model.outputs
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes, *ports, ranges, beside, interface=face, text=text)
+    with replacing_set(files[1]) as written:
+        for file, content in zip((*files, *beside), contents):
+            written.new(file).write(content)
+        for old in os.listdir(folder):
+            if re.fullmatch(re.escape(face.prefix) + OPERATORS, old) and old not in operators:
+                written.remove(os.path.join(folder, old))
+    return files, beside
 
 
 def _c_functions(model: Model) -> list[Any]:

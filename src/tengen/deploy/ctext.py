@@ -9,6 +9,7 @@ import re
 from dataclasses import field
 from math import prod
 
+from tengen.base.digest import blake2b
 from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.deploy.model import Port
@@ -133,6 +134,18 @@ class Interface:
                 found.append(Argument((kind, i), name, c, prod(p.shape) * p.dtype.size, p.dtype.size, note))
         return found
 
+    @property
+    def digest(self) -> str:
+        """What a program takes for granted that was compiled with the header, as 16 hexadecimal digits: the arguments of a run in their order,
+        with their sizes. The values of weights are not among it: they may be others."""
+        rows = [f"{name} in {r}" for name, r in zip(self.names(), self.ranges.values())]
+        rows += [f"{a.key[0]} {a.name}: {a.c_type}, {a.note}, {a.bytes} bytes by {a.align}" for a in self.arguments()]
+        return blake2b("\n".join(rows).encode(), digest_size=8).hexdigest()
+
+    def linked(self, function: str = "run") -> str:
+        """The name by which linkers find a function: it has the digest, so that no program finds that of another interface."""
+        return f"{self.prefix}_{function}_{self.digest}"
+
     def memory(self) -> list[Argument]:
         """The parameters that are memory which the application gives for a run to write: the state and the workspace."""
         return [a for a in self.arguments() if a.key[0] in ("state", "workspace")]
@@ -151,7 +164,7 @@ class Interface:
 
 def _other_functions(f: Interface) -> str:
     """What the header declares besides the run, for programs that have it: the check of the weights, the first state, the threads."""
-    p = f.prefix
+    p, P = f.prefix, f.prefix.upper()
     threads = f"""
 /* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
 int64_t {p}_set_threads(int64_t threads);
@@ -189,7 +202,7 @@ typedef struct {p}_pool {{
 
 /* As {p}_run, with the application's threads: the same bits. Returns {CANCELLED} too, for a run that was ended: what it has written then is
  * unspecified, the state too. */
-int {p}_run_with({given});
+int {p}_run_with({given}) {P}_LINKED("{f.linked("run_with")}");
 """ if f.pool else ""  # fmt: skip
     return check + fits + reset + threads + pool
 
@@ -239,13 +252,24 @@ extern "C" {{
 #define {P}_THREADS {f.threads}
 #define {P}_ALIGN {ALIGN}
 {chr(10).join(macros)}
-{sums}{functions}
+{sums}
+/* What a program takes for granted that is compiled with this header. The linker knows the run by a name that ends with it, so that such a
+ * program is not linked with code of other arguments. */
+#define {P}_INTERFACE 0x{f.digest}u
+#ifdef __GNUC__
+#define {P}_TEXT_(x) #x
+#define {P}_TEXT(x) {P}_TEXT_(x)
+#define {P}_LINKED(name) __asm__({P}_TEXT(__USER_LABEL_PREFIX__) name)
+#else
+#define {P}_LINKED(name)
+#endif
+{functions}
 /* Runs the network once. Arrays are dense, in row-major order; they must not overlap.
 {doc}
  * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned{outside}: then nothing was computed.{checks}
  * Several threads may run it at once, each on other {"state, " if f.states else ""}workspace and arrays.{alone}
  */
-int {p}_run({", ".join([*extents, *(f"{a.c_type} *{a.name}" for a in arguments)]) or "void"});
+int {p}_run({", ".join([*extents, *(f"{a.c_type} *{a.name}" for a in arguments)]) or "void"}) {P}_LINKED("{f.linked()}");
 {_other_functions(f)}
 #ifdef __cplusplus
 }}
@@ -258,6 +282,15 @@ int {p}_run({", ".join([*extents, *(f"{a.c_type} *{a.name}" for a in arguments)]
 def _comment(text: str) -> str:
     """A text as part of a comment: printable ASCII, and nothing that ends it."""
     return re.sub(r"[^ -~]", "?", text)[:400].replace("*/", "* /").replace("/*", "/ *")
+
+
+def same_interface(f: Interface, file: str) -> str:
+    """What makes a C compiler refuse a file of another compilation than the header that it includes."""
+    P = f.prefix.upper()
+    return f"""#if {P}_INTERFACE != 0x{f.digest}u
+#error "{file} and {f.prefix}.h were made by different compilations; help: write both again by tengen compile"
+#endif
+"""
 
 
 def example_text(f: Interface) -> str:
@@ -305,7 +338,7 @@ def example_text(f: Interface) -> str:
 #include <stdio.h>
 #include <stdlib.h>
 {files}#include "{p}.h"
-
+{same_interface(f, f"{p}_main.c")}
 /* Aligned memory, which is kept until the program ends. */
 static void *take(size_t bytes) {{
     char *p = malloc(bytes + {P}_ALIGN);

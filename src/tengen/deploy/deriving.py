@@ -141,27 +141,30 @@ def follow_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType])
         scale_batch(g, old, new, changed)
 
 
-def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
-    """Derives the types of what is made of `changed`, values with the types that they had. Attributes that are shapes get a first extent of
-    `new` in place of `old` where that of an operand has changed so. Where the op then fits no more, what it reads besides becomes `new` of what
-    it was `old` equal ones of, or that is an error."""
+def _rescale(n: Node, old: Dim, new: Dim, ahead: int = 1) -> None:
+    """Puts `new` in place of the batch `old` in a node's attributes that are shapes. ahead: how many elements lie before the batch along the
+    axes in front of it."""
 
     def scaled(d: Dim) -> Dim:
         if isinstance(old, Expr):
             return substitute(d, {old: new if isinstance(new, Expr) else const(new)}) if isinstance(d, Expr) else d
         return d // old * new if isinstance(d, int) and old and d % old == 0 else d
 
-    def rescale(n: Node, ahead: int = 1) -> None:
-        """ahead: how many elements lie before the batch along the axes in front of it."""
-        for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
-            shape = n.attrs[k]
-            if not isinstance(shape, tuple) or not shape:
-                continue
-            places = range(len(shape))
-            if not isinstance(old, Expr) and old != PROBE:
-                fits = (j for j in places if math.prod(shape[:j]) == ahead and not same_extent(scaled(shape[j]), shape[j]))
-                places = range(j := next(fits, 0), j + 1)
-            n.attrs = {**n.attrs, k: tuple(scaled(d) if j in places else d for j, d in enumerate(shape))}
+    for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
+        shape = n.attrs[k]
+        if not isinstance(shape, tuple) or not shape:
+            continue
+        places = range(len(shape))
+        if not isinstance(old, Expr) and old != PROBE:
+            fits = (j for j in places if math.prod(shape[:j]) == ahead and not same_extent(scaled(shape[j]), shape[j]))
+            places = range(j := next(fits, 0), j + 1)
+        n.attrs = {**n.attrs, k: tuple(scaled(d) if j in places else d for j, d in enumerate(shape))}
+
+
+def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
+    """Derives the types of what is made of `changed`, values with the types that they had. Attributes that are shapes get a first extent of
+    `new` in place of `old` where that of an operand has changed so. Where the op then fits no more, what it reads besides becomes `new` of what
+    it was `old` equal ones of, or that is an error."""
 
     def settle(n: Node) -> None:
         n.attrs = {**n.attrs, **_bodies(n, old, new)}
@@ -181,11 +184,11 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
         if n.op in SPREAD:
             x = next((v for v in n.inputs if v is not None), None)
             if x is None or x.type.ndim < v.type.ndim or same_extent(x.type.shape[0], 1):
-                rescale(n)
+                _rescale(n, old, new)
         if n.op not in SPREAD or same_extent(n.attrs["shape"][0], old):
             if not any([widened(x) for x in n.inputs if x is not None]):
                 return False
-            rescale(n)
+            _rescale(n, old, new)
         settle(n)
         return v in changed
 
@@ -195,7 +198,7 @@ def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) 
             continue
         ahead = next((a for v in read if (a := _ahead_of_change(v.type, changed[v])) is not None), None if read else 1)
         if ahead is not None:
-            rescale(n, ahead)
+            _rescale(n, old, new, ahead)
         try:
             try:
                 settle(n)

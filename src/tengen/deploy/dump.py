@@ -16,7 +16,7 @@ from tengen.base.errors import TengenError, TraceError
 from tengen.base.files import File, name_of
 from tengen.base.record import record
 from tengen.compiler.schedules import to_text
-from tengen.deploy.model import Model, Port, port
+from tengen.deploy.model import FORMAT, VERSION, Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
 from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
@@ -27,8 +27,6 @@ from tengen.ir.verify import OP_ERRORS
 from tengen.kernels.schedule import Schedule
 from tengen.ops.define import lookup
 from tengen.passes.cleanup import remove_dead_code
-
-FORMAT, VERSION = "tengen-model", "1"
 
 
 @record(frozen=True)

@@ -82,11 +82,11 @@ def entry_ir(face: Interface, program: Program, made: Computed) -> str:
     else:
         numbers = ", ".join(f"i64 {n}" for n in [*ints, 0])
         text = f"@{p}.ints = internal constant [{len(ints) + 1} x i64] [{numbers}], align 64\n"
-    text += _run_ir(face, made, ints)
+    text += _run_ir(face, made, ints) + _linked_ir(face, "run")
     if face.threads == 1:
         text += _SERIAL.replace("$P$", p)
     if face.pool:
-        text += _run_ir(face, made, ints, pool=True) + _POOL.replace("$P$", p)
+        text += _run_ir(face, made, ints, pool=True) + _linked_ir(face, "run_with", ["ptr %pool"]) + _POOL.replace("$P$", p)
     if face.weights_bytes:
         text += _check_text(face, program.target.architecture.pointer_bytes)
     for a in face.memory():
@@ -151,6 +151,16 @@ def _run_ir(face: Interface, made: Computed, ints: Sequence[int], pool: bool = F
     if any(a.open or a.bytes for a in arguments):
         lines.append("unaligned:\n  ret i32 2")
     return "\n".join([*lines, "}", ""])
+
+
+def _linked_ir(face: Interface, function: str, more: Sequence[str] = ()) -> str:
+    """The run under the name by which a program that was compiled with the header finds it. more: parameters before the others."""
+    parameters = ", ".join([*more, *(f"i64 %e{i}" for i in range(len(face.ranges))), *(f"ptr %a{i}" for i in range(len(face.arguments())))])
+    return f"""define i32 @{face.linked(function)}({parameters}) nounwind {{
+  %code = call i32 @{face.prefix}_{function}({parameters})
+  ret i32 %code
+}}
+"""
 
 
 def _of_pool(ints: Sequence[int], opened: int, computed: int) -> str:

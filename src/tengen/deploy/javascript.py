@@ -22,7 +22,7 @@ ARRAYS = {
 
 def exported(f: Interface) -> list[str]:
     """The names that the module's WebAssembly gives out."""
-    return [f"{f.prefix}_run", *([f"{f.prefix}_check"] if f.weights_bytes else []), "__heap_base"]
+    return [f"{f.prefix}_run", f.linked(), *([f"{f.prefix}_check"] if f.weights_bytes else []), "__heap_base"]
 
 
 def _rows(f: Interface) -> list[dict]:
@@ -72,6 +72,8 @@ async function bytesOf(name) {{
 export async function load(files = {{}}) {{
   const {{ instance }} = await WebAssembly.instantiate(files.wasm ?? (await bytesOf('{f.prefix}.wasm')), {{}});
   const {{ exports }} = instance;
+  const run = exports.{f.linked()};
+  if (!run) throw new Error('{f.prefix}.wasm does not belong to {f.prefix}.mjs: another compilation made it');
   const memory = exports.memory;
   let end = exports.__heap_base.value;
   const places = ARGUMENTS.map((a) => {{
@@ -102,7 +104,7 @@ export async function load(files = {{}}) {{
           throw new TypeError(`${{a.name}}: a ${{a.array}} of ${{a.bytes}} bytes is needed, for ${{a.dtype}}[${{a.shape}}]`);
         view(i).set(given);
       }});
-      const code = exports.{f.prefix}_run(...places);
+      const code = run(...places);
       if (code) throw new RangeError(CODES[code] ?? `code ${{code}}`);
       const found = {{}};
       ARGUMENTS.forEach((a, i) => {{

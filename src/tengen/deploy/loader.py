@@ -16,8 +16,7 @@ from tengen.base.errors import ScheduleError, TengenError, VerifyError
 from tengen.base.files import File
 from tengen.compiler import program_cache
 from tengen.compiler.schedules import parsed
-from tengen.deploy.dump import FORMAT, VERSION
-from tengen.deploy.model import Model
+from tengen.deploy.model import FORMAT, VERSION, Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
 from tengen.ir.graph import Graph, UnreadGraph, attr_graphs, attrs_key
 from tengen.ir.jsonform import from_json, unread_from_json

@@ -20,8 +20,8 @@ from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.base.record import NamedTuple
 from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over
-from tengen.compiler.driver import Ahead
 from tengen.compiler.plans import Layout
+from tengen.compiler.ready import Ahead
 from tengen.compiler.schedules import tuned_schedules
 from tengen.deploy import by_nodes, unfinished
 from tengen.ir.graph import Graph, UnreadGraph
@@ -34,6 +34,7 @@ from tengen.tensor import Buffer, Tensor, contiguous, from_numpy, tensor_over, t
 from tengen.tensor.executable import Executable, look_ahead, room_for
 from tengen.tensor.looking import looking
 
+FORMAT, VERSION = "tengen-model", "1"  # what a model file says it is
 MOST_HOT = 8  # sizes of a model with open extents that get programs of their own
 MOST_KNOWN = 64  # of a model's arguments that have been found right: more are looked at each time
 

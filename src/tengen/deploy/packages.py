@@ -2,27 +2,32 @@
 
 In: an `Artifact`, whose object, header and weights lie in a folder. Out: more files in that folder, their paths. Texts are written as
 they are, without templates of others; each says how it is used in its first lines. What has to be linked is linked by `run.linker`.
+
+The files of a form replace older ones as a set (`replacing_set`), whose entry is the one that users of the form name.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import re
 import struct
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tengen.base.errors import ConfigError, TengenError
-from tengen.base.files import replacing
+from tengen.base.errors import ConfigError, FileFormatError, TengenError
+from tengen.base.files import replacing_set
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.codegen.targets.system import ANDROID, BARE, MACOS, WASM, WINDOWS, System
 from tengen.deploy import javascript, wrappers
 from tengen.deploy.compile import Artifact
 from tengen.deploy.csource import c_source
-from tengen.deploy.ctext import ALIGN
+from tengen.deploy.ctext import ALIGN, header_text
 from tengen.deploy.objects import read_object
 from tengen.deploy.run import link_library
 from tengen.runtime.compile import compile_object
+
+ABI = "arm64-v8a"  # the name of AArch64 in the folders of Android's NDK
+_OURS = re.compile("(compiled|made) by Tengen|Tengen compiled", re.I)  # what texts say of themselves that may have the name of a user's file
 
 
 def package(artifact: Artifact, form: str) -> list[str]:
@@ -36,18 +41,30 @@ def package(artifact: Artifact, form: str) -> list[str]:
             ``android`` (a folder of the NDK's layout), ``arduino`` (a library's folder), ``javascript`` (NAME.mjs, NAME.d.ts and
             NAME.wasm).
 
-    Errors: ConfigError for another form, or one that the target does not have; CannotRun without a linker; TengenError where it fails.
+    Errors: ConfigError for another form, one that the target does not have, and where a program of the user's has the name of a file (net.py);
+        FileFormatError where the folder holds another artifact by
+        now; CannotRun without a linker; TengenError where it fails; OSError where a file cannot be written.
     """
     if form not in FORMS:
         raise ConfigError(f"unknown form {form!r}; help: one of {', '.join(FORMS)}")
-    return FORMS[form](artifact, Target.named(artifact.target), Path(artifact.files[0]).parent)
+    header = Path(artifact.files[1])
+    if not header.exists() or header.read_bytes() != header_text(artifact.interface).encode():
+        raise FileFormatError(f"{header} is not that of this artifact: it was compiled anew, or removed; help: package what that returned")
+    return FORMS[form](artifact, Target.named(artifact.target), header.parent)
 
 
-def _write(path: Path, content: bytes | str) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as f:
-        f.write(content.encode() if isinstance(content, str) else content)
-    return str(path)
+def _write(folder: Path, files: Mapping[str, bytes | str], entry: str | None = None) -> list[str]:
+    """Writes the files of a form, by their names in a folder, as a set; returns their paths. entry: default: the only one."""
+    paths = {folder / name: content for name, content in files.items()}
+    for path, content in paths.items():
+        says_so = isinstance(content, str) and _OURS.search(content[:300])
+        if says_so and path.is_file() and not _OURS.search(path.read_text(errors="replace")[:300]):
+            raise ConfigError(f"{path} is there, and is not of Tengen's making; help: name= another one, or another folder")
+    with replacing_set(next(iter(paths)) if entry is None else folder / entry) as written:
+        for path, content in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written.new(path).write(content.encode() if isinstance(content, str) else content)
+    return [str(path) for path in paths]
 
 
 def archive(members: Sequence[tuple[str, bytes]]) -> bytes:
@@ -72,18 +89,36 @@ def archive(members: Sequence[tuple[str, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def _static(a: Artifact, target: Target, folder: Path) -> list[str]:
+def _archive(a: Artifact, target: Target) -> dict[str, bytes | str]:
+    """The static library, by its name."""
     if target.system is MACOS:
         raise ConfigError(f"no static library is made for {target.name}; help: libtool -static -o lib{a.name}.a {a.name}.o, there")
-    return [_write(folder / f"lib{a.name}.a", archive([("model.o", Path(a.files[0]).read_bytes())]))]
+    return {f"lib{a.name}.a": archive([("model.o", Path(a.files[0]).read_bytes())])}
 
 
-def _shared(a: Artifact, target: Target, folder: Path) -> list[str]:
+def _library(a: Artifact, target: Target) -> dict[str, bytes | str]:
+    """The shared library, by its name, and what the linker makes beside it."""
     if not target.system.loads:
         raise ConfigError(f"no shared library is made for {target.name} ({target.system.name}); help: static")
     prefix = "" if target.system is WINDOWS else "lib"
-    library = folder / f"{prefix}{a.name}{target.system.ending}"
-    return [str(link_library(target, [a.files[0], *a.operators], library))]
+    return _linked(a, target, f"{prefix}{a.name}{target.system.ending}")
+
+
+def _linked(a: Artifact, target: Target, name: str, exported: Sequence[str] = ()) -> dict[str, bytes | str]:
+    """What a linker makes of an artifact, by names, the library first."""
+    with tempfile.TemporaryDirectory(prefix="tengen-link-") as folder:
+        made = link_library(target, [a.files[0], *a.operators], Path(folder, name), exported)
+        beside = sorted(p for p in made.parent.iterdir() if p != made and p.is_file())
+        return {p.name: p.read_bytes() for p in (made, *beside)}
+
+
+def _static(a: Artifact, target: Target, folder: Path) -> list[str]:
+    return _write(folder, _archive(a, target))
+
+
+def _shared(a: Artifact, target: Target, folder: Path) -> list[str]:
+    files = _library(a, target)
+    return _write(folder, files, next(iter(files)))
 
 
 def _section(a: Artifact, target: Target, folder: Path) -> list[str]:
@@ -93,70 +128,66 @@ def _section(a: Artifact, target: Target, folder: Path) -> list[str]:
         raise ConfigError(f"{a.name} has no weights")
     content = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in blob)
     text = f'{target.head}@{a.name}_weights = constant [{len(blob)} x i8] c"{content}", align {ALIGN}\n'
-    files = {"obj": compile_object(text, target, count=False), "h": wrappers.weights_header(a.name, len(blob))}
-    return [_write(folder / f"{a.name}_weights.{end}", content) for end, content in files.items()]
+    header = f"{a.name}_weights.h"
+    files = {f"{a.name}_weights.obj": compile_object(text, target, count=False), header: wrappers.weights_header(a.name, len(blob))}
+    return _write(folder, files, header)
 
 
 def _c(a: Artifact, target: Target, folder: Path) -> list[str]:
     if a.threads > 1 or a.interface.pool:
         many = "a pool" if a.interface.pool else f"{a.threads} threads"
         raise ConfigError(f"a C source has one thread, {a.name} is for {many}; help: threads=1")
-    return [_write(folder / f"{a.name}.c", c_source(a.text))]
+    return _write(folder, {f"{a.name}.c": c_source(a.text)})
 
 
 def _cpp(a: Artifact, target: Target, folder: Path) -> list[str]:
-    return [_write(folder / f"{a.name}.hpp", wrappers.cpp_text(a.interface))]
+    return _write(folder, {f"{a.name}.hpp": wrappers.cpp_text(a.interface)})
 
 
 def _cmake(a: Artifact, target: Target, folder: Path) -> list[str]:
-    return [_write(folder / f"{a.name}.cmake", wrappers.cmake_text(a.interface))]
+    return _write(folder, {f"{a.name}.cmake": wrappers.cmake_text(a.interface)})
 
 
 def _python(a: Artifact, target: Target, folder: Path) -> list[str]:
     _closed(a, "python")
-    shared = _shared(a, target, folder)
-    return [*shared, _write(folder / f"{a.name}.py", wrappers.python_text(a.interface, os.path.basename(shared[0])))]
+    files, module = _library(a, target), f"{a.name}.py"
+    return _write(folder, {**files, module: wrappers.python_text(a.interface, next(iter(files)))}, module)
 
 
 def _rust(a: Artifact, target: Target, folder: Path) -> list[str]:
     _closed(a, "rust")
-    crate = folder / f"{a.name}-rust"
-    (library,) = _static(a, target, folder)
-    files = {**wrappers.rust_texts(a.interface), f"lib{a.name}.a": Path(library).read_bytes(), f"{a.name}.bin": Path(a.files[2]).read_bytes()}
-    return [_write(crate / name, content) for name, content in files.items()]
+    files = {**wrappers.rust_texts(a.interface), **_archive(a, target), f"{a.name}.bin": Path(a.files[2]).read_bytes()}
+    return _write(folder / f"{a.name}-rust", files, "Cargo.toml")
 
 
 def _android(a: Artifact, target: Target, folder: Path) -> list[str]:
     _is_for(target, ANDROID)
-    (library,) = _shared(a, target, folder)
-    home = folder / f"{a.name}-android"
-    inside = home / "jniLibs" / "arm64-v8a" / os.path.basename(library)
-    inside.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(library, inside)
-    beside = (("include", a.files[1]), ("assets", a.files[2]))
-    return [str(inside), *(_write(home / where / os.path.basename(f), Path(f).read_bytes()) for where, f in beside)]
+    files = {f"jniLibs/{ABI}/{name}": content for name, content in _library(a, target).items()}
+    header = f"include/{a.name}.h"
+    files |= {header: Path(a.files[1]).read_bytes(), f"assets/{a.name}.bin": Path(a.files[2]).read_bytes()}
+    return _write(folder / f"{a.name}-android", files, header)
 
 
 def _arduino(a: Artifact, target: Target, folder: Path) -> list[str]:
     _is_for(target, BARE)
-    home = folder / f"{a.name}-arduino"
-    (library,) = _static(a, target, folder)
-    files = {
+    header = f"src/{a.name}.h"
+    ((library, content),) = _archive(a, target).items()
+    files: dict[str, bytes | str] = {
         "library.properties": wrappers.arduino_text(a.interface),
-        f"src/{a.name}.h": Path(a.files[1]).read_bytes(),
-        f"src/{target.cpu}/lib{a.name}.a": Path(library).read_bytes(),
+        header: Path(a.files[1]).read_bytes(),
+        f"src/{target.cpu}/{library}": content,
         f"src/{a.name}_weights.h": wrappers.weights_header(a.name, max(a.weights_bytes, 1)),
         f"src/{a.name}_weights.c": wrappers.weights_text(a.name, Path(a.files[2]).read_bytes()),
     }
-    return [_write(home / name, content) for name, content in files.items()]
+    return _write(folder / f"{a.name}-arduino", files, header)
 
 
 def _javascript(a: Artifact, target: Target, folder: Path) -> list[str]:
     _closed(a, "javascript")
     _is_for(target, WASM)
-    module = link_library(target, [a.files[0], *a.operators], folder / f"{a.name}.wasm", javascript.exported(a.interface))
-    texts = {".mjs": javascript.module_text(a.interface), ".d.ts": javascript.types_text(a.interface)}
-    return [str(module), *(_write(folder / f"{a.name}{end}", text) for end, text in texts.items())]
+    module = f"{a.name}.mjs"
+    files = {**_linked(a, target, f"{a.name}.wasm", javascript.exported(a.interface)), module: javascript.module_text(a.interface)}
+    return _write(folder, {**files, f"{a.name}.d.ts": javascript.types_text(a.interface)}, module)
 
 
 def _is_for(target: Target, system: System) -> None:

@@ -348,7 +348,7 @@ class Predictor:
             tensors = group[0].tensors
             if len(group) > 1:
                 tensors = [_tensor(np.concatenate([r.tensors[i].numpy() for r in group])) for i in range(len(tensors))]
-            made = self.model(*tensors)
+            outs = _answers(self.model(*tensors), tensors)
         except Exception as e:
             with self._changed:
                 self._count(start, failed=len(group) == 1)
@@ -360,7 +360,6 @@ class Predictor:
             return
         with self._changed:
             self._count(start, len(group), sum(r.size for r in group))
-        outs = _answers(made, tensors)
         at = 0
         for r in group:
             own = outs if len(group) == 1 else [o[at : at + r.size] for o in outs]

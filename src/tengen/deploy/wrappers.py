@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from tengen.deploy.ctext import FIRST_CHECK, Argument, Interface, c_name
+from tengen.deploy.ctext import FIRST_CHECK, Argument, Interface, c_name, same_interface
 
 _RUST = {
     "double": "f64", "float": "f32", "uint16_t": "u16", "int64_t": "i64", "int32_t": "i32", "int16_t": "i16", "int8_t": "i8",
@@ -72,7 +72,7 @@ def cpp_text(f: Interface) -> str:
 #include <new>
 
 #include "{p}.h"
-
+{same_interface(f, f"{p}.hpp")}
 namespace {p} {{
 
 class Model {{
@@ -190,7 +190,10 @@ class Model:
         for kind in ("state", "workspace"):
             if kind in _SIZES:
                 self._own[kind] = _memory(_SIZES[kind])
-        self._run = self._code.{p}_run
+        try:
+            self._run = self._code.{f.linked()}
+        except AttributeError:
+            raise ValueError("{library} does not belong to this module: another compilation made it") from None
         self._run.argtypes = [ctypes.c_void_p] * {len(own) + len(ins) + len(outs)}
         self._run.restype = ctypes.c_int
         self.reset()
@@ -266,6 +269,7 @@ def rust_texts(f: Interface) -> dict[str, str]:
 //! `let mut model = {p}::Model::new(include_bytes!("../{p}.bin"))?; model.run(...)?;`
 
 extern "C" {{
+    #[link_name = "{f.linked()}"]
     fn {p}_run({", ".join(map(pointer, f.arguments()))}) -> i32;
 {declared}}}
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DistributedError, FileFormatError, UsageWarning, warn_once
-from tengen.base.files import read_regular, replace_folder
+from tengen.base.files import read_regular, replace_folder, replacing
 from tengen.compiler.arrays import stays
 from tengen.distributed.data_parallel import sample
 from tengen.serialization import load, restore, save, states_of
@@ -259,10 +259,8 @@ class _Writer:
 
     def _publish(self) -> None:
         manifest = {"version": VERSION, "processes": self.group.size, "files": dict(sorted(self.rows.items()))}
-        with (self.part / "manifest.json").open("w") as f:
-            json.dump(manifest, f, indent=1)
-            f.flush()
-            os.fsync(f.fileno())
+        with replacing(self.part / "manifest.json") as f:  # its name is on the disk before the folder's is
+            f.write(json.dumps(manifest, indent=1).encode())
         replace_folder(str(self.part), str(self.folder), self._remove_beside if self.beside else None)
 
     def _remove_beside(self, path: str) -> None:

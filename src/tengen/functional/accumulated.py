@@ -14,7 +14,7 @@ from tengen.functional.composed import cdist
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.ops.masks import is_concrete, true_positions
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.tensor import Tensor
 
 op = REGISTRY

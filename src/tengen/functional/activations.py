@@ -9,7 +9,7 @@ from tengen.functional.math import matmul
 from tengen.functional.nn import embedding, linear
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.random.state import uniform
 from tengen.tensor import Tensor
 

@@ -17,7 +17,8 @@ from tengen.linalg.products import vector_norm
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import max_, mean, min_, narrowed, rounded_once, sum_, widened
+from tengen.ops.reduce import max_, mean, min_, sum_
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.tensor import Tensor
 
 op = REGISTRY

@@ -241,3 +241,6 @@ def _length(sliced: Sequence[Tensor], length: int | None) -> Any:
         if differ(d, n):
             raise ShapeError(f"{user_line()}: scan goes over {n} slices and over {d}; help: all of xs have one extent along axis 0")
     return n
+
+
+__all__ = ["cond", "fori_loop", "scan", "while_loop"]

@@ -11,7 +11,7 @@ from tengen.functional.math import cosine_similarity
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.ops.nn import cross_entropy_each
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.tensor import Tensor
 
 

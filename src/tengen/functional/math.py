@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tengen import ops
 from tengen.base.errors import ShapeError
 from tengen.functional.arranged import broadcast_tensors
 from tengen.functional.export import export
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.linalg_factor import identity_like
-from tengen.ops.reduce import max_, min_, narrowed, root, rounded_once, sum_, widened
+from tengen.ops.reduce import max_, min_, root, sum_
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.nodes import on_tape
 
@@ -158,7 +159,9 @@ def matinv(inp: Tensor) -> Tensor:
     [[0.5, 0.0], [0.0, 0.25]]
     """
     factors, order, _, info = REGISTRY["lu"](inp)
-    return REGISTRY["lu_solve"](inp, REGISTRY["checked"](factors, info, "matinv: singular"), order, identity_like(inp))
+    return REGISTRY["lu_solve"](
+        inp, REGISTRY["checked"](factors, info, "matinv: singular"), order, ops.linalg_factor.identity_like(inp)
+    )
 
 
 def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -10,19 +11,7 @@ from tengen.base.arguments import check_flag
 from tengen.base.config import config
 from tengen.base.dtype import float64, int64
 from tengen.base.errors import ArgumentError, ShapeError
-from tengen.functional.distributed import all_reduce_sum
 from tengen.functional.export import export
-from tengen.functional.loss import (
-    binary_cross_entropy,
-    cross_entropy,
-    ctc_loss,
-    hinge_loss,
-    l1_loss,
-    square_loss,
-)  # fmt: skip
-from tengen.functional.math import normalize
-from tengen.functional.pooling import adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, max_pool2d
-from tengen.functional.vision import nms, nvof
 from tengen.ir.types import Dim
 from tengen.kernels import numerics
 from tengen.loops.lang import maximum
@@ -35,11 +24,11 @@ from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import extent, narrowed, rounded_once, widened
+from tengen.ops.reduce import extent
 from tengen.ops.reduce import mean as _mean
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
-from tengen.transport.group import WORLD
 
 if TYPE_CHECKING:
     from tengen.functional.nn_ops import *  # noqa: F403  (a generated stub of the ops that stand here)
@@ -222,14 +211,15 @@ def sync_batch_norm(
     """
     if eps_mode.lower() != "additive":
         raise ArgumentError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
-    if not training or (WORLD if group is None else group).size == 1:
+    processes = importlib.import_module("tengen.functional.distributed")  # here: most networks train in one process
+    if not training or (processes.WORLD if group is None else group).size == 1:
         return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
     axes, shape = [0, *range(2, inp.ndim)], (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
-    n = all_reduce_sum(extent(inp.size // max(inp.shape[1], 1), int64), group)
+    n = processes.all_reduce_sum(extent(inp.size // max(inp.shape[1], 1), int64), group)
     count = n.astype(inp.dtype)
-    mean = all_reduce_sum(inp.sum(axes), group).reshape(shape) / count
+    mean = processes.all_reduce_sum(inp.sum(axes), group).reshape(shape) / count
     centred = inp - mean
-    var = all_reduce_sum((centred * centred).sum(axes), group).reshape(shape) / count
+    var = processes.all_reduce_sum((centred * centred).sum(axes), group).reshape(shape) / count
     y = centred / (var + eps).sqrt()
     y = y if weight is None else y * weight.reshape(shape)
     y = y if bias is None else y + bias.reshape(shape)
@@ -541,12 +531,16 @@ def softplus(inp: Tensor, beta: float = 1.0, threshold: float | None = None) -> 
 
 
 softplus.aliases = {"x": "inp"}
+_ELSEWHERE = {  # names of other modules that stand here, too
+    "tengen.functional.loss": "binary_cross_entropy cross_entropy ctc_loss hinge_loss l1_loss square_loss",
+    "tengen.functional.math": "normalize",
+    "tengen.functional.pooling": "adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d",
+    "tengen.functional.vision": "nms nvof",
+}
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_max_pool2d", "alpha_dropout",
-    "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "general_norm", "glu",
-    "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
-    "max_pool2d", "multi_head_attention", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention",
-    "softplus", "square_loss", "sync_batch_norm", *export(globals(), "nn"),
+    "alpha_dropout", "batch_norm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout",
+    "embedding", "general_norm", "glu", "group_norm", "indexing_one_hot", "instance_norm", "layer_norm", "linear", "local_response_norm",
+    "multi_head_attention", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "softplus", "sync_batch_norm",
+    *export(globals(), "nn", elsewhere=_ELSEWHERE),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

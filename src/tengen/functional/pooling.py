@@ -17,7 +17,7 @@ from tengen.ops.define import REGISTRY
 from tengen.ops.pool import avg_pool as _avg
 from tengen.ops.pool import max_pool as _max
 from tengen.ops.reduce import mean as _mean
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.random.state import uniform
 from tengen.tensor import Tensor
 

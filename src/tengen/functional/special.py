@@ -13,7 +13,7 @@ from typing import Any
 from tengen import functional as F
 from tengen.base.errors import ArgumentError
 from tengen.ops.calls import all_with_line
-from tengen.ops.reduce import narrowed, rounded_once, widened
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.tensor import Tensor
 
 _BERNOULLI = (

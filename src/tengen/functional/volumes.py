@@ -10,7 +10,7 @@ from tengen import functional as F
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional.vision import grid_sample as of_images
 from tengen.ops.calls import all_with_line
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.widths import narrowed, widened
 from tengen.tensor import Tensor
 
 

@@ -139,6 +139,16 @@ def pointwise(
         start = k.let(k.split(cdiv(n, some)) * some)
         _row(k, sources, outs, (start, k.let(minimum(n, start + some))), [], [], several, stream, None)
         return lo.launch(k)
+    _planes(k, sources, outs, some, distance, several, stream)
+    lo.launch(k)
+
+
+def _planes(
+    k: KernelBuilder, sources: Sequence[Source], outs: Sequence[Array], some: int, distance: Expr | None, several: int, stream: bool
+) -> None:
+    """The loops over arrays of two axes and more, whose last two are planes of rows. some: elements of a piece."""
+    shape = outs[0].shape
+    n = as_expr(shape[-1])
     outer, middle, one = as_expr(product(shape[:-2])), as_expr(shape[-2]), const(1)
     rows = minimum(maximum(one, some // maximum(one, n)), maximum(one, middle))  # rows of a piece
     blocks, parts = cdiv(middle, rows), cdiv(n, some)  # blocks of rows in a plane, parts of a long row
@@ -165,7 +175,6 @@ def pointwise(
         with k.loop(row0, end, name="row") as row:
             later = None if ahead is None else partial(prefetch, row + ahead)
             _row(k, sources, outs, (start, stop), [*lead, row], constants, several, stream, later)
-    lo.launch(k)
 
 
 def _row(

@@ -13,8 +13,8 @@ from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.ops.linalg_factor import identity_like
-from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.ops.shape import normalize_axes, normalize_axis
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.tensor import Tensor
 
 

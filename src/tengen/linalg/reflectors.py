@@ -15,7 +15,7 @@ from tengen.linalg.systems import solve_triangular
 from tengen.ops import linalg_spectra as _ops
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.tensor import Tensor
 
 

@@ -21,7 +21,7 @@ from tengen.loops.rewriting import map_expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Store
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1}
-_FLOPS |= {"dot2": 4, "dot2i": 4, "dot4i": 8, "dot4u": 8, "dot2h": 8, "quad4i": 16, "quad4u": 16}
+_FLOPS |= {"dot2": 4, "dot2i": 4, "dot4i": 8, "dot4n": 8, "dot4u": 8, "dot4s": 8, "dot2h": 8, "quad4i": 16, "quad4u": 16}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
 MOST_ITERATIONS = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
 

@@ -64,7 +64,7 @@ def _fma_flushed(a, b, c):
 
 
 def dot2(total, a, b):
-    """See `lang.dot2`."""
+    """See `dots.dot2`."""
     total, a, b = (np.asarray(x) for x in np.broadcast_arrays(total, a, b))
     high, sixteen = np.uint32(0xFFFF0000), np.uint32(16)
     halves = ((a << sixteen, b << sixteen), (a & high, b & high))
@@ -73,21 +73,35 @@ def dot2(total, a, b):
 
 
 def dot2i(total, a, b):
-    """See `lang.dot2i`."""
+    """See `dots.dot2i`."""
     halves = lambda x: [(np.asarray(x, np.uint32) >> np.uint32(s)).astype(np.uint16).view(np.int16).astype(np.int64) for s in (0, 16)]
     (a0, a1), (b0, b1) = halves(a), halves(b)
     return (np.asarray(total, np.int64) + a0 * b0 + a1 * b1).astype(np.int32)
 
 
-def dot4(total, a, b, signed: bool):
-    """See `lang.dot4i` and, where the first operand is not `signed`, `lang.dot4u`."""
+def dot4(total, a, b, signed: bool = True, least: int = -128):
+    """See `dots.dot4i`; `dots.dot4u`, where the first operand is not `signed`; and `dots.dot4n`, where the second is `least` at least."""
     parts = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
-    products = parts(a, np.int8 if signed else np.uint8) * parts(b, np.int8)
+    products = parts(a, np.int8 if signed else np.uint8) * np.maximum(parts(b, np.int8), least)
     return (np.asarray(total, np.int64) + products.sum(-1)).astype(np.int32)
 
 
+def dot4s(total, a, b):
+    """See `dots.dot4s`."""
+    parts = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
+    products = parts(a, np.uint8) * parts(b, np.int8)
+    pairs = np.clip(products.reshape(*products.shape[:-1], 2, 2).sum(-1), -(1 << 15), (1 << 15) - 1)
+    return (np.asarray(total, np.int64) + pairs.sum(-1)).astype(np.int32)
+
+
+def swizzle(x, index):
+    """See `lang.swizzle`."""
+    x, index = np.broadcast_arrays(x, index)
+    return np.where(index < 128, np.take_along_axis(x, index.astype(np.int64) % x.shape[-1], -1), np.uint8(0))
+
+
 def quad4(total, a, b, signed: bool):
-    """See `lang.quad4i` and, where the first operand is not `signed`, `lang.quad4u`: `dot4` of both halves of each row and column."""
+    """See `dots.quad4i` and, where the first operand is not `signed`, `dots.quad4u`: `dot4` of both halves of each row and column."""
     quads = lambda x: np.reshape(x, (*np.shape(x)[:-1], -1, 2, 2))
     a, b, sums = quads(a)[..., :, None, :], quads(b)[..., None, :, :], quads(total)
     for half in (0, 1):
@@ -96,7 +110,7 @@ def quad4(total, a, b, signed: bool):
 
 
 def dot2h(total, a, b):
-    """See `lang.dot2h`."""
+    """See `dots.dot2h`."""
     bytes_ = lambda x, d: np.ascontiguousarray(x, "<u4")[..., None].view(d).astype(np.int64)
     products = (bytes_(a, np.uint8) & 0x7F) * bytes_(b, np.int8)
     halves = np.ascontiguousarray(total, "<u4")[..., None].view(np.int16) + products.reshape(*products.shape[:-1], 2, 2).sum(-1)

@@ -21,7 +21,7 @@ from tengen.base.record import record
 from tengen.loops import external
 from tengen.loops.calls import expand
 from tengen.loops.exact import convert, fma32
-from tengen.loops.lang import LANES, Expr
+from tengen.loops.lang import LANES, LOOKUPS, Expr
 from tengen.loops.operations import OF_SCALARS, function, gives_scalars
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
@@ -236,7 +236,7 @@ class _Kernel(_Expressions):
     def computed(self, x: Expr) -> int:
         at = super().computed(x) if x.lanes > 1 or x.op not in OF_SCALARS else self.step(OF_SCALARS[x.op], x.args)
         vectors = [self.where[a] for a in x.args if a.lanes > 1]
-        if x.op == "splat" or (x.lanes > 1 and x.op != "shuffle" and vectors and self.narrow.issuperset(vectors)):
+        if x.op == "splat" or (x.lanes > 1 and x.op not in ("shuffle", *LOOKUPS) and vectors and self.narrow.issuperset(vectors)):
             self.narrow.add(at)
         return at
 

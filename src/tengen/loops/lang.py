@@ -49,6 +49,7 @@ SHUFFLES = {
     "high_of_quads": tuple(i // 4 * 4 + i % 4 // 2 + 2 + i % 2 * LANES for i in range(LANES)),
     "even_quads": tuple(i // 4 * 8 + i % 4 for i in range(LANES)),
     "odd_quads": tuple(i // 4 * 8 + 4 + i % 4 for i in range(LANES)),
+    "quads_from_3": tuple(i // 4 * 8 + 3 + i % 4 for i in range(LANES)),
     "low_halves": tuple(i // 2 * 4 + i % 2 for i in range(LANES)),
     "high_halves": tuple(i // 2 * 4 + 2 + i % 2 for i in range(LANES)),
     "first_halves": tuple(i % (LANES // 2) + i // (LANES // 2) * LANES for i in range(LANES)),
@@ -59,8 +60,9 @@ SHUFFLES = {
 # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 GROUPS = {bfloat16: uint32, int16: uint32, int8: uint32, uint8: uint32}
 # operation -> dtype of its total; it adds a dot product of two groups, each a uint32
-DOTS = {"dot2": float32, "dot2i": int32, "dot4i": int32, "dot4u": int32, "dot2h": uint32, "quad4i": int32, "quad4u": int32}
+DOTS = {"dot2": float32, "dot2h": uint32} | dict.fromkeys(("dot2i", "dot4i", "dot4n", "dot4u", "dot4s", "quad4i", "quad4u"), int32)
 QUADS = ("quad4i", "quad4u")  # those whose lanes are no results of their own
+LOOKUPS = {"swizzle": (uint8, uint8), "lookup": (float32, int32)}  # operation -> dtypes of a vector, and of the numbers of its lanes
 
 
 class Expr:
@@ -68,7 +70,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `DOTS` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `shuffle` (attr: one of `SHUFFLES`), or one of `LOOKUPS` or `DOTS` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -416,71 +418,6 @@ def fma(a, b, c) -> Expr:
     return expr("fma", tuple(splat(x) if lanes > 1 else x for x in xs), xs[0].dtype, lanes)
 
 
-def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
-    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in the
-    low half (what a load of groups gives).
-
-    With flush(x) a zero of x's sign where |x| < 2^-126, else x: every operand is flushed; then the product of the second
-    elements is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded
-    with an exponent of any size. This is x86's VDPBF16PS, to the bit.
-    """
-    return dot("dot2", total, a, b)
-
-
-def dot2i(total: Expr, a: Expr, b: Expr) -> Expr:
-    """The int32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two int16 each, the first in the low
-    half (what a load of groups gives). All in int32, which wraps: this is x86's VPDPWSSD, and VPMADDWD with an addition.
-    """
-    return dot("dot2i", total, a, b)
-
-
-def dot4i(total: Expr, a: Expr, b: Expr) -> Expr:
-    """The int32 `total` plus a dot product of four terms; `a` and `b` are uint32s that hold four int8 each, the first in the lowest
-    byte (what a load of groups gives). All in int32, which wraps: this is Arm's SDOT.
-    """
-    return dot("dot4i", total, a, b)
-
-
-def dot4u(total: Expr, a: Expr, b: Expr) -> Expr:
-    """`dot4i`, where `a` holds four uint8, and `b` four int8: x86's VPDPBUSD, and Arm's USDOT."""
-    return dot("dot4u", total, a, b)
-
-
-def dot2h(total: Expr, a: Expr, b: Expr) -> Expr:
-    """Two dot products of two terms, each added to an int16 half of the uint32 `total`, the first to the low one. `a` holds four uint8, of
-    which the lowest 7 bits count, and `b` four int8. All in int16, which wraps: of 7 bits two products have a sum that fits, so this is x86's
-    VPMADDUBSW, which would saturate, and VPADDW. `dot2i` by two ones adds the halves to an int32.
-    """
-    return dot("dot2h", total, a, b)
-
-
-def quad4i(total: Expr, a: Expr, b: Expr) -> Expr:
-    """Four dot products of eight terms in each quad: of two rows by two columns. The int32 lane 2 i + j of a quad of `total` gets row i of `a`
-    by column j of `b`. Row i is the uint32 lanes 2 i and 2 i + 1 of the quad of `a`, which hold four int8 each, the first in the lowest byte;
-    column j those of the quad of `b`. All in int32, which wraps: this is Arm's SMMLA.
-    """
-    return dot("quad4i", total, a, b)
-
-
-def quad4u(total: Expr, a: Expr, b: Expr) -> Expr:
-    """`quad4i`, where `a` holds uint8, and `b` int8: Arm's USMMLA."""
-    return dot("quad4u", total, a, b)
-
-
-def dot(op: str, total: Expr, a: Expr, b: Expr) -> Expr:
-    xs, wanted = (total, a, b), DOTS[op]
-    lanes = LANES if op in QUADS else max(x.lanes for x in xs)
-    if tuple(x.dtype for x in xs) != (wanted, uint32, uint32):
-        raise VerifyError(f"{op} takes {wanted}, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
-    return expr(op, tuple(splat(x) if lanes > 1 else x for x in xs), wanted, lanes)
-
-
-def pair(first: Expr, second: Expr) -> Expr:
-    """Two bfloat16, or two int16, as the uint32 that `dot2` or `dot2i` takes."""
-    low, high = (cast(bitcast(x, "uint16"), uint32) for x in (first, second))
-    return low | (high << const(16, uint32))
-
-
 def select(cond: Expr, a, b) -> Expr:
     """Lanewise `a` where `cond` holds, else `b`."""
     a, b = _lift(a, b)
@@ -541,12 +478,31 @@ def fold(op: str, a: Expr) -> Expr:
 
 def shuffle(name: str, a: Expr, b: Expr) -> Expr:
     """Lanes of two vectors. "low_of_quads": of each quad (four lanes) the first two lanes of a and of b in turn, a's first;
-    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3. "low_halves": the first two
-    lanes of each quad of a, then of b; "high_halves": the last two. "lanes_of_quad_0" to "_3": each lane of that quad of a, four times;
+    "high_of_quads": the last two. "even_quads": quads 0 and 2 of a, then those of b; "odd_quads": quads 1 and 3;
+    "quads_from_3": lanes 3 to 6 of each half of a, then of b. "low_halves": the first two lanes of each quad of a, then of b;
+    "high_halves": the last two. "lanes_of_quad_0" to "_3": each lane of that quad of a, four times;
     "first_of_quads": the first three lanes of each quad of a, then the fourth ones."""
     if name not in SHUFFLES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
         raise VerifyError(f"shuffle {name} needs two vectors of one dtype and one of {', '.join(SHUFFLES)}")
     return expr("shuffle", (a, b), a.dtype, LANES, name)
+
+
+def swizzle(x: Expr, index: Expr) -> Expr:
+    """Lanes of a vector of uint8 in another order: lane i is lane index[i] % 16 of x, or 0 where index[i] is 128 or more: x86's PSHUFB."""
+    return _looked_up("swizzle", x, index)
+
+
+def lookup(table: Expr, index: Expr) -> Expr:
+    """Lanes of a vector of float32 by their numbers, an int32 each, of which the lowest three bits count: the number of a lane in the half of
+    `table` in which the result's lane lies. (Registers of 32 bytes hold eight lanes: this is x86's VPERMPS, twice.)"""
+    return _looked_up("lookup", table, index)
+
+
+def _looked_up(op: str, table: Expr, index: Expr) -> Expr:
+    wanted = LOOKUPS[op]
+    if (table.dtype, index.dtype) != wanted or table.lanes != LANES or index.lanes != LANES:
+        raise VerifyError(f"{op} takes vectors of {' and '.join(map(str, wanted))}, got {table!r} and {index!r}")
+    return expr(op, (table, index), table.dtype, LANES)
 
 
 def minimum(a, b) -> Expr:

@@ -20,6 +20,7 @@ from tengen.loops.exact import (
     dot2h,
     dot2i,
     dot4,
+    dot4s,
     floor_division,
     fma32,
     fma64,
@@ -27,6 +28,7 @@ from tengen.loops.exact import (
     quad4,
     shift_left,
     shift_right,
+    swizzle,
 )
 from tengen.loops.lang import LANES, OPS, SHUFFLES, Expr
 
@@ -87,6 +89,12 @@ def _shuffle(lanes: Sequence[int]) -> Callable:
     return taken
 
 
+def _lookup(table, index):
+    half = LANES // 2
+    table, index = np.broadcast_arrays(_lanes(table), _lanes(index))
+    return np.take_along_axis(table, np.arange(LANES) // half * half + index % half, -1)
+
+
 def function(e: Expr) -> Callable:
     """The function from the values of `e`'s operands to its value, or to an array without axes that holds it."""
     if e.op in OPS:
@@ -100,6 +108,10 @@ def function(e: Expr) -> Callable:
             return dot2i
         case "dot2h":
             return dot2h
+        case "dot4n":
+            return partial(dot4, least=-127)
+        case "dot4s":
+            return dot4s
         case "dot4i" | "dot4u":
             return partial(dot4, signed=e.op == "dot4i")
         case "quad4i" | "quad4u":
@@ -116,6 +128,10 @@ def function(e: Expr) -> Callable:
             return lambda x: _lanes(x)[..., e.attr]
         case "shuffle":
             return _shuffle(SHUFFLES[str(e.attr)])
+        case "swizzle":
+            return lambda x, index: swizzle(_lanes(x), _lanes(index))
+        case "lookup":
+            return _lookup
         case "fold":
             return _fold(_plain(str(e.attr), e.dtype))
     raise VerifyError(f"{e.op} has no value")

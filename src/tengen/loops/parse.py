@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tengen.base.dtype import ALL, DType, bool_, int32, int64
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
-from tengen.loops.lang import DOTS, LANES, OPS, Expr, expr, splat, var
+from tengen.loops.lang import DOTS, LANES, LOOKUPS, OPS, Expr, expr, splat, var
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import typed, verify
 
@@ -224,7 +224,7 @@ class ExprParser:
                 return self.make(line, t, op, tuple(args), DTYPES.get(attr))
             value = int(attr) if op == "lane" and re.fullmatch("[0-9]{1,2}", attr) else attr
             return self.make(line, t, "call" if op == "math" else op, tuple(args), value)
-        if attr or (op not in OPS and op not in ("select", "splat", "ramp", *DOTS)):
+        if attr or (op not in OPS and op not in ("select", "splat", "ramp", *LOOKUPS, *DOTS)):
             line.fail(f"there is no function {t.text}", t)
         return self.make(line, t, op, tuple(args))
 

@@ -9,7 +9,25 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import DOTS, OPS, Expr, binary, bitcast, call, cast, dot, fma, fold, lane, select, shuffle, splat, unary
+from tengen.loops.dots import dot
+from tengen.loops.lang import (
+    DOTS,
+    OPS,
+    Expr,
+    binary,
+    bitcast,
+    call,
+    cast,
+    fma,
+    fold,
+    lane,
+    lookup,
+    select,
+    shuffle,
+    splat,
+    swizzle,
+    unary,
+)
 
 T = TypeVar("T")
 
@@ -54,6 +72,8 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "lane": return lane(args[0], e.attr) # fmt: skip
         case "fold": return fold(e.attr, args[0]) # fmt: skip
         case "shuffle": return shuffle(e.attr, *args) # fmt: skip
+        case "swizzle": return swizzle(*args) # fmt: skip
+        case "lookup": return lookup(*args) # fmt: skip
     if e.op in DOTS:
         return dot(e.op, *args)
     raise VerifyError(f"cannot rebuild {e.op}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import DOTS, FOLDS, GROUPS, LANES, OPS, QUADS, SHUFFLES, Expr, expr
+from tengen.loops.lang import DOTS, FOLDS, GROUPS, LANES, LOOKUPS, OPS, QUADS, SHUFFLES, Expr, expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
@@ -61,14 +61,15 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "shuffle": 2} | dict.fromkeys(DOTS, 3)
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "shuffle": 2}
+    shape |= dict.fromkeys(DOTS, 3) | dict.fromkeys(LOOKUPS, 2)
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
         raise VerifyError(f"there is no op {op!r}")
     if len(args) != shape[op]:
         raise VerifyError(f"{op} takes {shape[op]} operands, got {len(args)}")
-    if op in ("select", "splat", "ramp", *DOTS) and attr is not None:
+    if op in ("select", "splat", "ramp", *LOOKUPS, *DOTS) and attr is not None:
         raise VerifyError(f"{op} has no attribute, got {attr!r}")
     if op == "ramp":
         return int64, LANES
@@ -100,6 +101,10 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         if attr not in SHUFFLES:
             raise VerifyError(f"shuffle {attr!r} is not one of {', '.join(SHUFFLES)}")
         return _common(op, args)
+    if op in LOOKUPS:
+        if tuple(x.dtype for x in args) != LOOKUPS[op]:
+            raise VerifyError(f"{op} takes {' and '.join(map(str, LOOKUPS[op]))}, got {' and '.join(str(x.dtype) for x in args)}")
+        return a.dtype, LANES
     if op == "lane":
         if type(attr) is not int or not 0 <= attr < LANES:
             raise VerifyError(f"lane {attr!r} is not one of 0..{LANES - 1}")

@@ -10,14 +10,14 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from tengen.base.dtype import DType, bfloat16, float16, float32, float64
 from tengen.base.dtype import dtype as as_dtype
 from tengen.base.errors import ArgumentError, DownloadError, FileFormatError
-from tengen.base.files import read_regular, writing
+from tengen.base.files import read_regular, replacing_set
 from tengen.deploy.tensorfile import write_tensors
 from tengen.interop import weights
 from tengen.interop.weights.store import INDEX, JSON_LIMIT, WEIGHTS, fail, inside, read_json, read_state
@@ -29,6 +29,7 @@ CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokeni
 PATTERNS = [CONFIG, GENERATION, TOKENIZER, "model*.safetensors", INDEX]
 FLOATS = (float32, float64, float16, bfloat16)
 SHARD = 5_000_000_000  # bytes of a file, as transformers writes them
+_OF_WEIGHTS = re.compile(rf"{re.escape(WEIGHTS)}|{re.escape(INDEX)}|model-\d{{5}}-of-\d{{5}}\.safetensors")  # names of what is written
 
 
 def from_pretrained(source: str | os.PathLike, revision: str | None = None, dtype: Any = "float32") -> Module:
@@ -94,7 +95,9 @@ def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = Non
         net: a GPT, Llama (or another decoder that `from_pretrained` gave), BERT (with a head or without), ViT or ResNet. folder: is made where
             it is not there. tokenizer: one of the package tokenizers, which is written beside. shard: bytes of a file at most; a tensor
             that is larger has a file of its own.
-    Errors: ValueError for another network. OSError where it cannot be written.
+    Errors: ValueError for another network. OSError where it cannot be written, with the files that were there as they were.
+
+    The files replace older ones together: where that is cut short, the folder has no config.json, and is no network to anybody.
     """
     name, kind = kind_of(net)
     state = {k: np.ascontiguousarray(a) for k, a in weights.stored(net, "transformers").items()}
@@ -104,16 +107,19 @@ def save_pretrained(net: Module, folder: str | os.PathLike, tokenizer: Any = Non
     if isinstance(net, LanguageModel) and net.eos:
         settings["eos_token_id"] = net.eos[0] if len(net.eos) == 1 else list(net.eos)
     files = _sharded(state, shard)
-    for file, arrays in files.items():
-        write_tensors(folder / file, arrays, {"format": "pt"}, padded=False)
-    if len(files) > 1:
-        total = {"total_size": sum(a.nbytes for a in state.values())}
-        _write_json(folder / INDEX, {"metadata": total, "weight_map": {k: file for file, arrays in files.items() for k in arrays}})
-    _write_json(folder / CONFIG, settings)
-    if tokenizer is not None:
-        tokenizer.save(str(folder / TOKENIZER))
-    if len(files) > 1:  # what would be read instead
-        (folder / WEIGHTS).unlink(missing_ok=True)
+    with replacing_set(folder / CONFIG) as written:  # without it no reader takes the weights
+        for file, arrays in files.items():
+            write_tensors(written.new(folder / file), arrays, {"format": "pt"}, padded=False)
+        if len(files) > 1:
+            total = {"total_size": sum(a.nbytes for a in state.values())}
+            table = {"metadata": total, "weight_map": {k: file for file, arrays in files.items() for k in arrays}}
+            _write_json(written.new(folder / INDEX), table)
+        if tokenizer is not None:
+            written.new(folder / TOKENIZER).write(tokenizer.to_str(pretty=True).encode())
+        _write_json(written.new(folder / CONFIG), settings)
+        for old in os.listdir(folder):  # other weights, which some would read instead, or too
+            if _OF_WEIGHTS.fullmatch(old) and old not in (*files, *([INDEX] if len(files) > 1 else [])):
+                written.remove(folder / old)
 
 
 def load_tokenizer(folder: str | os.PathLike, revision: str | None = None) -> Any:
@@ -184,6 +190,5 @@ def _sharded(state: dict[str, np.ndarray], most: int) -> dict[str, dict[str, np.
     return {WEIGHTS: groups[0]} if n == 1 else {f"model-{i:05}-of-{n:05}.safetensors": g for i, g in enumerate(groups, 1)}
 
 
-def _write_json(path: Path, table: dict[str, Any]) -> None:
-    with writing(path) as f:
-        f.write((json.dumps(table, indent=2) + "\n").encode())
+def _write_json(file: BinaryIO, table: dict[str, Any]) -> None:
+    file.write((json.dumps(table, indent=2) + "\n").encode())

@@ -6,7 +6,6 @@ dicts of them are walked too. There is no registration.
 
 from __future__ import annotations
 
-import difflib
 import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from tengen.base.arguments import flags_of_methods
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import UnknownName, UsageWarning, warn_once
+from tengen.base.lazy import nearest
 from tengen.base.record import NamedTuple
 from tengen.module.construction import constructor, first_by_name
 from tengen.module.hooks import BackwardWatch, WithKeywords, call_in_spite_of, forward_hook
@@ -238,10 +238,9 @@ class Module(Watched):
         return handle
 
     def _computes_as(self, layer: type[Module], forward: Callable | None = None) -> bool:
-        """Whether the module computes what `layer`, a class that it derives from, does: by the same methods. forward: that of its own class,
-        where it gives what the layer's does."""
-        names = ("forward", "calc_conv", "calc_linear")
-        mine = {name: vars(self).get(name, getattr(type(self), name, None)) for name in names}
+        """Whether the module computes what `layer`, a class that it derives from, does: by the same methods. forward: that of its own
+        class, where it gives what the layer's does."""
+        mine = {name: vars(self).get(name, getattr(type(self), name, None)) for name in ("forward", "calc_conv", "calc_linear")}
         if forward is not None and mine["forward"] is forward:
             del mine["forward"]
         return isinstance(self, layer) and all(method is getattr(layer, name, None) for name, method in mine.items())
@@ -381,14 +380,14 @@ class Module(Watched):
         """The module inside of this name, as of `named_modules`; "" is the module itself. Errors: AttributeError where there is none."""
         every = dict(self.named_modules())
         if target not in every:
-            raise AttributeError(f"{type(self).__name__} has no module {target!r}" + _near(target, list(every)))
+            raise AttributeError(f"{type(self).__name__} has no module {target!r}" + nearest(target, every, {}))
         return every[target]
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of this name, as of `named_parameters`. Errors: AttributeError where there is none."""
         every = dict(self.named_parameters())
         if target not in every:
-            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}" + _near(target, list(every)))
+            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}" + nearest(target, every, {}))
         return every[target]
 
     # -- modes -----------------------------------------------------------------------------------------------------------
@@ -482,7 +481,7 @@ class Module(Watched):
         unused = {f"{prefix}.{n}" if prefix else n for prefix, m in self.named_modules() for n in m._unused_states}
         missing, extra = sorted(names - values.keys()), sorted(values.keys() - names - unused)
         if strict and (missing or extra):
-            lines = [f"  missing: {n}" + _near(n, extra) for n in missing] + [f"  unexpected: {n}" for n in extra]
+            lines = [f"  missing: {n}" + nearest(n, extra, {}) for n in missing] + [f"  unexpected: {n}" for n in extra]
             raise UnknownName("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))
         if names and len(missing) == len(names):
             warn_once(
@@ -596,11 +595,6 @@ def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:
 def _kind(d: DType) -> str:
     """Integers, floats or complex numbers: a network that is given others computes something else, or has no gradient any more."""
     return "integers" if d.kind in "biu" else d.kind
-
-
-def _near(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f" (is it {near[0]}?)" if near else ""
 
 
 flags_of_methods(Module)

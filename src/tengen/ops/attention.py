@@ -28,8 +28,9 @@ from tengen.ops.define import (
 )
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.quantized import fake_quantize, quantize_linear, straight_through
-from tengen.ops.reduce import max_, rounded_once, sum_
+from tengen.ops.reduce import max_, sum_
 from tengen.ops.shape import reshape
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

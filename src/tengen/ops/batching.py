@@ -16,30 +16,6 @@ from typing import Any
 
 from tengen.base.dtype import int64
 from tengen.base.errors import ShapeError
-from tengen.ops import (
-    attention,
-    complex_numbers,
-    contract,
-    conv,
-    creation,
-    elementwise,
-    fourier,
-    grouped_weights,
-    indexing,
-    joining,
-    linalg_complex,
-    linalg_factor,
-    linalg_spectra,
-    nn,
-    ordering,
-    pool,
-    quantized,
-    recurrent,
-    reduce,
-    shape,
-    strided,
-    views,
-)  # fmt: skip
 from tengen.ops.creation import arange
 from tengen.ops.define import REGISTRY, Op, broadcast_shapes, dispatch
 from tengen.ops.shape import broadcast_to, permute, reshape
@@ -188,7 +164,7 @@ def _slice(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[st
     """A slice, its gradient, and the assignment to it: all examples."""
     named = {"starts": (0,), "sizes": (size,), "shape": (size,), "steps": (1,)}
     changed = {name: (*first, *attrs[name]) for name, first in named.items() if name in attrs}
-    if op is not indexing.set_slice:
+    if op.name != "set_slice":
         return again(op, xs, attrs, **changed)
     value = _wide(xs[1], batched[1], len(attrs["starts"]))
     return again(op, [everywhere(xs[0], batched[0], size), value], attrs, **changed)
@@ -237,7 +213,7 @@ def _convolution(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: d
     """With one filter for all, the examples are one batch of images; with a filter of each, they are groups of channels, where
     the algorithm is the direct one: it has the same bits for any number of groups."""
     space, groups = len(attrs["stride"]), attrs["groups"]
-    weights = op is conv.conv_weight_grad
+    weights = op.name == "conv_weight_grad"
     if weights and not (batched[0] or batched[1]):  # of the filter, only the type is used
         return everywhere(again(op, [*xs[:2], xs[2][0]], attrs), False, size)
     if not weights and not batched[1]:
@@ -350,49 +326,42 @@ def _parts(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[st
     return again(op, _all(xs, batched, size), attrs)
 
 
-_RULES: dict[Callable, list[Op]] = {
-    as_it_is: [
-        elementwise.astype, elementwise.copy, indexing.one_hot,
-        complex_numbers.real_part, complex_numbers.imag_part, complex_numbers.view_as_real, complex_numbers.view_as_complex,
-        views.last_diagonal, views.on_diagonal, views.stop_gradient, views.windows, views.windows_grad,
-        linalg_factor.lu, linalg_factor.cholesky, linalg_factor.mirrored,
-        linalg_spectra.qr, linalg_spectra.eigh, linalg_spectra.eigvalsh, linalg_spectra.svd, linalg_spectra.svdvals,
-        linalg_spectra.geqrf,
-    ],
-    _axes_shifted: [reduce.sum_, reduce.mean, reduce.prod, reduce.max_, reduce.min_, reduce.all_, reduce.any_],
-    _axis_shifted: [ordering.cumsum, ordering.cumprod, ordering.sort, ordering.argsort, ordering.k_first, joining.concat],
-    _images: [pool.max_pool, pool.avg_pool, pool.avg_pool_grad, pool.max_pool_grad, pool.max_pool_gather],
-    _attention: [attention.attention],
-    _attention_int: [attention.attention_int],
-    _attention_grad: [attention.attention_grad],
-    broadcasting: [complex_numbers.complex_, quantized.quantize_linear, quantized.dequantize_linear, quantized.requantize_linear],
-    _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],
-    _parts: [
-        linalg_complex.complex_lu, linalg_complex.complex_qr, linalg_complex.complex_hessenberg, linalg_complex.complex_bidiagonal,
-        linalg_complex.general_eig, linalg_spectra.complex_geqrf,
-    ],
-    _lu_solve: [linalg_factor.lu_solve],
-    _checked: [linalg_factor.checked],
-    _reshape: [shape.reshape],
-    _permute: [shape.permute],
-    _strided: [strided.strided],
-    _broadcast_to: [shape.broadcast_to],
-    _slice: [shape.strided_slice, shape.slice_grad, indexing.set_slice],
-    _pad: [joining.pad],
-    _matmul: [contract.matmul, quantized.matmul_int],
-    _linear_grouped: [grouped_weights.linear_grouped],
-    _convolution: [conv.conv, conv.conv_transposed, conv.conv_weight_grad, quantized.conv_int],
-    _lstm: [recurrent.lstm],
-    _along_axis: [indexing.gather, indexing.scatter],
-    _index: [indexing.index],
-    _index_put: [indexing.index_put],
-    _class_mask: [nn.class_mask],
-    _searchsorted: [indexing.searchsorted],
-    _fill: [creation.fill],
-    _lines_of_all: [fourier.dft],
+_RULES: dict[Callable, str] = {  # rule -> the names of its ops
+    as_it_is: (
+        "astype copy one_hot real_part imag_part view_as_real view_as_complex last_diagonal on_diagonal stop_gradient windows windows_grad "
+        "lu cholesky mirrored qr eigh eigvalsh svd svdvals geqrf"
+    ),
+    _axes_shifted: "sum mean prod max min all any",
+    _axis_shifted: "cumsum cumprod sort argsort k_first concat",
+    _images: "max_pool avg_pool avg_pool_grad max_pool_grad max_pool_gather",
+    _attention: "attention",
+    _attention_int: "attention_int",
+    _attention_grad: "attention_grad",
+    broadcasting: "complex quantize_linear dequantize_linear requantize_linear",
+    _matrices: "triangular_solve ordered",
+    _parts: "complex_lu complex_qr complex_hessenberg complex_bidiagonal general_eig complex_geqrf",
+    _lu_solve: "lu_solve",
+    _checked: "checked",
+    _reshape: "reshape",
+    _permute: "permute",
+    _strided: "strided",
+    _broadcast_to: "broadcast_to",
+    _slice: "strided_slice slice_grad set_slice",
+    _pad: "pad",
+    _matmul: "matmul matmul_int",
+    _linear_grouped: "linear_grouped",
+    _convolution: "conv conv_transposed conv_weight_grad conv_int",
+    _lstm: "lstm",
+    _along_axis: "gather scatter",
+    _index: "index",
+    _index_put: "index_put",
+    _class_mask: "class_mask",
+    _searchsorted: "searchsorted",
+    _fill: "fill",
+    _lines_of_all: "dft",
 }
 
-RULES: dict[str, Callable] = {op.name: rule for rule, ops in _RULES.items() for op in ops}
+RULES: dict[str, Callable] = {name: rule for rule, names in _RULES.items() for name in names.split()}
 
 
 def batch(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:

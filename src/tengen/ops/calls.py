@@ -416,6 +416,6 @@ def also_called(f: Callable, words: Iterable[tuple[str, Alias]]) -> Callable:
 def all_with_line(scope: dict[str, Any], names: Iterable[str], aliases: Mapping[str, Alias] | None = None) -> None:
     """`with_line` for the functions among a module's names that are written in it. aliases: other names of parameters of all of them."""
     for name in names:
-        f = scope[name]
+        f = scope.get(name)  # an op's function stands in other modules, too, once it was asked for
         if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
             scope[name] = with_line(f, {**(aliases or {}), **getattr(f, "aliases", {})})

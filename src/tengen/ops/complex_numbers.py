@@ -11,26 +11,23 @@ The gradient of a real loss L by a complex z = x + iy is dL/dx + i dL/dy, as in 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, complex64, complex128, float32, float64, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import as_int, cast
-from tengen.ops.define import REGISTRY, Case, Op, broadcast_shapes, composite, dispatch, lookup, primitive, same_axes, shorthand
+from tengen.ops.define import Case, broadcast_shapes, composite, dispatch, lookup, primitive, same_axes, shorthand
 from tengen.ops.elementwise import astype, atan2, cos, mul, neg, sin, where
 from tengen.ops.float_parts import copysign
 from tengen.ops.logic import equal, isnan, less, logical_and
-from tengen.ops.rules import Rules
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -174,7 +171,7 @@ def _(lo, ins, outs):
     d = outs[0].dtype.part
     parts = [broadcast(s, outs[0].shape) for s in ins]
     parts = [s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d) for s in parts]
-    pointwise(lo, parts, outs[0].parts(), "complex")
+    kernels.pointwise.pointwise(lo, parts, outs[0].parts(), "complex")
 
 
 @complex_.parts
@@ -289,61 +286,3 @@ polar.cases(Case(lambda r: (r.uniform(0.1, 2, (3, 17)), r.uniform(-2, 2, 17))))
 for _op, _f in ((real, np.real), (imag, np.imag), (conj, np.conj), (angle, np.angle)):
     _op.reference(_f)
     _op.cases(Case(lambda r: (_sample(r, 3, 17),)), Case(lambda r: (r.uniform(-2, 2, (3, 17)),)))
-
-
-# ---- forms -----------------------------------------------------------------------------------------------------------
-
-
-def formed(op: Op, types: Sequence[TensorType | None], attrs: Sequence) -> tuple[Op, tuple]:
-    """What computes a call (op, attributes): itself, or for complex numbers the op's form for them and its one attribute.
-
-    Errors: DTypeError where the op has no meaning for complex numbers; those of the op for shapes that do not fit.
-    """
-    if not any([t is not None and t.dtype.kind == "c" for t in types]) and not any([type(a) is DType and a.kind == "c" for a in attrs]):
-        return op, tuple(attrs)
-    if op.kind == "view" or op.optional is None or op.name == "complex" or op.has_bodies:  # whole; made of such a form; of parts; inside
-        return op, tuple(attrs)
-    load_rules()
-    if op.rules.complex is None:
-        raise op.not_complex(types, dict(zip(op.attrs, attrs)))
-    given = op.canonical(types, attrs)
-    if op.rules.infer is not None:  # the form's graph has open extents, of which shapes that do not fit are not told
-        part = lambda d: d.part if d.kind == "c" else d
-        halves = [None if t is None else TensorType(t.shape, part(t.dtype)) for t in types]
-        op.infer_of_any(halves, {k: part(a) if type(a) is DType else a for k, a in given.items()}, types)
-    return form(op), (tuple(given.items()),)
-
-
-@functools.cache
-def load_rules() -> None:
-    """Registers the rules of ops for complex numbers, which most processes never ask for."""
-    from tengen.ops import complex_functions  # noqa: F401  (and with it `complex_rules`)
-
-
-def form(op: Op) -> Op:
-    """The composite that computes an op by its rule "complex". Its operands are the op's; its attribute `of` holds the op's own."""
-    name = f"{op.name}.complex"
-    if name in REGISTRY:
-        return REGISTRY[name]
-    rule, slope = op.rules.complex, op.rules.slope
-    assert rule is not None
-
-    def body(*args: Any, of: tuple) -> Any:
-        return rule(*args, **dict(of))
-
-    def vjp(g: Any, *xs: Any, of: tuple) -> Any:
-        slopes = slope(*xs, **dict(of))
-        several = slopes if isinstance(slopes, tuple) else (slopes,)
-        return tuple((lambda s=s: mul(g, conj(s() if callable(s) and not hasattr(s, "dtype") else s))) for s in several)
-
-    made = Op.__new__(Op)
-    made.fn, made.kind, made.name, made.doc = body, "composite", name, f"`{op.name}` of complex numbers."
-    made.rules, made.samples, made.why_no_vjp = Rules(), [], op.why_no_vjp
-    made.tensors, made.attrs, made.variadic = ("args",), ("of",), True
-    made.call = lambda *a, of: dispatch.run(made, a, (of,))
-    if slope is not None:
-        made.vjp(vjp)
-    made.known(lambda arrays, of: op.known_extents(arrays, dict(of)))
-    made.named(lambda arrays, of: op.named_extents(arrays, dict(of)))
-    REGISTRY[name] = made
-    return made

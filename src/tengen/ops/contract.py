@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.attributes import Precision
@@ -31,7 +31,7 @@ def in_dtype(lo: Lowering, a: Array, d: DType) -> Array:
     if a.dtype is d:
         return a
     t = lo.temp(d, a.shape)
-    pointwise(lo, [Elementwise(lambda v: cast(cast(v, a.dtype.compute), d), [Leaf(a)], a.shape, d)], [t], "cast")
+    kernels.pointwise.pointwise(lo, [Elementwise(lambda v: cast(cast(v, a.dtype.compute), d), [Leaf(a)], a.shape, d)], [t], "cast")
     return t
 
 
@@ -58,7 +58,7 @@ def matmul(
     Dtypes:   promoted; float16 and bfloat16 accumulate in float32; integers wrap
     Args:
         precision: "highest"; "bfloat16" rounds float operands to bfloat16 and sums two products at a time as the instructions of
-            processors do that have them (`loops.lang.dot2`). Float64 and integers are computed as always.
+            processors do that have them (`loops.dots.dot2`). Float64 and integers are computed as always.
     Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction/contract.py`; the same bits for any batch
     and threads, and any target
 

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tengen import kernels
 from tengen.base.dtype import bool_
 from tengen.base.errors import ShapeError, VerifyError
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import copy
 from tengen.loops.lang import Index
 from tengen.ops.attributes import Count, Extent
 from tengen.ops.define import primitive
@@ -88,7 +88,7 @@ def _(lo, arrays, outs, body, carries, slices, length, reverse, keep, wants):
     with lo.loop(length, [*sliced, *same]) as step:
         at = length - 1 - step if reverse else step
         for a, kept in zip(state, outs[made:]):
-            copy(lo, a, _slice(kept, at), "keep_state")
+            kernels.pointwise.copy(lo, a, _slice(kept, at), "keep_state")
         ins = [*state, *(_slice(a, at) for a in sliced), *same]
         lo.lower_graph(lo, body, carries, ins, [*state, *(_slice(a, at) for a in outs[carries:made])])
 
@@ -97,7 +97,7 @@ def _begin(lo: Lowering, first: Sequence[Array], state: Sequence[Array]) -> None
     """What a loop begins with, where its state lies: nothing is copied of a tensor over which the loop computes."""
     for a, to in zip(first, state):
         if a != to:
-            copy(lo, a, to, "begin_loop")
+            kernels.pointwise.copy(lo, a, to, "begin_loop")
 
 
 def _slice(a: Array, at: Index) -> Array:
@@ -143,7 +143,7 @@ def _(lo, arrays, outs, body, carries, limit, keep, wants):
     with lo.while_loop(same, limit) as loop:
         loop.holds(state[0])
         for a, kept in zip(state, outs[carries:]):
-            copy(lo, a, _slice(kept, loop.iteration), "keep_state")
+            kernels.pointwise.copy(lo, a, _slice(kept, loop.iteration), "keep_state")
         lo.lower_graph(lo, body, carries, [*state, *same], state)
 
 
@@ -174,7 +174,7 @@ def _(*types, then, otherwise, wants):
 @cond.lower
 def _(lo, arrays, outs, then, otherwise, wants):
     flag = lo.temp(bool_, ())
-    copy(lo, arrays[0], flag, "decide")
+    kernels.pointwise.copy(lo, arrays[0], flag, "decide")
     with lo.branch(flag) as branches:
         lo.lower_graph(lo, then, 0, arrays[1:], outs)
         branches.otherwise()

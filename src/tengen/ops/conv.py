@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import convolution, numerics
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Literal
 from tengen.loops.extents import TERMS, terms
 from tengen.loops.lang import Expr, as_int, const, equal, select
@@ -307,7 +307,7 @@ def _(arrays, out, **attrs):
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out = outs[0]
     if any(as_int(d) == 0 for d in ins[1].shape[2:]):  # no pixel, no term
-        return pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
+        return kernels.pointwise.pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     image = readable(lo, ins[0], 1 if grouped(groups) else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     lower(FILTERS, Convolution(lo, x, out, g, stride, padding, dilation, groups, algorithm, precision))

@@ -16,13 +16,13 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
+from tengen import kernels
 from tengen.base.dtype import float32, int8, int16, int32, uint8
 from tengen.base.record import record
 from tengen.ir.types import Dim
 from tengen.kernels import contraction, convolution, numerics
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.lowering import product as product_of
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, given, moved
 from tengen.loops.floats import nearest_integer
 from tengen.loops.lang import Expr, as_int, equal
@@ -365,7 +365,7 @@ def _by_phases(c: Convolution, found) -> None:
     y = convolution.halo.image(lo, c.results)
     zeros = beside(out, stride, taps)
     if not zeros and any(not phase for axis in taps for phase in axis):
-        pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
+        kernels.pointwise.pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, gradient = image_parts(out, c.groups), image_parts(y, c.groups)
     for phases in product(*(range(s) for s in stride)):
         chosen = [axis[p] for axis, p in zip(taps, phases)]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.device import Device
 from tengen.base.dtype import bool_, complex64, complex128, dtype, float32, float64, int64
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
-from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
 from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, OpenDiagonal, Shape
@@ -166,7 +166,7 @@ def _(ins, out, count, dtype):
         return cast(fma(i, step, start) if d.is_float else i * step + start, dtype)
 
     return Elementwise(
-        fn, [broadcast(ins[0], out.shape), broadcast(ins[1], out.shape), Iota(out.shape, int64)], out.shape, dtype
+        fn, [broadcast(ins[0], out.shape), broadcast(ins[1], out.shape), kernels.indexing.gather.Iota(out.shape, int64)], out.shape, dtype
     )
 
 

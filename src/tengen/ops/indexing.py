@@ -18,9 +18,7 @@ from tengen.base.dtype import bool_, dtype, int64, promote
 from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
-from tengen.kernels.indexing.gather import Gather, OneHot, SearchSorted, TakeAlong
 from tengen.kernels.lowering import product
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Count, DTypeLike, Extent, Step
@@ -120,7 +118,7 @@ def _(x, index, axis):
 
 @gather.source
 def _(ins, out, axis):
-    return TakeAlong(ins[0], ins[1], axis)
+    return kernels.indexing.gather.TakeAlong(ins[0], ins[1], axis)
 
 
 @gather.check
@@ -285,7 +283,7 @@ def _(*types, axes, position):
 @index.source
 def _(ins, out, axes, position):
     shape = broadcast_shapes(*(s.shape for s in ins[:-1]))
-    return Gather(ins[-1], dict(zip(axes, (broadcast(s, shape) for s in ins[:-1]))), position)
+    return kernels.indexing.gather.Gather(ins[-1], dict(zip(axes, (broadcast(s, shape) for s in ins[:-1]))), position)
 
 
 @index.check
@@ -450,10 +448,10 @@ def _(arrays, out, **attrs):
 @set_slice.lower
 def _(lo, ins, outs, starts, sizes, steps):
     if ins[0] != outs[0]:
-        pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
+        kernels.pointwise.pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
     if all(as_int(d) != 0 for d in sizes):
         inside = slice_view(outs[0], TensorType(sizes, outs[0].dtype), starts, sizes, steps)
-        pointwise(lo, [Leaf(ins[1])], [inside], "set_slice")
+        kernels.pointwise.pointwise(lo, [Leaf(ins[1])], [inside], "set_slice")
 
 
 @set_slice.vjp
@@ -536,7 +534,7 @@ def _(x, num_classes, dtype):
 
 @one_hot.source
 def _(ins, out, num_classes, dtype):
-    return OneHot(ins[0], num_classes, dtype)
+    return kernels.indexing.gather.OneHot(ins[0], num_classes, dtype)
 
 
 @one_hot.check
@@ -572,7 +570,7 @@ def _(table, values, right):
 
 @searchsorted.source
 def _(ins, out, right):
-    return SearchSorted(ins[0], ins[1], right)
+    return kernels.indexing.gather.SearchSorted(ins[0], ins[1], right)
 
 
 searchsorted.no_vjp("a position is not differentiable")

@@ -28,8 +28,8 @@ from tengen.ops.linalg_factor import (
     triangular_solve,
     turned,
 )
-from tengen.ops.reduce import rounded_once
 from tengen.ops.views import expand_dims, on_diagonal
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

@@ -17,8 +17,9 @@ from tengen.ops.attributes import Count, Groups
 from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.indexing import outside
-from tengen.ops.reduce import count, logsumexp, max_, mean, narrowed, no_elements, rounded_once, sum_, to_float, widened
+from tengen.ops.reduce import count, logsumexp, max_, mean, no_elements, sum_
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
+from tengen.ops.widths import narrowed, rounded_once, to_float, widened
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

@@ -14,23 +14,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from tengen import kernels
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Ending, Leaf, Source
 from tengen.ops.attributes import Kind, kind, shown
 from tengen.ops.calls import dispatch, make_call, signature_of, tensors_and_attributes, with_line
+from tengen.ops.names import IN_FUNCTIONAL, ON_TENSOR, OPS
+from tengen.ops.registry import Registry
 from tengen.ops.rules import Rules, Violation
 
 if TYPE_CHECKING:
     from tengen.ir.types import Dim
     from tengen.ops import rules
 
-REGISTRY: dict[str, Op] = {}
+REGISTRY = Registry({f"tengen.ops.{file}": names for file, names in OPS.items()})
 SUBMODULES = ("elemwise", "math", "nn", "tensor", "vision")  # of `tengen.functional`: where ops stand
-_taken: dict[str, str] = {}  # a name for users -> the op that has it
+_taken: dict[str, str] = {}  # a name for users -> the op that has it, of those that are loaded
 _takers: list[tuple[Callable[[Op], dict[str, Any]], Callable[[str, Any], None]]] = []  # see `each_op`
 
 
@@ -118,7 +120,7 @@ class Op:
 
     def _register(self) -> None:
         """Enters the op into `REGISTRY` and tells the floors above; TengenError where what was said of it cannot be."""
-        if self.name in REGISTRY:
+        if REGISTRY.defined_elsewhere(self.name, self.fn.__module__):
             raise TengenError(f"op {self.name!r} is defined twice")
         if self.autocast not in (None, "low", "high"):
             raise TengenError(f"op {self.name!r}: autocast={self.autocast!r} must be 'low', 'high' or None")
@@ -134,7 +136,8 @@ class Op:
                 what = f"tengen.functional.{submodule} holds no ops; help: one of {', '.join(SUBMODULES)}"
                 raise TengenError(f"op {self.name!r}: {what}")
         for name in (named := self.user_names()):
-            if (other := _taken.get(name)) in REGISTRY:
+            other = _owner(name)
+            if other != self.name and other in REGISTRY:
                 raise TengenError(f"op {self.name!r}: {name} is the op {other!r} already")
         found = [(put, find(self)) for find, put in _takers]  # all are asked before anything is put anywhere
         for put, values in found:
@@ -413,7 +416,9 @@ class Op:
         """Launches what computes `outs` from inputs that are computed as they are read, of an op that allows it."""
         if self.rules.lower_values is not None:
             return self.rules.lower_values(lo, list(ins), list(outs), **attrs)
-        return pointwise(lo, [self.make_source(ins, TensorType(outs[0].shape, outs[0].dtype), attrs)], outs, self.name)
+        return kernels.pointwise.pointwise(
+            lo, [self.make_source(ins, TensorType(outs[0].shape, outs[0].dtype), attrs)], outs, self.name
+        )
 
     def make_source(self, ins: Sequence[Source | None], out: TensorType, attrs: dict) -> Source:
         """The op as a value at coordinates, over the values of its inputs: a reduction as the value of a row."""
@@ -480,18 +485,26 @@ class Op:
         return rule is not None and _takes_out(rule)
 
 
+def _owner(name: str) -> str | None:
+    """The op that has a full name for users, whether or not it is loaded; None where the name is free."""
+    place, _, last = name.rpartition(".")
+    table = ON_TENSOR if place == "Tensor" else IN_FUNCTIONAL.get(place.rpartition(".")[2], {})
+    return _taken.get(name) or table.get(last)
+
+
 def forget_op(name: str) -> None:
     """Takes an op out of `REGISTRY`, with the gradients that were derived from it: one of the same name takes its place."""
-    for known in [known for known in REGISTRY if known == name or known.startswith(f"{name}.")]:
+    for known in [op.name for op in REGISTRY.loaded() if op.name == name or op.name.startswith(f"{name}.")]:
         del REGISTRY[known]
     for taken in [taken for taken, op in _taken.items() if op == name]:
         del _taken[taken]
 
 
 def each_op(find: Callable[[Op], dict[str, Any]], put: Callable[[str, Any], None]) -> None:
-    """Puts what `find` says of every op, by name, and of each that is defined later when it is: how the floors above give users
-    the names of ops. `find` changes nothing; it raises TengenError for a name that is something else already."""
-    for op in REGISTRY.values():
+    """Puts what `find` says of every op that is loaded, by name, and of each that is loaded or defined later when it is: how the floors above
+    give users the names of ops; those of ops that are not loaded are in `names.py`. `find` changes nothing; it raises TengenError for a name
+    that is something else already."""
+    for op in REGISTRY.loaded():
         for name, value in find(op).items():
             put(name, value)
     _takers.append((find, put))

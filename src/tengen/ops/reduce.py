@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import DType, bool_, float16, float32, int64, promote, uint64
+from tengen import kernels
+from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, product
-from tengen.kernels.reduction.arg import arg_reduce
-from tengen.kernels.reduction.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
 from tengen.ops.attributes import Count, DTypeLike, Offset, Shape
 from tengen.ops.define import Case, Op, composite, lookup, primitive
 from tengen.ops.elementwise import astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, normalize_axes, permute, reshape
+from tengen.ops.widths import narrowed, to_float, widened
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -73,12 +72,13 @@ def _reduction(
     def _(lo, ins, outs, axes, keepdims):
         s = ins[0]
         out = _without(outs[0], axes) if keepdims else outs[0]
-        reduce(lo, combine, prepared(s), out, axes, then=lambda v: finish_value(v, s.shape, axes, out.dtype), name=op.name)
+        finish = lambda v: finish_value(v, s.shape, axes, out.dtype)
+        kernels.reduction.reduce.reduce(lo, combine, prepared(s), out, axes, then=finish, name=op.name)
 
     @op.reduced
     def _(ins, out, axes, keepdims):
         s = ins[0]
-        r = Reduced(combine, prepared(s), axes) if axes else prepared(s)
+        r = kernels.reduction.reduce.Reduced(combine, prepared(s), axes) if axes else prepared(s)
         return Elementwise(lambda v: finish_value(v, s.shape, axes, out.dtype), [r], r.shape, out.dtype)
 
 
@@ -213,7 +213,7 @@ def _arg(op: Op, which: str) -> None:
         d = s.dtype.compute
         if s.dtype is not d:
             s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
-        arg_reduce(lo, which, s, _without(outs[0], axes) if keepdims else outs[0], axes)
+        kernels.reduction.arg.arg_reduce(lo, which, s, _without(outs[0], axes) if keepdims else outs[0], axes)
 
     op.no_vjp("an index is not differentiable")
 
@@ -280,60 +280,6 @@ def _(types, shape):
 def no_elements(shape: Sequence[Dim], axes: Sequence[int]) -> bool:
     """Whether there is nothing along some axes."""
     return any(as_int(shape[i]) == 0 for i in axes)
-
-
-def to_float(x):
-    """x itself where it is a float tensor, else as float32."""
-    return x if x.dtype.is_float else astype(x, float32)
-
-
-def widened(x):
-    """x in the dtype that its arithmetic is done in: float16 and bfloat16 as float32, anything else as it is. A body of several ops that sums
-    squares begins with it, since squares and sums leave float16's range, and ends with `narrowed`."""
-    return x if x.dtype.compute is x.dtype else astype(x, x.dtype.compute)
-
-
-def narrowed(y, *operands):
-    """y rounded to float16 or bfloat16 where these operands promote to it (None is left out), else as it is."""
-    d = functools.reduce(promote, [x.dtype for x in operands if x is not None])
-    return y if y.dtype is d or d.compute is d else astype(y, d)
-
-
-def rounded_once(f: Callable | None = None, *, like: str | None = None) -> Callable:
-    """A decorator of a function of several ops, each of which would round its result: operands of float16 and bfloat16 are taken as float32,
-    and results are rounded once, to what the operands promote to. like: the operand whose dtype the results have, where others' say nothing
-    of it."""
-    if f is None:
-        return functools.partial(rounded_once, like=like)
-
-    @functools.wraps(f)
-    def call(*args, **named):
-        floats = [v for v in _flat((*args, *named.values())) if isinstance(d := getattr(v, "dtype", None), DType) and d.is_float]
-        if all([v.dtype.compute is v.dtype for v in floats]):
-            return f(*args, **named)
-        made = f(*map(_wide, args), **{k: _wide(v) for k, v in named.items()})
-        d = functools.reduce(promote, [v.dtype for v in floats]) if like is None else (named[like] if like in named else args[0]).dtype
-        if isinstance(made, tuple):
-            parts = [_rounded(m, d) for m in made]
-            return type(made)(*parts) if hasattr(made, "_fields") else tuple(parts)
-        return _rounded(made, d)
-
-    call.body = f  # whose parameters it has
-    return call
-
-
-def _flat(values: Sequence) -> list:
-    return [w for v in values for w in (_flat(v) if isinstance(v, (list, tuple)) else [v])]
-
-
-def _wide(v):
-    if isinstance(v, (list, tuple)):
-        return type(v)(map(_wide, v))
-    return widened(v) if isinstance(d := getattr(v, "dtype", None), DType) and d.is_float else v
-
-
-def _rounded(v, d: DType):
-    return astype(v, d) if getattr(v, "dtype", None) is d.compute else v
 
 
 _NO_CORRECTION = {"correction": 0}  # what a file means that does not say it

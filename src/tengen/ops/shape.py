@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.errors import AxisError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
-from tengen.kernels.indexing.gather import pad
 from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, Literal
 from tengen.loops.lang import Expr, as_int
 from tengen.ops.attributes import Axes, Extent, NewShape, Shape, Step
@@ -311,10 +310,10 @@ def _(lo, ins, outs, shape, starts, steps):
     inside = replace(slice_view(out, TensorType(ins[0].shape, out.dtype), starts, ins[0].shape, steps))
     empty = any(as_int(d) == 0 for d in inside.shape)
     if empty or any(as_int(st) != 1 for st in steps):
-        pointwise(lo, [zero], [out], "slice_grad_zero")
-        return None if empty else pointwise(lo, [Leaf(ins[0])], [inside], "slice_grad")
+        kernels.pointwise.pointwise(lo, [zero], [out], "slice_grad_zero")
+        return None if empty else kernels.pointwise.pointwise(lo, [Leaf(ins[0])], [inside], "slice_grad")
     widths = [(a, d - a - n) for a, d, n in zip(starts, shape, ins[0].shape)]
-    return pad(lo, Leaf(ins[0]), out, widths, name="slice_grad")
+    return kernels.indexing.gather.pad(lo, Leaf(ins[0]), out, widths, name="slice_grad")
 
 
 @slice_grad.vjp

@@ -19,8 +19,9 @@ from tengen.ops.define import Case, dispatch, lookup, shorthand
 from tengen.ops.indexing import gather, index, scatter, searchsorted
 from tengen.ops.masks import is_concrete, true_positions
 from tengen.ops.ordering import argsort, sort
-from tengen.ops.reduce import all_, extent, max_, min_, rounded_once, sum_
+from tengen.ops.reduce import all_, extent, max_, min_, sum_
 from tengen.ops.shape import normalize_axes, permute, reshape
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

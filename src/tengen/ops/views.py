@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels.indexing.gather import place
-from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
@@ -254,7 +253,7 @@ class _OnDiagonal(Source):
         hit = equal(row + self.offset, column)
         inside = k.let(maximum(minimum(i, extent - 1), 0))
         vec = at.vec if at.vec is not None and at.vec < n - 2 else None
-        v = self.source.at(k, place((*at.coords[: n - 2], inside), vec, at.count))
+        v = self.source.at(k, kernels.indexing.gather.place((*at.coords[: n - 2], inside), vec, at.count))
         hit, v = (splat(hit), splat(v)) if at.lanes > 1 else (hit, v)
         return select(hit, v, const(0, self.dtype))
 
@@ -422,7 +421,7 @@ class _Landing(Source):
             windows_at.append(k.let(minimum(q, last)))
             offsets.append(o)
         vec = at.vec if at.vec is not None and at.vec < self.lead else None
-        v = cast(self.source.at(k, place((*at.coords[: self.lead], *windows_at, *offsets), vec, at.count)), self.dtype)
+        v = cast(self.source.at(k, kernels.indexing.gather.place((*at.coords[: self.lead], *windows_at, *offsets), vec, at.count)), self.dtype)
         inside, v = (splat(inside), splat(v)) if at.lanes > 1 else (inside, v)
         return select(inside, v, const(0, self.dtype))
 
@@ -454,7 +453,7 @@ windows_grad.named(lambda arrays, **attrs: ("stride", "dilation"))
 def _(lo, ins, outs, space, stride, dilation):
     out, n = outs[0], len(space)
     s = _Landing(Leaf(ins[0]), out.shape[out.ndim - n :], stride, dilation, out.dtype.compute)
-    reduce(lo, "add", s, out, tuple(range(out.ndim, out.ndim + n)), name="windows_grad")
+    kernels.reduction.reduce.reduce(lo, "add", s, out, tuple(range(out.ndim, out.ndim + n)), name="windows_grad")
 
 
 @windows_grad.vjp

@@ -18,8 +18,8 @@ from tengen.ops.define import Case, composite
 from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
 from tengen.ops.joining import concat
 from tengen.ops.logic import right_shift
-from tengen.ops.reduce import rounded_once
 from tengen.ops.shape import broadcast_to, permute, reshape, strided_slice
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

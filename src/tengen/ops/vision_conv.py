@@ -16,11 +16,12 @@ from tengen.ops.contract import matmul
 from tengen.ops.define import Case, check_floats, check_shape, composite, lookup
 from tengen.ops.elementwise import abs, add, astype, mul, sub, where
 from tengen.ops.logic import equal
-from tengen.ops.reduce import rounded_once, sum_
+from tengen.ops.reduce import sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.views import sliding_window, windows
 from tengen.ops.vision_coords import computed_in, iota, tap_by_tap, taps_at
 from tengen.ops.vision_taps import tap_sum
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

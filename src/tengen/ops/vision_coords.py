@@ -21,8 +21,9 @@ from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
 from tengen.ops.joining import concat, stack
 from tengen.ops.logic import equal, greater_equal, less, logical_or
-from tengen.ops.reduce import extent, widened
+from tengen.ops.reduce import extent
 from tengen.ops.shape import reshape
+from tengen.ops.widths import widened
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

@@ -19,10 +19,11 @@ from tengen.ops.division import floor_div
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
 from tengen.ops.logic import equal, greater, greater_equal, less, logical_and
-from tengen.ops.reduce import extent, max_, mean, rounded_once, sum_
+from tengen.ops.reduce import extent, max_, mean, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
 from tengen.ops.vision_taps import tap_sum
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

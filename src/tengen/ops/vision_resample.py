@@ -149,7 +149,7 @@ def _block_taps(step: int | None, filter: str, antialias: bool) -> list[tuple[in
 def few_beside_each_other(x: Tensor, size: Sequence[Dim]) -> bool:
     """Whether a picture (N, H, W, C) of few channels gets a size that is known: the kernel of `window_sums` is for these."""
     known = all(isinstance(n, int) for n in (*x.shape[1:], *size))
-    return known and 0 < (as_int(x.shape[3]) or 0) <= kernels.indexing.windows.MOST_WINDOW_CHANNELS
+    return known and 0 < (as_int(x.shape[3]) or 0) <= kernels.indexing.window_kernels.MOST_WINDOW_CHANNELS
 
 
 def in_windows(x: Tensor, size: Sequence[Dim], filter: str, joint: bool, align_corners: bool = False) -> Tensor:

@@ -13,9 +13,9 @@ from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, check_floats, composite, differ, primitive
-from tengen.ops.reduce import rounded_once
 from tengen.ops.vision_coords import tap_by_tap, taps_at
 from tengen.ops.vision_taps import bad_images, channels_where_read, counts, images_of, one_or_all, tap_sum
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

@@ -25,9 +25,10 @@ from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, c
 from tengen.ops.elementwise import add, astype, mul, where
 from tengen.ops.indexing import outside_range
 from tengen.ops.logic import equal, less, logical_or
-from tengen.ops.reduce import extent, rounded_once, sum_
+from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape
 from tengen.ops.vision_coords import border, iota
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor

@@ -21,12 +21,13 @@ from tengen.ops.elementwise import add, astype, div, fma, mul, sub, where
 from tengen.ops.indexing import outside_range
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
-from tengen.ops.reduce import extent, rounded_once, sum_
+from tengen.ops.reduce import extent, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import as_pixels, as_pixels_read, computed_in, grid, iota, tap_by_tap, taps_at, weights_for
 from tengen.ops.vision_resize import np_cubic
 from tengen.ops.vision_samples import linear_samples
 from tengen.ops.vision_taps import tap_sum
+from tengen.ops.widths import rounded_once
 
 if TYPE_CHECKING:
     from tengen.ops.rules import Canon

@@ -420,7 +420,8 @@ class Optimizer(Checked, Watched):
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave: the groups' settings, and the states that belong to them.
+        """Takes back what `state_dict` gave: the groups' settings, and the states that belong to them. A parameter of which it has none, as
+        PyTorch's have none before their first update, begins with new ones.
 
         Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is
             changed then.
@@ -436,11 +437,13 @@ class Optimizer(Checked, Watched):
                 raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
             for p, i in zip(group["params"], saved["params"]):
                 mine = self._states_of(p, group)
-                theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
-                if mine.keys() != theirs.keys():
+                theirs = state["state"].get(i, state["state"].get(str(i), NEVER_UPDATED))
+                if mine.keys() != theirs.keys() and not self._updates:
                     settings = {k: v for k, v in saved.items() if k != "params"}
                     mine = self._create_state(as_real(p), ParamGroup(group | settings))
                     others.append((p, mine))
+                if theirs is NEVER_UPDATED and not self._updates:
+                    continue
                 if mine.keys() != theirs.keys():
                     raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
                 for k, t in mine.items():
@@ -457,6 +460,7 @@ class Optimizer(Checked, Watched):
 
 
 REQUIRED = object()
+NEVER_UPDATED: Mapping[str, Any] = {}  # the states of a parameter of which a file says nothing: PyTorch saves none before its first update
 _HOW = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _FREE = ("name", "maximize", "initial_lr")  # keys that each group may have; schedules begin with the last
 

@@ -15,7 +15,18 @@ from tengen.ir.types import TensorType
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
-from tengen.passes.pipeline import infer
+
+
+def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
+    """The types that a node's outputs must have: by the op's rule, or what the body of a fused node gives."""
+    if name != "fused":
+        return lookup(name).infer_types(types, attrs)
+    body: Graph = attrs["body"]
+    wants = [v.type for v in body.inputs]
+    if wants != types:
+        raise VerifyError(f"the body takes {wants}, the node gives {types}")
+    return [v.type for v in body.outputs]
+
 
 KERNELS_OWN = {"piece"}
 

@@ -6,35 +6,19 @@ list from graph to program, `passes` of `compiler/driver.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph
 from tengen.ir.text import print_graph
-from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
-from tengen.ops.define import lookup
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_examples, remove_identities
 from tengen.passes.codes import drop_clips, keep_codes
 from tengen.passes.constants import Evaluate, fold_constants
+from tengen.passes.extents import infer
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
 from tengen.passes.regions import optimize_regions
 from tengen.passes.run import Form, Pass, run_passes
-
-
-def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
-    """The types that a node's outputs must have: by the op's rule, or what the body of a fused node gives."""
-    if name != "fused":
-        return lookup(name).infer_types(types, attrs)
-    body: Graph = attrs["body"]
-    wants = [v.type for v in body.inputs]
-    if wants != types:
-        raise VerifyError(f"the body takes {wants}, the node gives {types}")
-    return [v.type for v in body.outputs]
-
 
 GRAPH = Form(2, print_graph, lambda g: verify(g, infer))
 CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common, keep_codes, drop_clips]

@@ -15,7 +15,8 @@ from tengen.base.device import cpu
 from tengen.base.dtype import float32
 from tengen.base.record import record
 from tengen.codegen.targets import Target
-from tengen.compiler.program import Program, build, target_of
+from tengen.compiler.building import build
+from tengen.compiler.program import Program, target_of
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pointwise import copy

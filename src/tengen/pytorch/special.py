@@ -14,7 +14,7 @@ from tengen.functional.bessel import *  # noqa: F403  (its __all__ is the table 
 from tengen.functional.orthogonal import *  # noqa: F403  (the same)
 from tengen.functional.special import *  # noqa: F403  (the same)
 from tengen.functional.special import gammainc, gammaincc
-from tengen.ops.reduce import narrowed
+from tengen.ops.widths import narrowed
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import log_softmax, round, softmax, xlogy
 from tengen.pytorch.functions.reductions import logsumexp

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import operator
 import os
@@ -17,6 +16,7 @@ import numpy as np
 
 from tengen.base.arguments import Checked
 from tengen.base.device import Device, default_device
+from tengen.base.digest import blake2b
 from tengen.base.dtype import dtype as _dtype
 from tengen.base.dtype import int64, promote, uint64
 from tengen.base.errors import ArgumentError, DeviceError
@@ -331,7 +331,7 @@ class _Default(RNG):
 
 def _derived(seed: int, n: int) -> int:
     """The n-th of the seeds that follow from another one, 62 bits."""
-    return int.from_bytes(hashlib.blake2b(f"{seed} {n}".encode(), digest_size=8).digest(), "little") >> 2
+    return int.from_bytes(blake2b(f"{seed} {n}".encode(), digest_size=8).digest(), "little") >> 2
 
 
 def own_stream(state: np.ndarray) -> None:

@@ -276,6 +276,8 @@ def put_named(name: str, data: bytes) -> None:
         part = _write_beside(path, name, _seal(key, name, data) + data)
         try:
             os.replace(part, f"{path}/{name}")
+        except FileNotFoundError:  # another process has emptied the cache meanwhile
+            return
         except OSError:
             os.unlink(part)
             raise

@@ -19,7 +19,6 @@ pool keeps blocks of all sizes that are used, so what it has of the system is al
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 from tengen.base.record import NamedTuple
 
@@ -50,9 +49,14 @@ def machine_memory() -> MachineMemory:
     total, free, swap = (1024 * kilobytes[name] for name in ("MemTotal", "MemAvailable", "SwapTotal"))
     for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
         with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
-            most, now = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            most, now = (_number(f"/sys/fs/cgroup/{name}") for name in (limit, used))
             total, free = min(total, most), min(free, max(most - now, 0))
     return MachineMemory(total, free, swap)
+
+
+def _number(file: str) -> int:
+    with open(file) as f:
+        return int(f.read())
 
 
 def size_class(n_bytes: int) -> tuple[int, int]:

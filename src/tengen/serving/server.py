@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request as WebRequest
     from starlette.responses import Response
+    from starlette.routing import Route
 
 JSON_SIZE = "Inference-Header-Content-Length"  # header: bytes of the JSON text at the beginning of a body
 BINARY = "application/octet-stream"
@@ -161,15 +162,47 @@ class _Failure(NamedTuple):
     text: str
 
 
+def _failed(failure: _Failure) -> Response:
+    from starlette.responses import JSONResponse
+
+    later = {"Retry-After": "1"} if failure.status == 503 else None
+    return JSONResponse({"error": failure.text}, failure.status, later)
+
+
 def _application(server: Server) -> Starlette:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    def failed(failure: _Failure) -> Response:
-        later = {"Retry-After": "1"} if failure.status == 503 else None
-        return JSONResponse({"error": failure.text}, failure.status, later)
+    async def about(request: WebRequest) -> Response:
+        return JSONResponse({"name": "tengen", "version": VERSION, "extensions": ["binary_tensor_data"]})
+
+    async def live(request: WebRequest) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(request: WebRequest) -> Response:
+        return JSONResponse({"ready": True})
+
+    async def metrics(request: WebRequest) -> Response:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        return Response(generate_latest(_Counters(server)), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def no_such_page(request: WebRequest, e: Exception) -> Response:
+        assert isinstance(e, HTTPException)
+        return _failed(_Failure(e.status_code, f"{request.method} {request.url.path}: {e.detail}; help: docs/serving.md lists what there is"))
+
+    async def broken(request: WebRequest, e: Exception) -> Response:
+        return _failed(_Failure(500, f"{type(e).__name__}: {e}"))
+
+    routes = [Route("/v2", about), Route("/v2/health/live", live), Route("/v2/health/ready", ready), Route("/metrics", metrics)]
+    return Starlette(routes=[*routes, *_routes_of_models(server)], exception_handlers={HTTPException: no_such_page, Exception: broken})
+
+
+def _routes_of_models(server: Server) -> list[Route]:
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
 
     def of_model(answer: Any) -> Any:
         """An endpoint that gets the name of a model that is there."""
@@ -177,11 +210,11 @@ def _application(server: Server) -> Starlette:
         async def endpoint(request: WebRequest) -> Response:
             name, version = request.path_params["name"], request.path_params.get("version", "1")
             if name not in server.predictors:
-                return failed(_Failure(404, f"there is no model {name!r}; there are {', '.join(server.predictors)}"))
+                return _failed(_Failure(404, f"there is no model {name!r}; there are {', '.join(server.predictors)}"))
             if version != "1":
-                return failed(_Failure(404, f"{name} has version 1 alone, {version!r} is not there"))
+                return _failed(_Failure(404, f"{name} has version 1 alone, {version!r} is not there"))
             found = await answer(request, name)
-            return failed(found) if isinstance(found, _Failure) else found
+            return _failed(found) if isinstance(found, _Failure) else found
 
         return endpoint
 
@@ -200,34 +233,13 @@ def _application(server: Server) -> Starlette:
     async def model_ready(request: WebRequest, name: str) -> Response:
         return JSONResponse({"name": name, "ready": True})
 
-    async def about(request: WebRequest) -> Response:
-        return JSONResponse({"name": "tengen", "version": VERSION, "extensions": ["binary_tensor_data"]})
-
-    async def live(request: WebRequest) -> Response:
-        return JSONResponse({"live": True})
-
-    async def ready(request: WebRequest) -> Response:
-        return JSONResponse({"ready": True})
-
-    async def metrics(request: WebRequest) -> Response:
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-        return Response(generate_latest(_Counters(server)), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def no_such_page(request: WebRequest, e: Exception) -> Response:
-        assert isinstance(e, HTTPException)
-        return failed(_Failure(e.status_code, f"{request.method} {request.url.path}: {e.detail}; help: docs/serving.md lists what there is"))
-
-    async def broken(request: WebRequest, e: Exception) -> Response:
-        return failed(_Failure(500, f"{type(e).__name__}: {e}"))
-
-    routes = [Route("/v2", about), Route("/v2/health/live", live), Route("/v2/health/ready", ready), Route("/metrics", metrics)]
+    routes = []
     for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
             Route(path, of_model(metadata)), Route(f"{path}/ready", of_model(model_ready)),
             Route(f"{path}/infer", of_model(infer), methods=["POST"]),
         ]  # fmt: skip
-    return Starlette(routes=routes, exception_handlers={HTTPException: no_such_page, Exception: broken})
+    return routes
 
 
 async def _infer(server: Server, request: WebRequest, name: str) -> tuple[bytes, int | None] | _Failure:

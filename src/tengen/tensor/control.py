@@ -20,7 +20,7 @@ import numpy as np
 from tengen.base import errors
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, user_line
-from tengen.compiler.budget import may_stop
+from tengen.compiler.ready import may_stop
 from tengen.ir.graph import Check, Graph, Value
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr, const, select

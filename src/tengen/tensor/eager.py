@@ -17,7 +17,7 @@ from tengen.base.errors import ArgumentError, DTypeError, TraceError, UsageWarni
 from tengen.base.tables import keep
 from tengen.compiler.plans import MOST_PLANS, Layout, Plan, exact_key, forget_programs, make_plan, zero_among
 from tengen.loops.lang import Expr
-from tengen.ops.complex_numbers import formed
+from tengen.ops.complex_forms import formed
 from tengen.ops.define import REGISTRY, Op
 from tengen.runtime import native
 from tengen.tensor.batched import Batched

@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint8, memmove
 from math import inf, prod
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
 import numpy as np
 
+from tengen import compiler, passes
 from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.base.tables import keep
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
-from tengen.compiler.budget import may_stop
-from tengen.compiler.driver import Ahead, GraphPasses, compile_graph, evaluate, read_ahead, ready_program
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import MOST_PLANS, Layout
 from tengen.compiler.program import Program, check_bytes, target_of
+from tengen.compiler.ready import Ahead, may_stop, read_ahead, ready_program
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph, Value
 from tengen.kernels.lowering import Array
@@ -35,11 +35,12 @@ from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
-from tengen.passes.layout import dense as dense_array
-from tengen.passes.pipeline import optimize
 from tengen.runtime import launch_log, mapped, native, tiers
 from tengen.tensor.looking import looking
 from tengen.tensor.tensor import Tensor, tensor_over
+
+if TYPE_CHECKING:
+    from tengen.compiler.driver import GraphPasses
 
 ALIGN = 64
 HOT_RUNS = 10  # numbers get a program of their own when their runs have taken so many times what making one takes
@@ -99,7 +100,7 @@ class Executable:
                 self.program, self._arrays = ready_program(graph, self._inputs(), self._symbols, name, *how)
             else:
                 other = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs, "budget": budget}
-                self.program, self._arrays = compile_graph(graph, self._inputs(), self._symbols, name, **other)
+                self.program, self._arrays = compiler.driver.compile_graph(graph, self._inputs(), self._symbols, name, **other)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -129,7 +130,11 @@ class Executable:
     def _inputs(self) -> dict[Value, Array] | None:
         """How the inputs lie; None where all are dense in logical order."""
         inputs = self._source.inputs
-        return {v: dense_array(("in", i), v, self.orders.get(v.name)) for i, v in enumerate(inputs)} if self.orders else None
+        return (
+            {v: passes.layout.dense(("in", i), v, self.orders.get(v.name)) for i, v in enumerate(inputs)}
+            if self.orders
+            else None
+        )
 
     @property
     def source(self) -> Graph:
@@ -139,7 +144,7 @@ class Executable:
     @functools.cached_property
     def graph(self) -> Graph:
         """The graph after all passes: made when it is first asked for, to be looked at."""
-        return self._source if self.program is None else optimize(self._source, evaluate)
+        return self._source if self.program is None else passes.pipeline.optimize(self._source, compiler.driver.evaluate)
 
     def bytes_of_run(self, values: tuple[int, ...]) -> int:
         """Bytes of the arena and of the results of a run for these extents."""
@@ -328,7 +333,7 @@ class Executable:
         if extents not in self._recorded:
             if self._recorder is None:
                 how = {"fold": True, "log_launches": True, "schedules": self.schedules, "device": self.device, "budget": self.budget}
-                self._recorder, _ = compile_graph(self._source, self._inputs(), self._symbols, self.name, **how)
+                self._recorder, _ = compiler.driver.compile_graph(self._source, self._inputs(), self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
                 raise errors.TengenError(

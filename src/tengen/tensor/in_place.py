@@ -13,7 +13,7 @@ from typing import Any
 
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, UsageWarning, tell, warn_once
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.runtime import native
 from tengen.tensor.nodes import node_of
 from tengen.tensor.parts import is_known_as_own, is_part, written

@@ -3,8 +3,8 @@ functions to which calls of ops go."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from tengen.base.dtype import BY_NAME, DType
 from tengen.base.errors import AxisError, DeviceError, ShapeError, TengenError, UsageWarning, warn_once
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
+from tengen.ops.names import ON_TENSOR
 from tengen.tensor.array_protocol import PROTOCOL
-from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
 from tengen.tensor.eager import OPERATORS, run, run_slow
 from tengen.tensor.megengine_names import MEMBERS
@@ -161,13 +161,55 @@ def operators(op: Op) -> dict[str, Callable]:
     return {f"__{name}__": forward, f"__r{name}__": reflected, f"__i{name}__": _in_place(op)}
 
 
+class OfOp:
+    """A method or operator of Tensor that is an op whose file is not loaded: it is loaded when somebody asks for the method.
+
+    Args: name: the method's. op: the op's.
+    """
+
+    def __init__(self, name: str, op: str):
+        self.name, self.op = name, op
+
+    def __get__(self, tensor: Tensor | None, owner: type) -> Any:
+        found = operators(op := REGISTRY[self.op]).get(self.name, op.call)
+        return found if tensor is None else found.__get__(tensor, owner)
+
+
 def names_on_tensor(op: Op) -> dict[str, Callable]:
     """The methods and operators of Tensor that an op says it is, by name. Four operators have faster forms in `eager.py`."""
     for name in op.methods:
-        if hasattr(Tensor, name):
+        if ON_TENSOR.get(name) != op.name and hasattr(Tensor, name):
             raise TengenError(f"op {op.name!r}: Tensor.{name} is something else already; help: another name in `methods`")
-    special = {name: f for name, f in operators(op).items() if name not in vars(Tensor)}
-    return dict.fromkeys(op.methods, op.call) | special
+    return dict.fromkeys(op.methods, op.call) | operators(op)
+
+
+def _put_of_op(name: str, f: Callable) -> None:
+    """Puts what an op is on Tensor, where nothing else has its name: four operators are there, and other dialects put methods of theirs in the
+    place of some."""
+    if name not in vars(Tensor) or type(vars(Tensor)[name]) in (OfOp, Elsewhere):
+        setattr(Tensor, name, f)
+
+
+def _real(self: Tensor) -> Tensor:
+    """The real parts: a view of complex numbers."""
+    return REGISTRY["real"](self)
+
+
+def _imag(self: Tensor) -> Tensor:
+    """The imaginary parts: a view of complex numbers; zeros of what is not complex."""
+    return REGISTRY["imag"](self)
+
+
+@functools.cache
+def _set_item_of_assignment() -> Callable:
+    from tengen.tensor.assignment import set_item
+
+    return set_item
+
+
+def _set_item(x: Tensor, key: Any, value: Any) -> None:
+    """``x[key] = value``."""
+    _set_item_of_assignment()(x, key, value)
 
 
 def _by_mask(x: Tensor, mask: Tensor, value: Tensor | None = None) -> Tensor | None:
@@ -177,7 +219,7 @@ def _by_mask(x: Tensor, mask: Tensor, value: Tensor | None = None) -> Tensor | N
 
 def install() -> None:
     """Puts operators and methods on Tensor, and the functions that run ops in `dispatch`."""
-    given = {"tensor": as_tensor, "scalar": number, "known": known_values, "set_item": set_item, "by_mask": _by_mask}
+    given = {"tensor": as_tensor, "scalar": number, "known": known_values, "set_item": _set_item, "by_mask": _by_mask}
     dispatch.install(run=run, slow=run_slow, **given)
     for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
@@ -187,13 +229,16 @@ def install() -> None:
         setattr(Tensor, name, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")
-    Tensor.real = property(REGISTRY["real"].call, doc="The real parts: a view of complex numbers.")
-    Tensor.imag = property(REGISTRY["imag"].call, doc="The imaginary parts: a view of complex numbers; zeros of what is not complex.")
+    Tensor.real = property(_real, doc=_real.__doc__)
+    Tensor.imag = property(_imag, doc=_imag.__doc__)
     Tensor.mH = property(lambda self: REGISTRY["conj"](_matrices(self, "mH")), doc="Each matrix transposed and conjugated.")
     Tensor.__round__ = Tensor.round = rounded
     Tensor.__divmod__, Tensor.__rdivmod__ = _divmod, _rdivmod
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
-    each_op(names_on_tensor, partial(setattr, Tensor))
+    for name, op in ON_TENSOR.items():
+        if name not in vars(Tensor):
+            setattr(Tensor, name, OfOp(name, op))
+    each_op(names_on_tensor, _put_of_op)
     for name, instead in ELSEWHERE.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, Elsewhere(name, instead))

@@ -14,6 +14,7 @@ from weakref import ref
 
 import numpy as np
 
+from tengen import compiler
 from tengen.base import errors
 from tengen.base.device import Device, common_device, default_device
 from tengen.base.dtype import DType, bool_
@@ -21,7 +22,6 @@ from tengen.base.errors import TraceError, Undecided, user_line
 from tengen.codegen.targets import Target
 from tengen.compiler import plans
 from tengen.compiler.arrays import array_over, dense, new_buffer
-from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program, value_of
 from tengen.ir.graph import Check, Graph, State, Value, attr_key
@@ -563,5 +563,5 @@ def _composite_program(
             rec.graph.states[f"state{i}"].written = rec.value(o)
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-    return compile_graph(graph, placed, names, op.name, target, log_launches=plans.recording(), device=device)
+    return compiler.driver.compile_graph(graph, placed, names, op.name, target, log_launches=plans.recording(), device=device)
 

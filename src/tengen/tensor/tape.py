@@ -16,7 +16,7 @@ from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.loops.decisions import decisions
 from tengen.loops.lang import Expr, Index, equal
 from tengen.ops.calls import negative_zero
-from tengen.ops.complex_numbers import formed
+from tengen.ops.complex_forms import formed
 from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
@@ -53,54 +53,16 @@ def _gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool,
     arrived: Arrived | None, terms: Sequence[list] | None,
 ) -> list[Tensor | None]:  # fmt: skip
-    asked = len(wanted)
+    asked, starts = len(wanted), [*outputs, *level.owed]
     wanted = [*wanted, *level.awaited]
-    targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
-    for i, (node, index) in enumerate(wanted):
-        if node is not None:
-            targets.setdefault(id(node), []).append((i, index))
-    useful, others = _survey([*outputs, *level.owed], targets, level)
-    grads: dict[int, dict[int, Tensor]] = {}
-    slices: dict[int, dict[int, list[SliceGrad]]] = {}
-    nodes: dict[int, TapeNode] = {}
-    heap: list[tuple[int, int]] = []
-
-    def give(t: Tensor, g: Tensor | SliceGrad) -> None:
-        node, index = node_of(t)
-        if node is None or id(node) not in useful:
-            return
-        if terms is not None and id(node) in targets:
-            of = next(terms[i] for i, at in targets[id(node)] if at == index)
-            return of.append(g if isinstance(g, SliceGrad) else _fit(g, t))
-        slot = grads.get(id(node))
-        if slot is None:
-            slot = grads[id(node)] = {}
-            nodes[id(node)] = node
-            heapq.heappush(heap, (-node.order, id(node)))
-        if isinstance(g, SliceGrad):
-            slices.setdefault(id(node), {}).setdefault(index, []).append(g)
-            return
-        g = _fit(g, t)
-        slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
-
+    walk = _Walk(starts, wanted, level, terms)
+    targets, grads, heap = walk.targets, walk.grads, walk.heap
     for t, seed in zip(outputs, seeds, strict=True):
-        give(t, _seed(t, seed, level))
+        walk.give(t, _seed(t, seed, level))
     for t in level.owed:
-        give(t, REGISTRY["zeros_like"](t._off_tape()))
+        walk.give(t, REGISTRY["zeros_like"](t._off_tape()))
     result: list[Tensor | None] = [None] * len(wanted)
-    uses = {} if arrived is None else _uses([*outputs, *level.owed], targets, useful, level)
-
-    def final(key: int) -> dict[int, Tensor]:
-        """The gradients of a node's outputs."""
-        node, slot = nodes[key], grads.pop(key)
-        for index, parts in slices.pop(key, {}).items():
-            for g in _joined(parts):
-                slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
-        if (hooks := getattr(node, "hooks", None)) is not None:
-            for index, hook in list(hooks.values()):
-                if index in slot:
-                    slot[index] = called(hook, slot[index])
-        return slot
+    uses = {} if arrived is None else _uses(starts, targets, walk.useful, level)
 
     def passed(below: Sequence[TapeNode]) -> None:
         """A call was walked through whose operands these nodes made."""
@@ -108,7 +70,7 @@ def _gradients(
             if key in uses:
                 uses[key] -= 1
                 if not uses[key] and key in grads:
-                    slot = final(key)
+                    slot = walk.final(key)
                     for i, index in targets[key]:
                         if i < asked and index in slot:
                             arrived(i, cut([slot[index]], level)[0])
@@ -117,27 +79,87 @@ def _gradients(
         _, key = heapq.heappop(heap)
         if key not in grads:  # it has arrived
             continue
-        node, slot = nodes[key], final(key)
+        node, slot = walk.nodes[key], walk.final(key)
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
         if node.order < level.order or node.attrs is SPENT:  # a wanted place, from which no walk goes on
             continue
         below = node.parents() if uses else ()
         if node.op is not None:
-            before = walking.go_to(node, level)
-            try:
-                if hasattr(node, "hooks") and (hooks := after_hooks_of(node)):
-                    _seen_after(node, slot, give, hooks, lambda give, node=node, slot=slot: _step(node, slot, give, useful, others))
-                else:
-                    _step(node, slot, give, useful, others)
-            finally:
-                walking.go_to(*before)
-            if not again and key not in others:
+            walk.through(node, slot)
+            if not again and key not in walk.others:
                 _let_go(node, level)
         elif node.saved:
-            give(tensor_on_tape(*node.saved[0]), slot[0])
+            walk.give(tensor_on_tape(*node.saved[0]), slot[0])
         passed(below)
     return cut(result[:asked], level)
+
+
+class _Walk:
+    """A walk from outputs to the places whose gradients are wanted: what has been given to the nodes that it has still to pass.
+
+    Attributes:
+        level, terms: as `gradients` takes them. targets: id of a node -> [(position in wanted, which output of the node)]. useful, others:
+            of `_survey`. grads, slices: by the ids of nodes and the numbers of their outputs, the gradients, and those of slices of them.
+            nodes: by ids. heap: of the nodes, the youngest first.
+    """
+
+    __slots__ = ("grads", "heap", "level", "nodes", "others", "slices", "targets", "terms", "useful")
+
+    def __init__(self, starts: Sequence[Tensor], wanted: Sequence[Place], level: Level, terms: Sequence[list] | None):
+        self.level, self.terms = level, terms
+        self.targets: dict[int, list[tuple[int, int]]] = {}
+        for i, (node, index) in enumerate(wanted):
+            if node is not None:
+                self.targets.setdefault(id(node), []).append((i, index))
+        self.useful, self.others = _survey(starts, self.targets, level)
+        self.grads: dict[int, dict[int, Tensor]] = {}
+        self.slices: dict[int, dict[int, list[SliceGrad]]] = {}
+        self.nodes: dict[int, TapeNode] = {}
+        self.heap: list[tuple[int, int]] = []
+
+    def give(self, t: Tensor, g: Tensor | SliceGrad) -> None:
+        """Adds a gradient to that of a tensor, where a target can be reached from it."""
+        node, index = node_of(t)
+        if node is None or id(node) not in self.useful:
+            return
+        key = id(node)
+        if self.terms is not None and key in self.targets:
+            of = next(self.terms[i] for i, at in self.targets[key] if at == index)
+            return of.append(g if isinstance(g, SliceGrad) else _fit(g, t))
+        slot = self.grads.get(key)
+        if slot is None:
+            slot = self.grads[key] = {}
+            self.nodes[key] = node
+            heapq.heappush(self.heap, (-node.order, key))
+        if isinstance(g, SliceGrad):
+            self.slices.setdefault(key, {}).setdefault(index, []).append(g)
+            return
+        g = _fit(g, t)
+        slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
+
+    def final(self, key: int) -> dict[int, Tensor]:
+        """The gradients of a node's outputs, to which nothing more is added."""
+        node, slot = self.nodes[key], self.grads.pop(key)
+        for index, parts in self.slices.pop(key, {}).items():
+            for g in _joined(parts):
+                slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
+        if (hooks := getattr(node, "hooks", None)) is not None:
+            for index, hook in list(hooks.values()):
+                if index in slot:
+                    slot[index] = called(hook, slot[index])
+        return slot
+
+    def through(self, node: TapeNode, slot: dict[int, Tensor]) -> None:
+        """Gives the operands of a call their gradients."""
+        before = walking.go_to(node, self.level)
+        try:
+            if hasattr(node, "hooks") and (hooks := after_hooks_of(node)):
+                _seen_after(node, slot, self.give, hooks, lambda give: _step(node, slot, give, self.useful, self.others))
+            else:
+                _step(node, slot, self.give, self.useful, self.others)
+        finally:
+            walking.go_to(*before)
 
 
 def _let_go(node: TapeNode, level: Level) -> None:
@@ -344,6 +366,8 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_inexact and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
+    if op.rules.vjp is None and op.has_bodies:
+        from tengen.tensor import control  # noqa: F401  (it gives loops and branches their gradients)
     if op.rules.vjp is None:
         same = op.rules.same or op  # a composite that computes the same has a gradient
         if same.kind != "composite":

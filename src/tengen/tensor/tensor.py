@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.base.device import Device, common_device, cpu, default_device
 from tengen.base.dtype import DType, is_quantised
 from tengen.base.errors import GradientError, TraceError, UsageWarning, user_line, warn_once

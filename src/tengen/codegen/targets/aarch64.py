@@ -20,6 +20,8 @@ from tengen.codegen.targets.architecture import (
     VectorForm,
     by_quarters,
     dot4i_by_pairs,
+    joined,
+    quarter,
 )
 
 
@@ -33,6 +35,22 @@ def _dot(emit: Emitter, args: list[str], name: str) -> str:
 def _quad(emit: Emitter, args: list[str], name: str) -> str:
     """Four SMMLA or USMMLA on 128 bits: each of 2 by 2 int32 totals, 2 rows of eight integers of 8 bits, and 2 columns of as many."""
     return _dot(emit, args, f"aarch64.neon.{name}.v4i32.v16i8")
+
+
+def _lookup(emit: Emitter, args: list[str]) -> str:
+    """Four TBL, each of the 32 bytes of half a table, by the numbers of bytes."""
+    i32, i8 = "<16 x i32>", "<16 x i8>"
+    table = emit.convert("bitcast", args[0], "<16 x float>", i32)
+    at = emit.pure(f"and {i32} {args[1]}, splat (i32 7)")
+    at = emit.pure(f"add {i32} {emit.pure(f'mul {i32} {at}, splat (i32 {0x04040404})')}, splat (i32 {0x03020100})")
+    quarters = [emit.convert("bitcast", quarter(emit, table, i), QUARTER, i8) for i in range(4)]
+    parts = []
+    for i in range(4):
+        low, high = quarters[i // 2 * 2 : i // 2 * 2 + 2]
+        index = emit.convert("bitcast", quarter(emit, at, i), QUARTER, i8)
+        found = emit.intrinsic("aarch64.neon.tbl2.v16i8", i8, f"{i8} {low}", f"{i8} {high}", f"{i8} {index}")
+        parts.append(emit.convert("bitcast", found, i8, QUARTER))
+    return emit.convert("bitcast", joined(emit, parts), i32, "<16 x float>")
 
 
 def _pairs_added(emit: Emitter, total: str, products: str) -> str:
@@ -69,6 +87,7 @@ AARCH64 = Architecture(
         VectorForm("dot4u", "i8mm", lambda emit, args: _dot(emit, args, "aarch64.neon.usdot.v4i32.v16i8")),
         VectorForm("quad4i", "i8mm", lambda emit, args: _quad(emit, args, "smmla")),
         VectorForm("quad4u", "i8mm", lambda emit, args: _quad(emit, args, "usmmla")),
+        VectorForm("lookup", "neon", _lookup),
         VectorForm("dot4i", "neon", lambda emit, args: dot4i_by_pairs(emit, args, _pairs_added), at_once=False),
     ),
     pause="call void @llvm.aarch64.isb(i32 15)",

@@ -106,6 +106,36 @@ def _dot4u_256(emit: Emitter, args: list[str]) -> str:
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
 
 
+def _dot4n(emit: Emitter, args: list[str], width: int, sum_bytes: str, sum_pairs: str, negate: Callable[[str, str, str], str]) -> str:
+    """VPABSB, `negate` (the second operand, where the first is negative), VPMADDUBSW, VPMADDWD by ones, and an addition, on `width` int32.
+    An operand that all lanes share is bounded once, in front of what uses it."""
+    i32, i16, i8 = f"<{width} x i32>", f"<{2 * width} x i16>", f"<{4 * width} x i8>"
+    a, b = (emit.convert("bitcast", x, i32, i8) for x in args[1:])
+    b = negate(a, emit.intrinsic(f"smax.v{4 * width}i8", i8, f"{i8} {b}", f"{i8} splat (i8 -127)"), i8)
+    a = emit.intrinsic(f"abs.v{4 * width}i8", i8, f"{i8} {a}", "i1 false")
+    pairs = emit.intrinsic(sum_bytes, i16, f"{i8} {a}", f"{i8} {b}")
+    products = emit.intrinsic(sum_pairs, i32, f"{i16} {pairs}", f"{i16} splat (i16 1)")
+    return emit.pure(f"add {i32} {args[0]}, {products}")
+
+
+def _dot4n_512(emit: Emitter, args: list[str]) -> str:
+    """On 512 bits, for which there is no VPSIGNB: a subtraction under a mask."""
+
+    def negate(a: str, b: str, i8: str) -> str:
+        negative = emit.pure(f"icmp slt {i8} {a}, zeroinitializer")
+        return emit.pure(f"select <64 x i1> {negative}, {i8} {emit.pure(f'sub {i8} zeroinitializer, {b}')}, {i8} {b}")
+
+    return _dot4n(emit, args, 16, "x86.avx512.pmaddubs.w.512", "x86.avx512.pmaddw.d.512", negate)
+
+
+def _dot4n_256(emit: Emitter, args: list[str]) -> str:
+    """On two halves of 256 bits, by VPSIGNB."""
+    negate = lambda a, b, i8: emit.intrinsic("x86.avx2.psign.b", i8, f"{i8} {b}", f"{i8} {a}")
+    halves = ([_half(emit, x, i) for x in args] for i in (0, 1))
+    low, high = (_dot4n(emit, half, 8, "x86.avx2.pmadd.ub.sw", "x86.avx2.pmadd.wd", negate) for half in halves)
+    return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+
+
 def _dot2h(emit: Emitter, args: list[str], width: int, name: str) -> str:
     """VPMADDUBSW and VPADDW on `width` int32. Masking the first operand takes no instruction where it is known to have 7 bits."""
     i32, i16, i8 = f"<{width} x i32>", f"<{2 * width} x i16>", f"<{4 * width} x i8>"
@@ -124,6 +154,39 @@ def _dot2h_256(emit: Emitter, args: list[str]) -> str:
     """On two halves of 256 bits."""
     low, high = (_dot2h(emit, [_half(emit, x, i) for x in args], 8, "x86.avx2.pmadd.ub.sw") for i in (0, 1))
     return emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {_lanes(0, 16)}")
+
+
+def _dot4s_256(emit: Emitter, args: list[str]) -> str:
+    """Two VPMADDUBSW on 256 bits, VPMADDWD by ones, and an addition."""
+    i8, i16, i32 = "<32 x i8>", "<16 x i16>", "<8 x i32>"
+    sums = []
+    for half in (0, 1):
+        a, b = (emit.convert("bitcast", _half(emit, x, half), i32, i8) for x in args[1:])
+        pairs = emit.intrinsic("x86.avx2.pmadd.ub.sw", i16, f"{i8} {a}", f"{i8} {b}")
+        sums.append(emit.intrinsic("x86.avx2.pmadd.wd", i32, f"{i16} {pairs}", f"{i16} splat (i16 1)"))
+    products = emit.pure(f"shufflevector {i32} {sums[0]}, {i32} {sums[1]}, {_lanes(0, 16)}")
+    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
+def _swizzle(emit: Emitter, args: list[str]) -> str:
+    """PSHUFB."""
+    return emit.intrinsic("x86.ssse3.pshuf.b.128", "<16 x i8>", *(f"<16 x i8> {x}" for x in args))
+
+
+def _lookup_512(emit: Emitter, args: list[str]) -> str:
+    """VPERMPS on 512 bits, by the numbers of lanes in the whole register."""
+    at = emit.pure(f"and {_I32} {args[1]}, splat (i32 7)")
+    at = emit.pure(f"or {_I32} {at}, <{', '.join(f'i32 {i // 8 * 8}' for i in range(16))}>")
+    return emit.intrinsic("x86.avx512.permvar.sf.512", _F32, f"{_F32} {args[0]}", f"{_I32} {at}")
+
+
+def _lookup_256(emit: Emitter, args: list[str]) -> str:
+    """VPERMPS on each half."""
+    parts = []
+    for i in (0, 1):
+        table = emit.pure(f"shufflevector {_F32} {args[0]}, {_F32} poison, {_lanes(8 * i, 8)}")
+        parts.append(emit.intrinsic("x86.avx2.permps", "<8 x float>", f"<8 x float> {table}", f"<8 x i32> {_half(emit, args[1], i)}"))
+    return emit.pure(f"shufflevector <8 x float> {parts[0]}, <8 x float> {parts[1]}, {_lanes(0, 16)}")
 
 
 _F32, _I32, _I8 = "<16 x float>", "<16 x i32>", "<16 x i8>"
@@ -192,8 +255,14 @@ X86_64 = Architecture(
         VectorForm("dot2i", "", _dot2i_128),
         VectorForm("dot2h", "avx512bw", _dot2h_512),
         VectorForm("dot2h", "avx2", _dot2h_256),
+        VectorForm("dot4n", "avx512bw", _dot4n_512),
+        VectorForm("dot4n", "avx2", _dot4n_256),
+        VectorForm("dot4s", "avx2", _dot4s_256),
+        VectorForm("swizzle", "avx2", _swizzle),
         VectorForm("dot4u", "avx512vnni", _dot4u_512),
         VectorForm("dot4u", "avxvnni", _dot4u_256),
+        VectorForm("lookup", "avx512bw", _lookup_512),
+        VectorForm("lookup", "avx2", _lookup_256),
         VectorForm(ROUNDS["uint8"], "avx512bw", _round_to_uint8_512),
         VectorForm(ROUNDS["uint8"], "avx2", _round_to_uint8_256),
         VectorForm(ROUNDS["int8"], "avx512bw", _round_to_int8(_whole_512)),

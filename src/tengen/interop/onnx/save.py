@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tengen.base.errors import ArgumentError
-from tengen.base.files import replacing
+from tengen.base.files import replacing, replacing_set
 from tengen.base.version import VERSION
 from tengen.deploy.model import Model
 from tengen.interop.networks.written import as_model
@@ -36,7 +36,8 @@ def save(
         model: a `Model` (from `tengen.load_graph`, or `load` here), a traced function or module that has been called, a `Graph`, or a
             quantised network.
         path: the file. It is written beside and renamed. With 2 GB of weights or more, which no file of ONNX holds, they are in a second
-            file next to it, of the same name and ".data". opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
+            file next to it, of the same name and ".data", and replace older ones together: a save that is cut short leaves no model's file
+            beside arrays that are not its own. opset: of the operators, 7 to the newest of the package onnx; None: the lowest that
             can say the model. metadata: texts to keep in the file. runtime: who will read it, "mace", "tengine", "tensorrt",
             "openvino" or "coreml": the opset is one that it reads, and what it does not take is an error. quantized: how products of
             8-bit integers are written: "qdq", as products of floats between DequantizeLinear and QuantizeLinear, which runtimes compute by
@@ -60,8 +61,9 @@ def save(
             f.write(to_proto(model, opset, metadata, runtime, quantized).SerializeToString())
         return
     name = f"{os.fsdecode(path)}.data"
-    with replacing(name) as data, replacing(path) as f:  # both are written before either takes its place
-        f.write(_proto(model, opset, metadata, runtime, quantized, Outside(os.path.basename(name), data)).SerializeToString())
+    with replacing_set(path) as files:
+        outside = Outside(os.path.basename(name), files.new(name))
+        files.new(path).write(_proto(model, opset, metadata, runtime, quantized, outside).SerializeToString())
 
 
 class Outside:

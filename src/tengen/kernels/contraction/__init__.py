@@ -14,7 +14,8 @@ Which strategy `contract` takes, the first that fits:
 - `register_tile.py`: everything else.
 
 `halves.py` multiplies columns that need half of a vector. `formats.py` says how terms are stored and which operation multiplies
-them. `border.py` packs windows that reach over the border of an image, `groups.py` packs two or four terms into 32 bits.
+them. `border.py` packs windows that reach over the border of an image, `groups.py` packs two or four terms into 32 bits,
+`matching.py` weights of 8 bits in pairs whose products fit in int16.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         grouped_weights,
         groups,
         halves,
+        matching,
         operands,
         packing,
         plans,

@@ -12,18 +12,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, int8, int32
 from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.channelwise import channelwise, fits
-from tengen.kernels.contraction.formats import DotFormat, dot_format
+from tengen.kernels.contraction.formats import MATCHED, DotFormat, dot_format
+from tengen.kernels.contraction.operands import along_k
 from tengen.kernels.contraction.problem import Border, Epilogue, Problem, normalise
 from tengen.kernels.contraction.register_tile import register_tile
 from tengen.kernels.contraction.transposed_operand import fits_transposed_operand, transposed_operand
 from tengen.kernels.contraction.unpacked import fits_unpacked, unpacked
 from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.machine import registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
@@ -31,6 +34,8 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equ
 MOST_SHARED_RESULTS = 1 << 15  # of a sum that is shared by chunks: partial sums are then small beside the operands
 LEAST_SHARED_CHUNKS = 16  # of such a sum
 LEAST_WAVE_BYTES = 1 << 20  # bytes of partial sums of a wave, at least: fewer stay in a cache without waves
+LEAST_MATCHED_TERMS = 128  # of a chunk of matched pairs: of fewer, more do not fit, and rows are turned for few products
+MATCHED_GROWTH = Fraction(6, 5)  # terms of whole blocks of matched pairs, over those that there are, at most
 ADDED_RESULTS = 512  # results, at least, whose chunks one piece adds
 
 
@@ -70,11 +75,35 @@ def contract(
         return
     if any(as_int(d) == 0 for d in a.shape[g + m :]):  # no terms: nothing is looked at, not the image's border either
         border, format = None, None
+    if (q := _in_matched_pairs(lo, a, b, out, (g, m, k, n), epilogue, chunk, name, border, format, zeros)) is not None:
+        return register_tile(lo, q)
     shared = g == 0 and chunk is None and not zeros and (format is None or format.group <= 2)
     if shared and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, format)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, format, zeros)
     next(s for s in STRATEGIES if s.fits(lo, p)).launch(lo, p)
+
+
+def _in_matched_pairs(
+    lo: Lowering, a: Array, b: Array, out: Array, axes: tuple[int, int, int, int], epilogue: Epilogue | None, chunk: int | None,
+    name: str, border: Border | None, format: DotFormat | None, zeros: tuple[Index, ...],
+) -> Problem | None:  # fmt: skip
+    """The problem of a `contract` call in pairs of weights that are matched when they are packed; None where it is computed otherwise. That
+    takes three instructions for as many products of bytes as take four by pairs of int16, and rows are not widened: where the target multiplies
+    no bytes at once and has registers of half a vector, b is a constant of bytes, rows lie along k, and chunks are not short.
+    Wider registers are left to pairs of int16: fewer pairs fit in every column of a panel that is as wide as keeps them busy."""
+    target = lo.target
+    there = target is not None and registers_of(int32.size, target) == 2 and target.computes("dot4s") and target.computes("swizzle")
+    pairs = format is not None and format.op == "dot2i" and a.dtype.size == 1 and b.dtype is int8 and b.constant
+    if not (there and pairs) or chunk is not None or a.prologue is not None:
+        return None
+    p = normalise(a, b, out, *axes, epilogue, chunk, name, border, MATCHED, zeros)
+    positions = as_int(p.chunks.positions)
+    if positions is None or not along_k(p):
+        return None
+    terms = p.chunks.longest
+    filled = -(-terms // MATCHED.terms) * MATCHED.terms
+    return p if terms >= LEAST_MATCHED_TERMS and filled <= terms * MATCHED_GROWTH else None
 
 
 @record(frozen=True)

@@ -16,9 +16,11 @@ from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int8, int1
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.kernels.machine import Machine
-from tengen.loops.lang import Expr, cast, const, dot2, dot2i, dot4i, dot4u, fma, quad4i, quad4u
+from tengen.loops.dots import dot2, dot2i, dot4i, dot4s, dot4u, quad4i, quad4u
+from tengen.loops.lang import Expr, cast, const, fma
 
 BIAS_IN_BYTES = 0x80808080  # four bytes of 128, or of -128: see `DotFormat.biases`
+MATCHED_TERMS = 16  # positions of a block of `DotFormat.matched`: lanes of a swizzle
 
 # What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two groups.
 _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
@@ -28,6 +30,7 @@ _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
     "dot2i": lambda a, b, total: dot2i(total, a, b),
     "dot4i": lambda a, b, total: dot4i(total, a, b),
     "dot4u": lambda a, b, total: dot4u(total, a, b),
+    "dot4s": lambda a, b, total: dot4s(total, a, b),
     "quad4i": lambda a, b, total: quad4i(total, a, b),
     "quad4u": lambda a, b, total: quad4u(total, a, b),
 }
@@ -50,6 +53,8 @@ class DotFormat:
         second: the dtype of the second operand's elements.
         quads: whether the operation multiplies two rows by two columns, of two groups each, into a quad of totals. The two groups of a
             column lie beside each other in packed operands.
+        matched: whether products are added two by two in int16, so that the second operand, a constant, is packed in pairs that fit, and
+            rows are brought into their order (`matching.py`).
     """
 
     name: str
@@ -62,11 +67,13 @@ class DotFormat:
     exact: bool
     second: DType
     quads: bool = False
+    matched: bool = False
 
     @property
     def terms(self) -> int:
-        """How many consecutive terms of a row and a column one operation multiplies."""
-        return 2 * self.group if self.quads else self.group
+        """How many consecutive terms of a row and a column go together: those that one operation multiplies, or a block of them whose pairs
+        are matched."""
+        return MATCHED_TERMS if self.matched else 2 * self.group if self.quads else self.group
 
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
         """total + the products of a group of `a` and a group of `b`."""
@@ -101,10 +108,12 @@ FORMATS = (
     DotFormat("int8 by int8", "int32", int8, 4,      uint32,  int32,   "dot4i", True, int8),
     DotFormat("uint8 by int8, 2 x 2", "int32", uint8, 4, uint32, int32, "quad4u", True, int8, quads=True),
     DotFormat("int8 by int8, 2 x 2", "int32", int8, 4, uint32, int32,  "quad4i", True, int8, quads=True),
+    DotFormat("uint8 by int8, matched pairs", "int32", uint8, 4, uint32, int32, "dot4s", True, int8, matched=True),
 )
 # fmt: on
 _ROWS = {(f.total, f.precision): f for f in FORMATS if f.group <= 2}
-_BYTES = [f for f in FORMATS if f.group == 4 and not f.quads]
+_BYTES = [f for f in FORMATS if f.group == 4 and not f.quads and not f.matched]
+MATCHED = next(f for f in FORMATS if f.matched)
 
 
 def dot_format(dtype: DType, precision: str = "highest", second: DType | None = None, target: Machine | None = None) -> DotFormat:
@@ -129,6 +138,11 @@ def dot_format(dtype: DType, precision: str = "highest", second: DType | None = 
     return found
 
 
+def dot_of_bytes(d: DType) -> DotFormat:
+    """The format of four int8 or uint8 by four int8, whatever the target has instructions for."""
+    return next(f for f in _BYTES if f.storage is d)
+
+
 def other_way(f: DotFormat) -> DotFormat | None:
     """The format of the same bytes that multiplies in quads where `f` does not, or the other way round; None where none does."""
-    return next((q for q in FORMATS if (q.group, q.storage, q.quads) == (4, f.storage, not f.quads)), None)
+    return None if f.matched else next((q for q in FORMATS if (q.group, q.storage, q.quads) == (4, f.storage, not f.quads)), None)

@@ -26,25 +26,8 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import Machine
 from tengen.kernels.pointwise import PIECE_ELEMENTS
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import (
-    LANES,
-    Expr,
-    as_int,
-    bitcast,
-    cast,
-    cdiv,
-    const,
-    dot2h,
-    dot2i,
-    dot4i,
-    dot4u,
-    fold,
-    maximum,
-    minimum,
-    ramp,
-    splat,
-    unary,
-)
+from tengen.loops.dots import dot2h, dot2i, dot4i, dot4n, dot4u
+from tengen.loops.lang import LANES, Expr, as_int, bitcast, cast, cdiv, const, fold, maximum, minimum, ramp, splat, unary
 
 HEADER_WORDS = 2  # words before the integers of a row's group
 UNROLLED_WORDS = 4  # of each column: enough to hide what a loop costs. Of one row, which costs what reading the words costs, half as many,
@@ -63,7 +46,7 @@ class Dots:
     @property
     def added(self) -> int:
         """What an operand has more than the integer that it stands for."""
-        return 0 if self.bits == 8 and self.op == "dot4i" else 1 << self.bits - 1
+        return 0 if self.bits == 8 and self.op in ("dot4i", "dot4n") else 1 << self.bits - 1
 
     @property
     def elements(self) -> int:
@@ -86,12 +69,12 @@ class Dots:
 
     def add(self, total: Expr, weights: Expr, x: Expr) -> Expr:
         """The total plus the products of two operands."""
-        return {"dot4u": dot4u, "dot4i": dot4i, "dot2h": dot2h, "dot2i": dot2i}[self.op](total, weights, x)
+        return {"dot4u": dot4u, "dot4i": dot4i, "dot4n": dot4n, "dot2h": dot2h, "dot2i": dot2i}[self.op](total, weights, x)
 
 
 def _dots(target: Machine | None, bits: int) -> Dots:
     """By the instructions that a target has."""
-    four = [op for op in ("dot4i", "dot4u", *(["dot2h"] if bits < 8 else [])) if target is None or target.computes(op)]
+    four = [op for op in ("dot4i", "dot4u", "dot2h" if bits < 8 else "dot4n") if target is None or target.computes(op)]
     return Dots(four[0], 8, bits) if four else Dots("dot2i", 16, bits)
 
 

@@ -18,7 +18,8 @@ from tengen.base.dtype import uint32
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import KernelBuilder
-from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, const, equal, maximum, minimum, pair, ramp, select
+from tengen.loops.dots import pair
+from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, const, equal, maximum, minimum, ramp, select
 from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]

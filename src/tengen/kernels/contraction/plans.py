@@ -27,6 +27,7 @@ from functools import cached_property
 
 from tengen.base.config import config
 from tengen.base.record import record
+from tengen.kernels.contraction.matching import ROOM_OF_PANELS
 from tengen.kernels.contraction.operands import (
     along_k,
     dense_columns,
@@ -73,6 +74,7 @@ FEW_PANEL_ROWS, MOST_PANEL_ROWS = 8 * MOST_TILE_ROWS, 32 * MOST_TILE_ROWS  # who
 MOST_COPIED_ROWS, MOST_DIRECT_COPIED_ROWS = 2048, MOST_BLOCK_TILES * ALIGNED_ROWS  # whose pieces pack their columns of b
 MOST_TRANSPOSED_ROWS = 4 * MOST_TILE_ROWS  # whose pieces transpose their columns of b: for more a launch is quicker
 FEW_OWN_ROWS, FEW_DIRECT_ROWS = 8 * MOST_TILE_ROWS, 16 * MOST_TILE_ROWS  # for which no launch packs b
+WIDE_MATCHED_TERMS = 512  # of a chunk, from which on pairs are matched for panels of two vectors: rows are turned half as often
 MOST_ROWS_BY_PARTS = 5  # of bytes that several instructions multiply and add: products need registers beside the totals
 FEW_TILED_ROWS = 10 * MOST_TILE_ROWS  # that are read where they lie because they are few
 LOW_TILE_ROWS = MOST_TILE_ROWS // 2  # of a tile of one vector, at most, for which b is read so often that it has to lie in L1 densely
@@ -98,12 +100,14 @@ class Facts:
         # Where a vector takes several registers, a panel of one and a half is better than two of one, if there are registers for two rows.
         two = leaves_half(p, 2, target) and register_rows(2, target, p.compute, half=True) > 1
         self.vectors = 2 if two else vectors_of(self.n, target, p.compute)
+        if p.format.matched:
+            self.vectors = 2 if p.chunks.longest >= WIDE_MATCHED_TERMS and (self.n or LANES) > LANES else 1
         if p.b.constant and p.format.group == 1 and self.m and self.n:  # such a b is packed once, as wide as it may be
             self.vectors = max(self.vectors, vectors_of_few_rows(self.m, self.n, target, p.compute))
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
         if self.n is None:
             tall = BRIEF_TILE_ROWS
-        if p.format.group == 4 and target is not None and not target.computes(p.format.op, at_once=True):
+        if p.format.matched or (p.format.group == 4 and target is not None and not target.computes(p.format.op, at_once=True)):
             tall = min(tall, MOST_ROWS_BY_PARTS)
         self.most = register_rows(self.vectors, target, p.compute, tall, leaves_half(p, self.vectors, target))
         self.tiles = 1 if self.m is None else max(1, -(-self.m // self.most))
@@ -156,6 +160,7 @@ class Facts:
         of b, unless that is read where it lies."""
         p, depth = self.p, chunk_depth(self.p)
         panel = depth * self.vectors * LANES * p.bytes if own_columns and not self.direct_b else 0
+        panel += ROOM_OF_PANELS * depth * self.rows if p.format.matched else 0  # rows of a tile once more, turned
         room = (ROWS_BYTES - self.rows * self.vectors * LANES * p.compute.size - panel) // p.bytes
         most = room // (depth + PITCH_PAD_ELEMENTS) if self.along_k else room // depth // LANES * LANES
         return max(1, min(most, MOST_BLOCK_ROWS) // self.rows)
@@ -392,7 +397,7 @@ class PackedB(Plan):
         return f"{f.m} rows use each column of b too seldom, or b stays in L2"
 
     def schedule(self, f: Facts) -> Register:
-        return Register(f.rows, f.vectors, f.even(f.tiled_high() if f.side_by_side else f.high()), int(f.along_k), 1)
+        return Register(f.rows, f.vectors, f.even(f.tiled_high() if f.side_by_side else f.high()), int(f.along_k or f.p.format.matched), 1)
 
 
 class OwnColumns(Plan):

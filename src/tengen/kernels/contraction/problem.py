@@ -15,7 +15,7 @@ from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
-from tengen.kernels.contraction.formats import DotFormat, dot_format
+from tengen.kernels.contraction.formats import MATCHED_TERMS, DotFormat, dot_format
 from tengen.kernels.contraction.prefetch import line_vectors
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending, Prologue
@@ -336,7 +336,7 @@ def _exact_run(extents: Sequence[Index], terms: int) -> int:
     if not last or not outer:
         return terms
     if last > terms:
-        return -(-last // -(-last // terms) // 4) * 4
+        return -(-last // -(-last // terms) // MATCHED_TERMS) * MATCHED_TERMS
     most = max(1, terms // last)
     return -(-outer // -(-outer // most)) * last
 

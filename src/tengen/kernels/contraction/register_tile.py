@@ -29,6 +29,7 @@ from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.formats import other_way
 from tengen.kernels.contraction.halves import Halves
+from tengen.kernels.contraction.matching import ROOM_OF_PANELS, TurnedRows, matched
 from tengen.kernels.contraction.operands import along_k
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.plans import choose
@@ -55,7 +56,9 @@ def register_tile(lo: Lowering, p: Problem) -> None:
     t = choose(lo, p)
     if t.waves:
         with lo.loop(as_int(p.chunks.count) or 1) as chunk:
-            return _Kernel(lo, p, t, None, chunk).launch()
+            return _Kernel(lo, p, t, None, wave=chunk).launch()
+    if p.format.matched:
+        return _Kernel(lo, p, t, *matched(lo, p, t)).launch()
     packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()
 
@@ -76,7 +79,7 @@ class _Panel:
     Attributes:
         buffer, at: the panel lies in `buffer` from element `at` on. depth: its rows, positions of k (or groups of them).
         ks: the positions of k. column: its first column. following: where the next panel begins, if that may lie beyond L2 and
-            has to be prefetched.
+            has to be prefetched. turns: where the orders of its positions begin, if it has some.
     """
 
     buffer: Buffer
@@ -85,6 +88,7 @@ class _Panel:
     ks: Range
     column: Expr
     following: Expr | None = None
+    turns: Expr | None = None
 
 
 Lines = tuple[Callable[[Expr], Expr], Expr]  # cache lines to prefetch: (number of a line -> its element, how many there are)
@@ -123,9 +127,12 @@ class _Kernel:
             read them. out: where results go. sums: scratch memory for a tile that is not stored from registers.
         border: what copies windows that reach over a border, or None. places: tables of the coordinates of the piece's rows,
             where m is several axes. prefetches: what is prefetched during the current chunk.
+        turned: the rows of a tile in the order of a panel's positions; None: they are read as they lie.
     """
 
-    def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None, wave: Expr | None = None):
+    def __init__(
+        self, lo: Lowering, p: Problem, t: Tile, packed: Array | None, turns: Array | None = None, wave: Expr | None = None
+    ):  # fmt: skip
         self.lo, self.p, self.t, self.wave = lo, p, t, wave
         self.out = Results.of(lo, p, t)
         self.k = lo.kernel(p.name)
@@ -134,6 +141,7 @@ class _Kernel:
         self.work = Work.of(p, t, lo.target)
         self.b = Columns.of(self.k, p, t, self.work, packed, lo.target)
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
+        self.turned = None if turns is None else TurnedRows(self.k, p, t.rows, turns)
         self.places: list[Buffer] = []
         self.prefetches: list[Prefetch] = []
 
@@ -228,11 +236,13 @@ class _Kernel:
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
-                at = lambda column, start: as_expr(self.b.packed.index((*g, column // t.columns, start, 0)))
+                room = 1 if self.turned is None else ROOM_OF_PANELS
+                at = lambda column, start: as_expr(self.b.packed.index((*g, column // t.columns, start * room, 0)))
                 later = column + t.columns
+                turns = None if self.turned is None else k.let(as_expr(self.turned.array.index((*g, column // t.columns, c, 0))))
                 here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
-                panel = _Panel(k.read(self.b.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
+                panel = _Panel(k.read(self.b.packed), k.let(at(column, here)), depth, ks, column, k.let(following), turns)
             self.tiles(panel, tiles, begin, c)
 
     def next_panel(self, column: Expr, ks: Range) -> None:
@@ -309,12 +319,16 @@ class _Kernel:
         """
         p, t, k, each, vectors = self.p, self.t, self.k, 2 if self.p.format.quads else 1, -(-columns // LANES)
         sums: Quads | Halves | _Lanes
+        a, whole_depth = self.a, panel.depth
+        if self.turned is not None and panel.turns is not None:
+            whole_depth = self.turned.fill(rows, a, base, panel.depth, panel.turns)
+            a, base = self.turned.rows, const(0)
         if p.format.quads:
-            sums = Quads(k, p, self.a, rows, vectors)
+            sums = Quads(k, p, a, rows, vectors)
         elif t.half or columns < LANES:
-            sums = Halves(k, p, self.a, rows, vectors)
+            sums = Halves(k, p, a, rows, vectors)
         else:
-            sums = _Lanes(k, p, t, self.a, panel, rows, vectors)
+            sums = _Lanes(k, p, t, a, panel, rows, vectors)
         # Cache lines of the next panel that this tile prefetches for each position of k; 0 where it prefetches its share between the parts.
         shared = not t.brief and self.work.high > vectors
         lines = 0 if shared or panel.following is None else -(-vectors // max(1, self.work.high))
@@ -324,7 +338,7 @@ class _Kernel:
         def step(i: Expr) -> None:
             for j in range(lines * each):
                 k.prefetch(panel.buffer, prefetches + (i * (lines * each) + j) * LANES)
-            here, there = k.let(base + i * (self.a.by_k * each)), k.let(panel.at + i * (self.b.step * each))
+            here, there = k.let(base + i * (a.by_k * each)), k.let(panel.at + i * (self.b.step * each))
             sums.add(here, panel.buffer, there)
 
         def positions(start: Index, stop: Expr) -> None:
@@ -340,6 +354,8 @@ class _Kernel:
                 if shared and panel.following is not None:
                     self.prefetch_share(panel.buffer, k.let(panel.following + first * (vectors * LANES)), number, vectors)
                 positions(first, k.let(minimum(panel.depth, first + self.work.stretch)))
+        if self.turned is not None:
+            positions(panel.depth, whole_depth)
         found = sums.sums()
         if self.out.straight:
             return self.by_chunk(c, partial(self.write_straight, row, panel.column, columns, found))

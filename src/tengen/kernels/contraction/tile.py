@@ -157,6 +157,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
         return why
     if p.format.group == 4 and not s.packed:
         return f"b is packed in groups of {p.format.group} by launches alone"
+    if p.format.matched and not s.along_k:
+        return "rows are brought into the order of matched pairs along k alone"
     if p.format.quads and not s.along_k:
         return "quads have both groups of a row, which lie beside each other along k alone"
     l2 = machine(target)[2]

@@ -14,7 +14,8 @@ from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, Transform
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, pair, ramp
+from tengen.loops.dots import pair
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp
 from tengen.loops.statements import Buffer
 
 

@@ -96,7 +96,7 @@ from tengen.functional import (
     view_as_real,
 )
 from tengen.functional import mod as remainder
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.dtypes import get_default_dtype
 from tengen.tensor import Tensor

@@ -14,8 +14,8 @@ from tengen.base.errors import ArgumentError, ShapeError
 from tengen.base.record import NamedTuple
 from tengen.functional import numbers
 from tengen.functional.numbers import frexp
-from tengen.ops.reduce import rounded_once
 from tengen.ops.shape import normalize_axes
+from tengen.ops.widths import rounded_once
 from tengen.pytorch.functions import in_words
 from tengen.pytorch.functions.elementwise import as_operand
 from tengen.pytorch.functions.shaping import tensor_split

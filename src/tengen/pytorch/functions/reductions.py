@@ -12,8 +12,8 @@ from tengen import linalg as _linalg
 from tengen.base.errors import ArgumentError, AxisError, DTypeError, GradientError, ShapeError
 from tengen.base.record import NamedTuple
 from tengen.functional import combinations, trapezoid
-from tengen.ops.reduce import narrowed, rounded_once, widened
 from tengen.ops.shape import normalize_axes
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.pytorch.functions import in_words
 from tengen.tensor import Tensor
 

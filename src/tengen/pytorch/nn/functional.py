@@ -34,7 +34,7 @@ from tengen.functional.resized import linear as linear_resized
 from tengen.functional.volumes import affine_grid, grid_sample
 from tengen.module.pytorch_layers import pad_sides
 from tengen.ops.calls import all_with_line, also_called
-from tengen.ops.reduce import narrowed, rounded_once, widened
+from tengen.ops.widths import narrowed, rounded_once, widened
 from tengen.pytorch.functions.dtypes import finfo
 from tengen.pytorch.functions.elementwise import prelu
 from tengen.pytorch.nn.losses import (

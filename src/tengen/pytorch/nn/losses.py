@@ -9,7 +9,7 @@ from tengen import module as M
 from tengen.base.errors import ArgumentError, ShapeError, UsageWarning, warn_once
 from tengen.functional import loss as _loss
 from tengen.ops.calls import all_with_line
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.pytorch.nn.module import Module
 from tengen.tensor import Tensor
 

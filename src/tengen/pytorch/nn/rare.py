@@ -12,7 +12,7 @@ from tengen.functional import embedding_bag as _bag
 from tengen.functional import max_unpool1d, max_unpool2d, max_unpool3d
 from tengen.linalg import vector_norm
 from tengen.ops.calls import all_with_line
-from tengen.ops.reduce import rounded_once
+from tengen.ops.widths import rounded_once
 from tengen.pytorch.nn.losses import reduced, reduction_of
 from tengen.random import uniform
 from tengen.tensor import Tensor

@@ -9,7 +9,7 @@ import tengen.functional as F
 from tengen.functional import bessel, orthogonal, special
 from tengen.interop.torch.dtypes import alike, floating, result_type, tensor
 from tengen.interop.torch.registry import op
-from tengen.ops.reduce import narrowed, widened
+from tengen.ops.widths import narrowed, widened
 from tengen.tensor import Tensor
 
 
