@@ -39,6 +39,10 @@ def test_values_of_norms_stay():
             want = (np.abs(x) ** (ord or 2)).sum(1, dtype="float32") ** (1 / (ord or 2))
         np.testing.assert_allclose(F.norm(Tensor(x), ord, axis=1).numpy(), want, rtol=1e-6)
     assert F.norm(F.zeros((0,))).item() == 0.0
+    for ord in (None, 2, 3, 0.5):  # whether a gradient may be asked or not
+        recorded = []
+        autodiff.grad(lambda t, o=ord, kept=recorded: kept.append(F.norm(t, o, axis=1)) or kept[0].sum())(Tensor(x))
+        assert recorded[0].numpy().tobytes() == F.norm(Tensor(x), ord, axis=1).numpy().tobytes()
 
 
 def test_a_deviation_and_a_direction_of_zeros():

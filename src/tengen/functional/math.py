@@ -14,7 +14,8 @@ from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import max_, min_, root, sum_
 from tengen.ops.widths import narrowed, rounded_once, widened
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
+from tengen.tensor.nodes import on_tape
 
 if TYPE_CHECKING:
     from tengen.functional.math_ops import *  # noqa: F403  (a generated stub of the ops that stand here)
@@ -49,6 +50,11 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     return _matmul(inp1, inp2)
 
 
+def _differentiated(x: Tensor) -> bool:
+    """Whether a gradient may be asked of what is computed of x. Else nothing need be done for it, which eager calls would take time for."""
+    return tracing.recorder is not None or on_tape(x)
+
+
 def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The p-norm along `axis`: ord None or 2 Euclidean, 1, inf, -inf, 0 (count of non-zeros), or any p. The gradient is 0 where the norm is 0.
 
@@ -62,7 +68,8 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     size = op["abs"](inp)
     inp = size if inp.dtype.is_complex else inp
     if ord is None or ord == 2:
-        return root(_sum(inp * inp, axis, keepdims))
+        total = _sum(inp * inp, axis, keepdims)
+        return root(total) if _differentiated(total) else op["sqrt"](total)
     if ord == float("inf"):
         return _max(size, axis, keepdims)
     if ord == float("-inf"):
@@ -72,7 +79,7 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     if ord == 1:
         return _sum(size, axis, keepdims)
     total = _sum(op["pow"](size, float(ord)), axis, keepdims)
-    if ord < 1:
+    if ord < 1 or not _differentiated(total):
         return op["pow"](total, 1.0 / ord)
     nothing = op["equal"](total, 0)
     return op["where"](nothing, 0.0, op["pow"](op["where"](nothing, 1.0, total), 1.0 / ord))
