@@ -206,19 +206,19 @@ class Values:
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":
-                return lacking.dot2(self, *args, lanes)
+                return lacking.dot2(self, args[0], args[1], args[2], lanes)
             case "dot2i":
-                return lacking.integer_dot(self, *args, lanes, 16)
+                return lacking.integer_dot(self, args[0], args[1], args[2], lanes, 16)
             case "dot4i" | "dot4u":
-                return lacking.integer_dot(self, *args, lanes, 8, op == "dot4i")
+                return lacking.integer_dot(self, args[0], args[1], args[2], lanes, 8, op == "dot4i")
             case "dot4n":
-                return lacking.integer_dot(self, *args, lanes, 8, least=-127)
+                return lacking.integer_dot(self, args[0], args[1], args[2], lanes, 8, least=-127)
             case "quad4i" | "quad4u":
-                return lacking.quad_dot(self, *args, op == "quad4i")
+                return lacking.quad_dot(self, args[0], args[1], args[2], op == "quad4i")
             case "dot2h":
-                return lacking.dot2h(self, *args, lanes)
+                return lacking.dot2h(self, args[0], args[1], args[2], lanes)
             case "dot4s":
-                return lacking.dot4s(self, *args, lanes)
+                return lacking.dot4s(self, args[0], args[1], args[2], lanes)
             case "swizzle":
                 return lacking.swizzle(self, args[0], args[1])
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
