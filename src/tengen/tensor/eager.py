@@ -24,12 +24,13 @@ from tengen.tensor.batched import Batched
 from tengen.tensor.elsewhere import Elsewhere, Owner, Rows, parts_of, selected_by, whole
 from tengen.tensor.nodes import TapeNode, limits, visible_node
 from tengen.tensor.recording import tracing
-from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, settled, tensor_on_tape, tensor_over
+from tengen.tensor.tensor import Buffer, Tensor, contiguous, number, scalar, settled, tensor_on_tape, tensor_over
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded, into which nobody enters any
 _aside: tuple[dict, dict] | None = None  # the two tables while a thread records, for the threads that do not
 _slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
+_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def run(op: Op, inputs: tuple, attrs: tuple):
@@ -38,6 +39,8 @@ def run(op: Op, inputs: tuple, attrs: tuple):
         plan = _plans[op, attrs, tuple([x._layout for x in inputs])]
     except (KeyError, AttributeError, TypeError):
         plan = None  # leave the handler first, so that an error below is not reported as one during this one
+    if plan is None and (lifted := _with_numbers_lifted(op, inputs, attrs)) is not None:
+        plan, inputs = lifted
     if plan is None or (plan.zero and exact_key(attrs) is not attrs):
         return run_slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
@@ -46,6 +49,27 @@ def run(op: Op, inputs: tuple, attrs: tuple):
         if x._node is not None:
             return put_on_tape(op, inputs, attrs, out)
     return out
+
+
+def _with_numbers_lifted(op: Op, inputs: tuple, attrs: tuple) -> tuple[Plan, tuple] | None:
+    """The plan of a call with Python numbers among its operands, and the operands with tensors in their places: where these have the dtype that
+    all tensors have, and such a call was made before. None elsewhere, and for what the slow way has to say something of."""
+    if tracing.active is not None or not any([type(x) in _NUMBERS for x in inputs]):
+        return None
+    first = next((x for i, x in enumerate(inputs) if type(x) not in _NUMBERS and i not in op.own), None)
+    try:
+        d, device, out = first.dtype, first._layout.device, list(inputs)
+        for i, x in enumerate(inputs):
+            if type(x) in _NUMBERS:
+                if i in op.own or promote_scalar(d, x) is not d:
+                    return None
+                out[i] = scalar(x, d, device)
+            elif x.dtype is not d and i not in op.own:
+                return None
+        plan = _plans.get((op, attrs, tuple([x._layout for x in out])))
+    except Exception:  # the slow way raises it again, and says of which call
+        return None
+    return None if plan is None else (plan, tuple(out))
 
 
 def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
