@@ -3,9 +3,8 @@
     python docs/tour.py
 
 Read this file from top to bottom, with what it prints beside it. Five things go through the floors of the house, each a
-little larger than the one before: one op, one fused kernel, one training step, one file, one compiled artifact. Each chapter
-says on which floor (folder of src/tengen) it is, shows what that floor has made, and ends by comparing results as bytes: that
-they agree to the last bit is what the house is built for. It takes some seconds, and needs nothing but Tengen.
+little larger than the one before: one op, one fused kernel, one training step, one file, one compiled artifact. Each chapter says on which
+floor (folder of src/tengen) it is, shows what that floor has made, and ends by comparing results as bytes. It takes some seconds.
 """
 
 from __future__ import annotations

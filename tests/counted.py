@@ -7,7 +7,7 @@ import remembered
 
 from tengen.base.device import Device
 from tengen.base.errors import ShapeError, Undecided
-from tengen.compiler import pattern_cache, plans, program
+from tengen.compiler import building, pattern_cache, plans
 from tengen.compiler.program_record import Made
 from tengen.runtime import cache, native
 from tengen.runtime.environment import environment, knobs
@@ -49,7 +49,7 @@ def counted_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
     """The programs that are made while a fixture of a test yields this; none and no plan is known before. Calls give zeros. The test patches
     nothing else that decides a program: what a pattern is lowered to is kept."""
     made: dict = {}
-    monkeypatch.setattr(program, "emit_module", lambda kernels, target, more: "")
+    monkeypatch.setattr(building, "emit_module", lambda kernels, target, more: "")
     monkeypatch.setattr(plans, "_call", _zeros)
     monkeypatch.setattr(plans, "HOT_AFTER_S", float("inf"))
     monkeypatch.setattr(plans, "_programs", made)

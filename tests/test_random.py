@@ -6,7 +6,7 @@ import pytest
 import tengen.module as M
 from tengen import Tensor, random, trace
 from tengen.base.errors import TengenError
-from tengen.compiler import plans
+from tengen.compiler import building, plans
 from tengen.tensor import hide_plans, restore_plans
 
 
@@ -167,8 +167,8 @@ def test_a_saved_state_resumes_with_equal_bits(name, tmp_path):
 def test_draws_of_all_shapes_share_one_program(monkeypatch):
     """A network's weights have dozens of shapes: making it must not make a program for each."""
     made = []
-    build = plans.build
-    monkeypatch.setattr(plans, "build", lambda lo, ins, outs, name, *more: made.append(name) or build(lo, ins, outs, name, *more))
+    build = building.build
+    monkeypatch.setattr(building, "build", lambda lo, ins, outs, name, *more: made.append(name) or build(lo, ins, outs, name, *more))
     monkeypatch.setattr(plans, "_programs", {})
     monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)
     g, known = random.RNG(3), hide_plans()  # those of other tests

@@ -76,7 +76,7 @@ def test_the_innermost_loops_hold_loads_and_dots(name, features, loads, dots):
 
 @pytest.mark.parametrize("name, features, dots", [
     ("aarch64", ",+dotprod", "sdot"), ("aarch64", ",+dotprod,+i8mm", "sdot"), ("x86-64-v4", ",+avx512vnni", "vpdpbusd"),
-    ("x86-64-v3", "", "vpmaddwd|vpmaddubsw|vpaddd|vpaddw"),
+    ("x86-64-v3", "", "vpabsb|vpsignb|vpmaxsb|vpmaddwd|vpmaddubsw|vpaddd|vpaddw"),
 ], ids=lambda x: x)  # fmt: skip
 def test_integer_weights_by_integer_rows_are_loads_and_dots(name, features, dots):
     """Four rows by weights of 8 and 4 bits in groups: beside loads and dot products, a mask and a shift for each word, or its turned signs.

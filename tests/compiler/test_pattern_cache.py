@@ -16,7 +16,7 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.errors import ShapeError, Undecided
-from tengen.compiler import pattern_cache, plans, program
+from tengen.compiler import building, pattern_cache, plans
 from tengen.loops import lang
 from tengen.loops.extents import Numbers
 from tengen.ops.define import REGISTRY, composite, elementwise
@@ -33,7 +33,7 @@ import numpy as np
 import tengen, tengen.functional as F, tengen.module as M
 from tengen import Tensor
 from tengen.autodiff import GradManager
-from tengen.compiler import plans, program
+from tengen.compiler import building, plans
 from tengen.kernels.lowering import Lowering
 from tengen.optimizer import Adam
 from tengen.runtime import compile as compiler
@@ -50,7 +50,7 @@ def counting(owner, name, what):
     setattr(owner, name, counted)
 
 counting(Lowering, "__init__", "lowered")
-counting(program, "emit_module", "emitted")
+counting(building, "emit_module", "emitted")
 digest = hashlib.sha256()
 see = lambda *ts: [digest.update(t.numpy().tobytes()) for t in ts]
 noise = lambda *shape: Tensor(np.random.default_rng(len(shape)).normal(size=shape).astype("float32"))
@@ -99,8 +99,8 @@ def fresh(tmp_path, monkeypatch):
     """A cache of the test's own, and no plan or program known: what is called is looked up on the disk. Gives the names of what is
     emitted."""
     emitted = []
-    emit = program.emit_module
-    monkeypatch.setattr(program, "emit_module", lambda kernels, *more: (emitted.append([k.name for k in kernels]), emit(kernels, *more))[1])
+    emit = building.emit_module
+    monkeypatch.setattr(building, "emit_module", lambda kernels, *more: (emitted.append([k.name for k in kernels]), emit(kernels, *more))[1])
     monkeypatch.setattr(plans, "HOT_AFTER_S", 1e9)
     known = hide_plans()
     with config.scope(cache_dir=str(tmp_path / "own"), pack=False):

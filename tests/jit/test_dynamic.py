@@ -14,7 +14,7 @@ from tengen import Tensor, autodiff, load_graph, random, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import ArgumentError, ConfigError, ShapeError, TraceError
 from tengen.codegen import llvm
-from tengen.compiler import program
+from tengen.compiler import building
 from tengen.deploy.compile import compile_model
 from tengen.deploy.verify import verify
 from tengen.optimizer import SGD
@@ -119,7 +119,7 @@ def test_inference_with_any_threads(name):
 
 def test_nothing_is_compiled_for_another_batch(monkeypatch):
     made = []
-    monkeypatch.setattr(program, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
+    monkeypatch.setattr(building, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
     net = Small().eval()
     run = trace(net, dynamic_axes=BATCH, example_input=floats(4, 3, 12, 12))
     once, kernels = len(made), run._last.run.kernels

@@ -17,7 +17,7 @@ from tengen import Tensor, load_graph, random, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import ArgumentError, ShapeError, TraceError, TraceWarning
 from tengen.codegen import llvm
-from tengen.compiler import plans, program
+from tengen.compiler import building, plans
 from tengen.jit.opening import joined, patterns
 from tengen.kernels.convolution.winograd import pays, pays_for_any
 from tengen.loops.extents import Numbers
@@ -31,7 +31,7 @@ from tengen.tensor import executable
 def made(monkeypatch):
     """The programs that were emitted."""
     found = []
-    monkeypatch.setattr(program, "emit_module", lambda *a: found.append(a) or llvm.emit_module(*a))
+    monkeypatch.setattr(building, "emit_module", lambda *a: found.append(a) or llvm.emit_module(*a))
     return found
 
 
@@ -441,7 +441,7 @@ def test_training_at_every_size_compiles_nothing_after_two(make, sample, sizes, 
 
     def wrap(step):
         made, run = [], trace(step)
-        monkeypatch.setattr(program, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
+        monkeypatch.setattr(building, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
 
         def counted(*args):
             result = run(*args)

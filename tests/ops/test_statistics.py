@@ -138,6 +138,8 @@ def test_bincount():
     for bad in (Tensor([1.0]), Tensor([[1]]), Tensor([-1])):
         with pytest.raises(ValueError):
             F.bincount(bad)
+    with pytest.raises(ShapeError, match=r"a weight for each of 2 integers, got weights of shape \[3\]"):  # and takes no gigabytes first
+        F.bincount(Tensor([2**40, 1]), Tensor([1.0, 2.0, 3.0]))
 
 
 def test_nan_to_num():

@@ -430,7 +430,7 @@ def test_the_next_process_has_the_text_that_one_left(tmp_path):
     ran("", tmp_path / "c")
     assert ".l" in files()
     script = "print(tiers.statistics.quick, tiers.statistics.good, tengen.jit.wait_for_compilation(), tiers.statistics.replaced)"
-    no_emission = "import tengen.compiler.program as p; p.emit_module = None\n"
+    no_emission = "import tengen.compiler.building as b; b.emit_module = None\n"
     assert ran(script, tmp_path / "c", before=no_emission) == ["1", "0", "True", "1"]
     assert ".l" not in files()
     assert ran(script, tmp_path / "c", before=no_emission) == ["0", "1", "True", "0"]

@@ -474,6 +474,7 @@ attention_int.cases(
 )
 def _np_fake_attention(q, k, v, query_scale, key_scale, value_scale, scale):
     codes = lambda x, by: np.clip(np.rint(np.float32(x) / np.float32(by)), -128, 127).astype("int8")
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
     m = np.float32(query_scale) * np.float32(key_scale) * np.float32(scale)
     return _np_attention_int(codes(q, query_scale), codes(k, key_scale), codes(v, value_scale), m, value_scale)
 

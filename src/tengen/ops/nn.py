@@ -239,8 +239,13 @@ def _np_batch_norm_grad(g, x, m, v, w=None, eps=1e-5):
 
 @batch_norm_grad.canon
 def _(types, eps):
-    """The attributes as they are; DTypeError for integers, which would wrap in the body."""
+    """The attributes as they are. Errors: DTypeError for integers, which would wrap in the body; ShapeError where statistics and weight
+    have not one shape."""
     check_floats(*types)
+    shapes = [t.shape for t in types[2:] if t is not None]
+    differ = lambda a, b: isinstance(a, int) and isinstance(b, int) and a != b
+    if any(len(s) != len(shapes[0]) or any(map(differ, s, shapes[0])) for s in shapes):
+        raise ShapeError(f"batch_norm_grad takes mean, variance and weight of one shape, got {', '.join(str(list(s)) for s in shapes)}")
     return {"eps": eps}
 
 

@@ -249,7 +249,8 @@ def bincount(inp: Tensor, weights: Tensor | None = None, minlength: Count = 0) -
     """How often each of the integers 0, 1, ... occurs in a vector, as int64; with weights their sums. Not inside a trace: how long the
     result is depends on the largest.
 
-    Errors: ShapeError for what is no vector of integers, ArgumentError for numbers below 0, TraceError inside of a trace
+    Errors: ShapeError for what is no vector of integers and for weights of another shape, ArgumentError for numbers below 0, TraceError
+        inside of a trace
 
     >>> from tengen import Tensor, functional as F
     >>> F.bincount(Tensor([0, 2, 2])).tolist()
@@ -260,10 +261,12 @@ def bincount(inp: Tensor, weights: Tensor | None = None, minlength: Count = 0) -
         raise ShapeError(f"bincount takes a vector of integers, got {x.dtype}{list(x.shape)}")
     if not is_concrete(x):
         raise TraceError("bincount inside a trace: how long its result is is known only when the program runs; help: scatter_add into zeros")
+    each = lookup("ones")(x.shape, int64) if weights is None else dispatch.tensor(weights)
+    if each.shape != x.shape:  # looked at before memory for the result is taken, which may be much
+        raise ShapeError(f"bincount takes a weight for each of {x.size} integers, got weights of shape {list(each.shape)}")
     n = max(minlength, int(max_(x, None, False).item()) + 1 if x.size else 0)
     if x.size and min_(x, None, False).item() < 0:
         raise ArgumentError("bincount takes integers >= 0")
-    each = lookup("ones")(x.shape, int64) if weights is None else dispatch.tensor(weights)
     return scatter(lookup("zeros")((n,), each.dtype), 0, x, each, "add")
 
 

@@ -10,9 +10,9 @@
 
 A pair fits where no sum of two products by uint8 is beyond an int16: where its weights, those of one sign in each column, add up to at most
 `GREATEST_PAIR`. The pairs are a matching of the block's positions, found by taking again and again a position that fits with the fewest
-others, with that of them which fits with the fewest. Of two positions that are left, which do not fit, the second one's weights are *excess*:
-they go to groups behind the panel's others, each of two such positions, whose rows are turned once more. So sums are exact whatever the
-weights are. A panel has room for as many groups of excess as it has others.
+others, with that of them which fits with the fewest. Of two positions that are left, which do not fit, what the second one's weights have too
+much is *excess*: it goes to groups behind the panel's others, in pairs that fit or alone, whose rows are turned once more. So sums are exact
+whatever the weights are. A panel has room for as many groups of excess as it has others.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from tengen.loops.lang import (
     equal,
     fold,
     maximum,
+    minimum,
     ramp,
     select,
     splat,
     swizzle,
+    unary,
 )
 from tengen.loops.statements import Buffer
 
@@ -127,7 +129,7 @@ class _Matching:
         self.place = unflatten(k, piece, (*axes, panels, count))
         self.wide, self.vectors = t.columns, range(0, t.columns, LANES)
         self.weights = k.scratch("weights", int32, MATCHED_TERMS * self.wide)  # of each position, in every column
-        self.excess = k.scratch("excess", int32, (BLOCK_PAIRS + 1) * self.wide)
+        self.excess = k.scratch("excess", int32, MATCHED_TERMS * self.wide)  # of the places in the groups of a block's excess
         self.sides = [
             k.scratch("side", int16, MATCHED_TERMS * self.wide) for _ in (1, -1)
         ]  # magnitudes of the weights of either sign
@@ -154,10 +156,9 @@ class _Matching:
             self.compare()
             more = k.let(at + moves.value * MATCHED_TERMS + t.excess)
             k.store(order, more, const(NO_POSITION, uint8, LANES))
-            count = self.match(order, k.let(at + b * MATCHED_TERMS), more)
-            self.write(dst, to, b, groups.value, count)
-            with k.if_(count > 0):
-                some = k.let((count + 1) // 2)
+            some = self.match(order, k.let(at + b * MATCHED_TERMS), more)
+            self.write(dst, to, b, groups.value, some)
+            with k.if_(some > 0):
                 k.store(order, at + moves.value + t.block_of, cast(b, uint8))
                 k.store(order, at + moves.value + t.groups_of, cast(some, uint8))
                 moves.set(moves.value + 1)
@@ -204,9 +205,12 @@ class _Matching:
                 k.store(self.partners, one, k.load(self.partners, one) | select(fits, bit(other), const(0, int32)))
 
     def match(self, order: Buffer, at: Expr, more: Expr) -> Expr:
-        """The pairs, and the order of positions, from element `at` on; that of excess from `more` on. Returns how many positions are excess."""
+        """The pairs, and the order of positions, from element `at` on; that of excess from `more` on. Returns how many groups of excess there
+        are."""
         k, lanes, none = self.k, cast(ramp(), int32), 1 << 12
-        free, count = k.var(const((1 << MATCHED_TERMS) - 1, int32)), k.var(const(0))
+        free, taken = k.var(const((1 << MATCHED_TERMS) - 1, int32)), k.var(const(0))
+        with k.loop(0, MATCHED_TERMS * self.wide, LANES) as at_excess:
+            k.store(self.excess, at_excess, const(0, int32, LANES))
         with k.loop(0, BLOCK_PAIRS, name="pair") as n:
             partners = k.let(_ones(k, k.load(self.partners, 0, LANES) & splat(free.value)))
             rank = k.let(
@@ -222,20 +226,32 @@ class _Matching:
                 k.store(self.pairs, n * 2 + place, cast(x, int64))
                 k.store(order, at + n * 2 + place, cast(x, uint8))
             with k.if_(~fits):
-                self.move(cast(j, int64), count)
-                k.store(order, more + (count.value - 1) * 2, cast(j, uint8))
-        return k.let(count.value)
+                place = self.move(cast(i, int64), cast(j, int64), taken)
+                k.store(order, more + place, cast(j, uint8))
+        return k.let((taken.value + 3) // 4)
 
-    def move(self, j: Expr, count: Variable) -> None:
-        """The weights of position `j` become excess."""
-        k = self.k
+    def move(self, i: Expr, j: Expr, taken: Variable) -> Expr:
+        """What the weights of position `j` have too much beside those of `i` becomes excess: beside the excess before it, where that is the
+        first of a pair and they fit. taken: how many places of excess there are, which grows. Returns its place."""
+        k, parts, sums = self.k, [], []
+        before = k.let(maximum(taken.value - 1, 0))
         for v in self.vectors:
-            k.store(self.excess, count.value * self.wide + v, k.load(self.weights, j * self.wide + v, LANES))
-            k.store(self.weights, j * self.wide + v, const(0, int32, LANES))
-        count.set(count.value + 1)
+            w = k.load(self.weights, j * self.wide + v, LANES)
+            both = k.let(w + k.load(self.weights, i * self.wide + v, LANES))
+            part = k.let(both - minimum(maximum(both, -GREATEST_PAIR), GREATEST_PAIR))
+            k.store(self.weights, j * self.wide + v, w - part)
+            parts.append(part)
+            sums.append(unary("abs", part + k.load(self.excess, before * self.wide + v, LANES)))
+        second = k.let(taken.value & 1)
+        fits = fold("max", reduce(maximum, sums)) <= const(GREATEST_PAIR, int32)
+        place = k.let(select(fits, taken.value, taken.value + second))
+        for v, part in zip(self.vectors, parts):
+            k.store(self.excess, place * self.wide + v, part)
+        taken.set(place + 1)
+        return place
 
-    def write(self, dst: Buffer, to: Expr, b: Expr, groups: Expr, count: Expr) -> None:
-        """The groups of block `b`, and those of its `count` positions of excess behind the `groups` before them."""
+    def write(self, dst: Buffer, to: Expr, b: Expr, groups: Expr, some: Expr) -> None:
+        """The groups of block `b`, and `some` of its excess behind the `groups` before them."""
         k = self.k
         byte = lambda x, i: (x & const(0xFF, int32)) << const(8 * i, int32)
         with k.loop(0, BLOCK_GROUPS, name="group") as g:
@@ -243,12 +259,10 @@ class _Matching:
             for v in self.vectors:
                 word = reduce(or_, (byte(k.load(self.weights, at + v, LANES), i) for i, at in enumerate(places)))
                 k.store(dst, to + ((b * BLOCK_GROUPS + g) * self.wide + v), bitcast(word, uint32))
-        for v in self.vectors:  # beside the last of an odd number
-            k.store(self.excess, count * self.wide + v, const(0, int32, LANES))
-        with k.loop(0, (count + 1) // 2, name="group") as g:
+        with k.loop(0, some, name="group") as g:
             for v in self.vectors:
-                first, second = (k.load(self.excess, (g * 2 + i) * self.wide + v, LANES) for i in (0, 1))
-                k.store(dst, to + ((groups + g) * self.wide + v), bitcast(byte(first, 0) | byte(second, 2), uint32))
+                word = reduce(or_, (byte(k.load(self.excess, (g * 4 + i) * self.wide + v, LANES), i) for i in range(4)))
+                k.store(dst, to + ((groups + g) * self.wide + v), bitcast(word, uint32))
 
 
 def _has(bits: Expr, lanes: Expr) -> Expr:
