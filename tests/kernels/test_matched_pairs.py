@@ -15,7 +15,7 @@ from tengen.codegen.targets import Target
 from tengen.kernels.contraction import plans, problem
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.formats import MATCHED, dot_format
-from tengen.kernels.contraction.matching import GREATEST_PAIR, Turns
+from tengen.kernels.contraction.matching import GREATEST_PAIR, MOST_BLOCKS, Turns
 from tengen.kernels.contraction.problem import normalise
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import written
@@ -195,3 +195,11 @@ def test_which_products_are_matched(monkeypatch):
     assert dot_format(dtype("uint8"), "int32", dtype("int8"), V3).total is int32 and (
         HOST.arch != "x86_64" or V3.computes("swizzle")
     )
+
+
+def test_long_sums_of_weights_that_do_not_fit():
+    """Sums of several chunks, each of which has excess in every block; the numbers of its blocks are bytes."""
+    assert problem.EXACT_TERMS[4] <= MOST_BLOCKS * 16
+    a, b = drawn((3, 5200), "uint8", 1), drawn((5200, 17), "int8", 2)
+    got, lo = product(a, b)
+    assert np.array_equal(got, wanted(a, b)) and any(x.kernel.name.endswith("_match") for x in lo.launches)

@@ -22,6 +22,7 @@ from functools import reduce
 from operator import or_
 
 from tengen.base.dtype import int16, int32, int64, uint8, uint32
+from tengen.base.errors import VerifyError
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.formats import MATCHED_TERMS, dot_of_bytes
 from tengen.kernels.contraction.packing import pack_b, packed_axes
@@ -55,6 +56,7 @@ ROOM_OF_PANELS = 2  # groups of a packed panel, for each group of its positions:
 NO_POSITION = 0x80  # an index of `swizzle` that gives 0
 BLOCK_GROUPS = MATCHED_TERMS // 4  # groups of four positions of a block
 BLOCK_PAIRS = MATCHED_TERMS // 2  # of a block
+MOST_BLOCKS = 255  # of a chunk: their numbers are bytes of its turns
 TURNED_PAD_BYTES = 64  # between the turned rows: what the last turn of a row writes past its end
 
 
@@ -64,6 +66,8 @@ class Turns:
 
     def __init__(self, p: Problem):
         blocks = -(-p.chunks.longest // MATCHED_TERMS)
+        if blocks > MOST_BLOCKS:
+            raise VerifyError(f"{p.name}: pairs are matched in chunks of at most {MOST_BLOCKS * MATCHED_TERMS} terms, not {p.chunks.longest}")
         self.excess = blocks * MATCHED_TERMS
         self.block_of, self.groups_of = 2 * self.excess, 2 * self.excess + blocks
         self.count = self.groups_of + blocks
